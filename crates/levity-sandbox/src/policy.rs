@@ -11,7 +11,7 @@ mod read_only;
 mod restrict;
 mod shell;
 
-use judge::Scene;
+use judge::LineContext;
 
 use crate::workspace::Workspace;
 
@@ -107,14 +107,14 @@ impl CommandPolicy {
     /// Creates a policy that asks for approval of every command that no rule allows.
     pub fn ask_all() -> Self {
         Self {
-            otherwise: Some(Permit::ask("every command is asked about")),
+            otherwise: Some(Permit::ask("every command needs approval")),
             ..Self::default()
         }
     }
 
     /// Creates a policy that denies every command that no rule allows.
     pub fn deny_all() -> Self {
-        let reason = "only commands that are named in the policy may run";
+        let reason = "only commands that the policy allows may run";
         Self {
             otherwise: Some(Permit::deny(reason)),
             ..Self::default()
@@ -175,9 +175,9 @@ impl CommandPolicy {
         if self.otherwise.is_some() || self.judge_folder(dir) != Permit::Allow {
             return None;
         }
-        let mut scene = Scene::new(dir);
-        let ruling = self.judge_scene(line, &mut scene);
-        scene.scope(&ruling)
+        let mut context = LineContext::new(dir);
+        let ruling = self.judge_in_context(line, &mut context);
+        context.scope(&ruling)
     }
 
     /// Returns the programs of a command that no rule names and that only read, or run another
@@ -187,9 +187,9 @@ impl CommandPolicy {
     /// [`read_scope`](Self::read_scope), prevent it from running other programs with these names
     /// (`Command::take_from_system`).
     pub fn readers_in(&self, dir: &str, line: CommandLine<'_>) -> Vec<String> {
-        let mut scene = Scene::new(dir);
-        self.judge_scene(line, &mut scene);
-        scene.readers.into_iter().collect()
+        let mut context = LineContext::new(dir);
+        self.judge_in_context(line, &mut context);
+        context.readers.into_iter().collect()
     }
 
     /// Returns the reason why a command that starts in a folder is denied, even if a person
@@ -198,7 +198,7 @@ impl CommandPolicy {
     pub fn denial_in(&self, dir: &str, line: CommandLine<'_>) -> Option<String> {
         match self
             .judge_folder(dir)
-            .and(self.judge_scene(line, &mut Scene::new(dir)))
+            .and(self.judge_in_context(line, &mut LineContext::new(dir)))
         {
             Permit::Deny { reason } => Some(reason),
             _ => None,
@@ -206,7 +206,7 @@ impl CommandPolicy {
     }
 
     fn judge_at(&self, dir: &str, line: CommandLine<'_>) -> Permit {
-        self.judge_scene(line, &mut Scene::new(dir))
+        self.judge_in_context(line, &mut LineContext::new(dir))
     }
 
     fn rule(mut self, command: &str, ruling: Permit) -> Self {

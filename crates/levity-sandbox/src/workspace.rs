@@ -40,8 +40,8 @@ pub use dir::{Dir, FolderEntry, Listing};
 pub use error::PathError;
 pub use file::{Excerpt, OpenFile};
 pub use meta::{Kind, Metadata};
-use resolve::{Place, Way, error as failed};
-use sys::{Fail, Fd, Want};
+use resolve::{Place, ResolveOptions, error as failed};
+use sys::{Fd, Purpose, SysError};
 use targets::Targets;
 #[cfg(all(feature = "commands", target_os = "linux"))]
 pub(crate) use targets::{Identity, real_path};
@@ -146,26 +146,26 @@ impl Workspace {
     /// Records the target of a link whose name is denied, by its real path, and returns its
     /// identity.
     #[cfg(all(feature = "commands", target_os = "linux"))]
-    pub(crate) fn note_target(&self, real: &Path) -> std::io::Result<Option<Identity>> {
-        self.0.note_real_target(real, targets::Kept::FromAll)
+    pub(crate) fn record_target(&self, real: &Path) -> std::io::Result<Option<Identity>> {
+        self.0.record_real_target(real, targets::DeniedTo::All)
     }
 
     /// Records the repository that a `.git` link or file leads to, and returns its identity.
     #[cfg(all(feature = "commands", target_os = "linux"))]
-    pub(crate) fn note_repository(&self, git: &Path) -> Option<Identity> {
-        self.0.note_repository(git)
+    pub(crate) fn record_repository(&self, git: &Path) -> Option<Identity> {
+        self.0.record_repository(git)
     }
 
     /// Returns the identities and the paths of all recorded targets of denied names.
     #[cfg(all(feature = "commands", target_os = "linux"))]
     pub(crate) fn targets(&self) -> (Vec<Identity>, Vec<String>) {
-        self.0.targets.kept_from_commands()
+        self.0.targets.denied_to_commands()
     }
 
     /// Returns `true` if a rule matches more than the last name of a path.
     #[cfg(all(feature = "commands", target_os = "linux"))]
     pub(crate) fn denies_by_path(&self) -> bool {
-        self.0.deny.looks_at_paths()
+        self.0.deny.has_path_rules()
     }
 
     /// Calls `listener` after each change made through this workspace or a clone of it, on the
@@ -181,7 +181,7 @@ impl Workspace {
     /// Returns an error if the path leaves the workspace, is denied, does not exist, or is not a
     /// regular file.
     pub fn open_file(&self, path: &str) -> Result<OpenFile, PathError> {
-        let (fd, real) = match self.0.open(path, Want::Read) {
+        let (fd, real) = match self.0.open(path, Purpose::Read) {
             Err(PathError::NotADirectory(path)) => return Err(PathError::NotFound(path)),
             other => other?,
         };
@@ -223,7 +223,7 @@ impl Workspace {
     /// Returns an error if the path leaves the workspace, is denied, does not exist, or is not a
     /// folder.
     pub fn dir(&self, path: &str) -> Result<Dir, PathError> {
-        let (fd, real) = self.0.open(path, Want::List)?;
+        let (fd, real) = self.0.open(path, Purpose::List)?;
         Ok(Dir::new(self.clone(), fd, real))
     }
 
@@ -241,23 +241,23 @@ impl Workspace {
     /// Returns an error if the path leaves the workspace, is denied or does not exist.
     pub fn metadata(&self, path: &str) -> Result<Metadata, PathError> {
         if self.0.check(path)?.is_empty() {
-            return sys::look_at(&self.0.dir).map_err(|fail| failed(path, Want::Pass, fail));
+            return sys::stat_handle(&self.0.dir).map_err(|fail| failed(path, Purpose::Pass, fail));
         }
         match self.0.place(
             path,
-            Way {
+            ResolveOptions {
                 follow: true,
                 parents: false,
             },
         ) {
-            Ok(place) => match self.look(path, &place)? {
+            Ok(place) => match self.entry_metadata(path, &place)? {
                 meta if meta.kind == Kind::Link => Err(PathError::Busy(path.to_owned())),
                 meta => Ok(meta),
             },
             // The path is a link to the workspace itself, or to `..` of something in it.
             Err(PathError::NotAFile(_)) => {
-                let (fd, _) = self.0.open(path, Want::Pass)?;
-                sys::look_at(&fd).map_err(|fail| failed(path, Want::Pass, fail))
+                let (fd, _) = self.0.open(path, Purpose::Pass)?;
+                sys::stat_handle(&fd).map_err(|fail| failed(path, Purpose::Pass, fail))
             }
             Err(error) => Err(error),
         }
@@ -275,21 +275,21 @@ impl Workspace {
         }
         let place = self.0.place(
             path,
-            Way {
+            ResolveOptions {
                 follow: true,
                 parents: true,
             },
         )?;
         match sys::make_dir(&place.dir, &place.name) {
             Ok(()) => {
-                self.0.listeners.tell(&place.path, ChangeKind::FolderMade);
+                self.0.listeners.notify(&place.path, ChangeKind::FolderMade);
                 Ok(())
             }
-            Err(Fail::Exists) => match self.look(path, &place)?.kind {
+            Err(SysError::Exists) => match self.entry_metadata(path, &place)?.kind {
                 Kind::Dir => Ok(()),
                 _ => Err(PathError::Exists(path.to_owned())),
             },
-            Err(fail) => Err(failed(path, Want::Pass, fail)),
+            Err(fail) => Err(failed(path, Purpose::Pass, fail)),
         }
     }
 
@@ -300,11 +300,11 @@ impl Workspace {
     /// exist, or the folder is not empty.
     pub fn remove(&self, path: &str) -> Result<(), PathError> {
         self.writable(path)?;
-        let place = self.0.place(path, Way::default())?;
-        let is_dir = self.look(path, &place)?.kind == Kind::Dir;
+        let place = self.0.place(path, ResolveOptions::default())?;
+        let is_dir = self.entry_metadata(path, &place)?.kind == Kind::Dir;
         sys::remove(&place.dir, &place.name, is_dir)
-            .map_err(|fail| failed(path, Want::Pass, fail))?;
-        self.0.listeners.tell(&place.path, ChangeKind::Removed);
+            .map_err(|fail| failed(path, Purpose::Pass, fail))?;
+        self.0.listeners.notify(&place.path, ChangeKind::Removed);
         Ok(())
     }
 
@@ -316,17 +316,17 @@ impl Workspace {
     /// path does not exist, or the second is a folder that is not empty.
     pub fn rename(&self, from: &str, to: &str) -> Result<(), PathError> {
         self.writable(from)?;
-        let old = self.0.place(from, Way::default())?;
-        let new = self.0.place(to, Way::default())?;
-        if self.look(from, &old)?.kind == Kind::Dir && self.0.deny.looks_at_paths() {
+        let old = self.0.place(from, ResolveOptions::default())?;
+        let new = self.0.place(to, ResolveOptions::default())?;
+        if self.entry_metadata(from, &old)?.kind == Kind::Dir && self.0.deny.has_path_rules() {
             return Err(PathError::Denied(from.to_owned()));
         }
         let alone = MOVES.write().unwrap_or_else(PoisonError::into_inner);
         sys::rename(&old.dir, &old.name, &new.dir, &new.name)
-            .map_err(|fail| failed(to, Want::Pass, fail))?;
+            .map_err(|fail| failed(to, Purpose::Pass, fail))?;
         drop(alone);
-        self.0.listeners.tell(&old.path, ChangeKind::Removed);
-        self.0.listeners.tell(&new.path, ChangeKind::Written);
+        self.0.listeners.notify(&old.path, ChangeKind::Removed);
+        self.0.listeners.notify(&new.path, ChangeKind::Written);
         Ok(())
     }
 
@@ -338,15 +338,15 @@ impl Workspace {
     /// taken, and an error if the first path is not a regular file.
     pub fn rename_new(&self, from: &str, to: &str) -> Result<(), PathError> {
         self.writable(from)?;
-        let old = self.0.place(from, Way::default())?;
-        let new = self.0.place(to, Way::default())?;
-        if self.look(from, &old)?.kind != Kind::File {
+        let old = self.0.place(from, ResolveOptions::default())?;
+        let new = self.0.place(to, ResolveOptions::default())?;
+        if self.entry_metadata(from, &old)?.kind != Kind::File {
             return Err(PathError::NotAFile(from.to_owned()));
         }
         sys::rename_new(&old.dir, &old.name, &new.dir, &new.name)
-            .map_err(|fail| failed(to, Want::Pass, fail))?;
-        self.0.listeners.tell(&old.path, ChangeKind::Removed);
-        self.0.listeners.tell(&new.path, ChangeKind::Written);
+            .map_err(|fail| failed(to, Purpose::Pass, fail))?;
+        self.0.listeners.notify(&old.path, ChangeKind::Removed);
+        self.0.listeners.notify(&new.path, ChangeKind::Written);
         Ok(())
     }
 
@@ -366,14 +366,15 @@ impl Workspace {
             .map(|end| &path[..end])
             .filter(|above| !above.is_empty())
         {
-            let place = self.0.place(above, Way::default())?;
-            sys::sync_dir(&place.dir).map_err(|fail| failed(path, Want::Pass, fail))?;
+            let place = self.0.place(above, ResolveOptions::default())?;
+            sys::sync_dir(&place.dir).map_err(|fail| failed(path, Purpose::Pass, fail))?;
         }
         Ok(())
     }
 
-    fn look(&self, asked: &str, place: &Place) -> Result<Metadata, PathError> {
-        sys::look(&place.dir, &place.name).map_err(|fail| failed(asked, Want::Pass, fail))
+    fn entry_metadata(&self, requested: &str, place: &Place) -> Result<Metadata, PathError> {
+        sys::stat_entry(&place.dir, &place.name)
+            .map_err(|fail| failed(requested, Purpose::Pass, fail))
     }
 
     fn writable(&self, path: &str) -> Result<(), PathError> {

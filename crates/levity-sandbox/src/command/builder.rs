@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::environment::Environment;
 use super::error::SandboxError;
 use super::limits::Limits;
-use super::private::Private;
+use super::private::PrivateFolder;
 use super::report::{Level, SandboxReport};
 use super::run::Command;
 use super::system::System;
@@ -54,7 +54,7 @@ pub(super) struct Inner {
     pub(super) system: System,
     pub(super) report: SandboxReport,
     // This field is last so that it is dropped after all others.
-    _private: Private,
+    _private: PrivateFolder,
 }
 
 impl Sandbox {
@@ -228,8 +228,8 @@ impl SandboxBuilder {
 
     /// Disables a mechanism, as if the system did not have it.
     #[doc(hidden)]
-    pub fn without(mut self, means: &'static str) -> Self {
-        self.setup.without.push(means);
+    pub fn without(mut self, mechanisms: &'static str) -> Self {
+        self.setup.without.push(mechanisms);
         self
     }
 
@@ -253,8 +253,8 @@ impl SandboxBuilder {
                 "a limit of 0 prevents every command; omit it for the default",
             ));
         }
-        let private =
-            Private::new().map_err(|error| SandboxError::Place(std::env::temp_dir(), error))?;
+        let private = PrivateFolder::new()
+            .map_err(|error| SandboxError::Place(std::env::temp_dir(), error))?;
         for (name, place) in [("HOME", private.home()), ("TMPDIR", private.temp())] {
             if environment.get(name).is_none() {
                 environment.set(name, place);

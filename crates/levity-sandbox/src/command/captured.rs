@@ -75,14 +75,14 @@ fn unfinished(bytes: &[u8]) -> usize {
 
 /// Retains the beginning and the end of a text, each up to half of the limit.
 #[derive(Debug)]
-pub(super) struct Keep {
+pub(super) struct HeadTailBuffer {
     head: String,
     tail: VecDeque<u8>,
     room: usize,
     left_out: u64,
 }
 
-impl Keep {
+impl HeadTailBuffer {
     pub(super) fn new(room: usize) -> Self {
         Self {
             head: String::new(),
@@ -102,13 +102,13 @@ impl Keep {
         }
         let tail = self.room - head;
         let bytes = text.as_bytes();
-        let kept = &bytes[bytes.len().saturating_sub(tail)..];
-        let gone = (self.tail.len() + kept.len())
+        let retained = &bytes[bytes.len().saturating_sub(tail)..];
+        let dropped = (self.tail.len() + retained.len())
             .saturating_sub(tail)
             .min(self.tail.len());
-        self.tail.drain(..gone);
-        self.tail.extend(kept);
-        self.left_out += (gone + bytes.len() - kept.len()) as u64;
+        self.tail.drain(..dropped);
+        self.tail.extend(retained);
+        self.left_out += (dropped + bytes.len() - retained.len()) as u64;
     }
 
     pub(super) fn finish(self) -> CapturedOutput {
@@ -138,15 +138,15 @@ impl Keep {
 
 trait Boundary {
     /// Returns the end of the last character that ends at or before `max`.
-    fn floor_char_boundary_at(&self, most: usize) -> usize;
+    fn floor_char_boundary_at(&self, max: usize) -> usize;
 }
 
 impl Boundary for str {
-    fn floor_char_boundary_at(&self, most: usize) -> usize {
-        if most >= self.len() {
+    fn floor_char_boundary_at(&self, max: usize) -> usize {
+        if max >= self.len() {
             return self.len();
         }
-        (0..=most)
+        (0..=max)
             .rev()
             .find(|&index| self.is_char_boundary(index))
             .unwrap_or(0)
@@ -192,8 +192,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn kept(room: usize, pieces: &[&str], expected: &str, left_out: u64) {
-        let mut keep = Keep::new(room);
+    fn retained(room: usize, pieces: &[&str], expected: &str, left_out: u64) {
+        let mut keep = HeadTailBuffer::new(room);
         pieces.iter().for_each(|piece| keep.push(piece));
         let captured = keep.finish();
         assert_eq!(
@@ -204,17 +204,17 @@ mod tests {
 
     #[test]
     fn head_and_tail_are_kept() {
-        kept(8, &["abcd", "efgh"], "abcdefgh", 0);
-        kept(8, &["abcdefghi"], "abcd\n[.. 1 bytes left out ..]\nfghi", 1);
-        kept(
+        retained(8, &["abcd", "efgh"], "abcdefgh", 0);
+        retained(8, &["abcdefghi"], "abcd\n[.. 1 bytes left out ..]\nfghi", 1);
+        retained(
             8,
             &["a", "bcdefghij", "k"],
             "abcd\n[.. 3 bytes left out ..]\nhijk",
             3,
         );
-        kept(0, &["abc"], "\n[.. 3 bytes left out ..]\n", 3);
-        kept(8, &["ääääää"], "ää\n[.. 4 bytes left out ..]\nää", 4);
-        kept(6, &["äxäxäx"], "äx\n[.. 3 bytes left out ..]\näx", 3);
-        kept(8, &[], "", 0);
+        retained(0, &["abc"], "\n[.. 3 bytes left out ..]\n", 3);
+        retained(8, &["ääääää"], "ää\n[.. 4 bytes left out ..]\nää", 4);
+        retained(6, &["äxäxäx"], "äx\n[.. 3 bytes left out ..]\näx", 3);
+        retained(8, &[], "", 0);
     }
 }

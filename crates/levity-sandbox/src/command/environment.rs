@@ -49,16 +49,16 @@ impl Environment {
     /// Isolates programs that only read from settings in the workspace, and from programs in it.
     /// The kernel already prevents harm; these settings avoid failing attempts.
     #[cfg(target_os = "linux")]
-    pub(super) fn keep_to_reading(&mut self, workspace: &Path, home: &Path, temp: &Path) {
+    pub(super) fn restrict_to_reading(&mut self, workspace: &Path, home: &Path, temp: &Path) {
         self.set("HOME", home);
         self.set("TMPDIR", temp);
         // A settings file can name a program that `rg` runs for each file.
         self.set("RIPGREP_CONFIG_PATH", "");
-        self.leave_out_of_path(&[workspace]);
+        self.remove_from_path(&[workspace]);
     }
 
     /// Removes folders from `PATH` that are in these places, or are not absolute.
-    pub(super) fn leave_out_of_path(&mut self, places: &[&Path]) {
+    pub(super) fn remove_from_path(&mut self, places: &[&Path]) {
         let path = self.path();
         let outside = std::env::split_paths(&path).filter(|folder| is_outside(folder, places));
         if let Ok(path) = std::env::join_paths(outside) {

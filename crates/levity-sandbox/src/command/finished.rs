@@ -44,7 +44,7 @@ impl fmt::Display for Exit {
         match self {
             Self::Code(code) => write!(f, "exit code {code}"),
             Self::Signal(signal) => write!(f, "ended by signal {signal}"),
-            Self::Limit(limit) => write!(f, "ended because it exceeded the limit of {limit}"),
+            Self::Limit(limit) => write!(f, "ended because it exceeded its limit of {limit}"),
             Self::Uncounted => f.write_str(
                 "ended because its processes could not be counted: `/proc` hides one (`hidepid`) \
                     or could not be read",

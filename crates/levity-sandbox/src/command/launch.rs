@@ -51,9 +51,9 @@ impl Strings {
 }
 
 /// Ends the child in every case: it must not return, or unwind, into the host's code.
-struct End;
+struct ExitOnDrop;
 
-impl Drop for End {
+impl Drop for ExitOnDrop {
     fn drop(&mut self) {
         exit(126);
     }
@@ -70,7 +70,7 @@ pub(super) fn spawn<T>(flags: c_int, with: &mut T, work: fn(&mut T) -> !) -> Sys
     // never returns from here.
     let pid = check(unsafe { libc::syscall(libc::SYS_clone, c_long::from(flags), 0, 0, 0, 0) })?;
     if pid == 0 {
-        let _end = End;
+        let _end = ExitOnDrop;
         work(with);
     }
     i32::try_from(pid).map_err(|_| Errno::RANGE)
@@ -125,7 +125,7 @@ pub(super) fn exec(program: &CStr, argv: &Strings, envp: &Strings) -> Errno {
 }
 
 /// Closes every descriptor except these, which are in order.
-pub(super) fn close_all_but(keep: &[i32]) {
+pub(super) fn close_all_except(keep: &[i32]) {
     let mut first = 0;
     for &fd in keep {
         if first < fd {
@@ -142,21 +142,21 @@ fn close_range(first: c_int, last: c_int) {
         return;
     }
     // SAFETY: as above; the call touches no memory.
-    let most = unsafe { libc::sysconf(libc::_SC_OPEN_MAX) }.clamp(256, 65_536) as c_int;
-    for fd in first..=last.min(most) {
+    let max = unsafe { libc::sysconf(libc::_SC_OPEN_MAX) }.clamp(256, 65_536) as c_int;
+    for fd in first..=last.min(max) {
         // SAFETY: as above.
         unsafe { libc::close(fd) };
     }
 }
 
 /// Makes `to` a duplicate of `from` that stays open across `exec`.
-pub(super) fn place(from: BorrowedFd<'_>, to: c_int) -> Sys<()> {
+pub(super) fn duplicate(from: BorrowedFd<'_>, to: c_int) -> Sys<()> {
     // SAFETY: `to` is a descriptor that nothing in this process uses: 0, 1 or 2 of a child.
     check(c_long::from(unsafe { libc::dup2(from.as_raw_fd(), to) })).map(drop)
 }
 
 /// Blocks all signals, and returns a descriptor that becomes readable when a child ends.
-pub(super) fn children() -> Sys<OwnedFd> {
+pub(super) fn child_signals() -> Sys<OwnedFd> {
     // SAFETY: the sets are initialised before they are used, and the descriptor is new.
     unsafe {
         let mut set = mem::zeroed();
@@ -267,10 +267,10 @@ pub(super) fn landlock_abi() -> u32 {
     u32::try_from(abi).unwrap_or(0)
 }
 
-/// Allows `access` beneath `place`.
+/// Allows `access` beneath `duplicate`.
 pub(super) fn landlock_allow(
     ruleset: BorrowedFd<'_>,
-    place: BorrowedFd<'_>,
+    duplicate: BorrowedFd<'_>,
     access: u64,
 ) -> Sys<()> {
     #[repr(C, packed)]
@@ -280,7 +280,7 @@ pub(super) fn landlock_allow(
     }
     let rule = PathBeneath {
         access,
-        parent: place.as_raw_fd(),
+        parent: duplicate.as_raw_fd(),
     };
     // SAFETY: 1 is the rule type of this structure.
     let result = unsafe {
@@ -333,7 +333,7 @@ pub(super) const MOUNT_READ_ONLY: u64 = 1;
 pub(super) const MOUNT_QUIET: u64 = 0xF;
 
 /// Makes a mount and all mounts below it read-only.
-pub(super) fn freeze(path: &CStr) -> Sys<()> {
+pub(super) fn make_read_only(path: &CStr) -> Sys<()> {
     set_mount(libc::AT_FDCWD, path, 0, MOUNT_READ_ONLY)
 }
 
@@ -481,7 +481,7 @@ pub(super) fn children_cpu() -> u64 {
 /// Schedules this process, and not its children, soon after it wakes, as far as that is allowed.
 /// Otherwise a bomb of a thousand processes would make it wait in line. Returns `true` if it takes
 /// precedence over all others.
-pub(super) fn hurry() -> bool {
+pub(super) fn raise_priority() -> bool {
     #[repr(C)]
     struct Attributes {
         size: u32,

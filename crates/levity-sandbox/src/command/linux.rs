@@ -20,7 +20,7 @@ mod mounts;
 mod placeholders;
 mod places;
 mod probe;
-mod reading;
+mod read_only_run;
 mod running;
 mod search_limit;
 mod system;

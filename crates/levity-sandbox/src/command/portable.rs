@@ -9,12 +9,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::builder::Setup;
-use super::captured::{Captured, Decoder, Keep, Stream};
+use super::captured::{CapturedOutput, Decoder, HeadTailBuffer, Stream};
 use super::error::{CommandError, SandboxError};
-use super::finished::{Exit, Finished, Limit};
-use super::private::Private;
-use super::report::{Guard, How, Level, Report};
-use super::run::{Control, Order};
+use super::finished::{CommandLimit, CommandOutput, Exit};
+use super::private::PrivateFolder;
+use super::report::{Level, Mechanism, Protection, SandboxReport};
+use super::run::{CommandSpec, Control};
 use crate::Workspace;
 
 /// The state that all commands of a sandbox share.
@@ -24,22 +24,25 @@ pub(super) struct System {
 }
 
 /// A message from a thread that serves a command.
-enum News {
+enum Message {
     Text(Stream, Vec<u8>),
     /// The caller no longer waits for the command.
     Dropped,
 }
 
 impl System {
-    pub(super) fn new(setup: Setup, _: &Private) -> Result<(Self, Report), SandboxError> {
-        let nothing = || Guard::open([], "this system is not supported");
-        let report = Report {
+    pub(super) fn new(
+        setup: Setup,
+        _: &PrivateFolder,
+    ) -> Result<(Self, SandboxReport), SandboxError> {
+        let nothing = || Protection::not_enforced([], "this system is not supported");
+        let report = SandboxReport {
             level: Level::Open,
             files: nothing(),
             hidden: nothing(),
             network: nothing(),
-            processes: Guard::open(
-                [How::ProcessGroup],
+            processes: Protection::not_enforced(
+                [Mechanism::ProcessGroup],
                 "a process that leaves its group survives",
             ),
             others: nothing(),
@@ -57,8 +60,12 @@ impl System {
         ))
     }
 
-    pub(super) fn run(&self, order: &Order, control: &Control) -> Result<Finished, CommandError> {
-        if order.read_only {
+    pub(super) fn run(
+        &self,
+        spec: &CommandSpec,
+        control: &Control,
+    ) -> Result<CommandOutput, CommandError> {
+        if spec.read_only {
             return Err(CommandError::ReadOnly("this system is not supported"));
         }
         let control = control.try_clone().map_err(|source| CommandError::Setup {
@@ -66,31 +73,33 @@ impl System {
             source,
         })?;
         let start = now();
-        let end = start.checked_add(order.limits.time);
-        let mut child = self.start(order)?;
-        let (tell, news) = mpsc::channel();
-        watch(&mut child, order.stdin.clone(), control, &tell);
-        drop(tell);
-        let mut heard = Heard::new(order);
+        let end = start.checked_add(spec.limits.time);
+        let mut child = self.start(spec)?;
+        let (sender, messages) = mpsc::channel();
+        watch(&mut child, spec.stdin.clone(), control, &sender);
+        drop(sender);
+        let mut output = OutputCapture::new(spec);
         let exit = loop {
             if let Ok(Some(status)) = child.try_wait() {
                 break exit_of(status);
             }
             if end.is_some_and(|end| now() >= end) {
-                break Exit::Limit(Limit::Time);
+                break Exit::Limit(CommandLimit::Time);
             }
-            match news.recv_timeout(Duration::from_millis(10)) {
-                Ok(News::Dropped) => break Exit::Limit(Limit::Time),
-                Ok(News::Text(stream, bytes)) => heard.take(stream, &bytes),
+            match messages.recv_timeout(Duration::from_millis(10)) {
+                Ok(Message::Dropped) => break Exit::Limit(CommandLimit::Time),
+                Ok(Message::Text(stream, bytes)) => output.take(stream, &bytes),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
         };
         kill(&mut child);
-        while let Ok(News::Text(stream, bytes)) = news.recv_timeout(Duration::from_millis(50)) {
-            heard.take(stream, &bytes);
+        while let Ok(Message::Text(stream, bytes)) =
+            messages.recv_timeout(Duration::from_millis(50))
+        {
+            output.take(stream, &bytes);
         }
-        let [stdout, stderr] = heard.finish();
-        Ok(Finished {
+        let [stdout, stderr] = output.finish();
+        Ok(CommandOutput {
             exit,
             stdout,
             stderr,
@@ -98,31 +107,31 @@ impl System {
         })
     }
 
-    fn start(&self, order: &Order) -> Result<Child, CommandError> {
-        let name = order
+    fn start(&self, spec: &CommandSpec) -> Result<Child, CommandError> {
+        let name = spec
             .argv
             .first()
             .filter(|name| !name.is_empty())
             .ok_or(CommandError::Empty)?;
         let program = name.to_string_lossy().into_owned();
         let inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
-        let dir = self.workspace.root().join(&order.dir);
+        let dir = self.workspace.root().join(&spec.dir);
         let real = dir
             .canonicalize()
             .ok()
             .filter(|dir| dir.starts_with(self.workspace.root()));
-        let outside = || CommandError::Directory(order.dir.to_string_lossy().into_owned());
+        let outside = || CommandError::Directory(spec.dir.to_string_lossy().into_owned());
         let dir = real
-            .filter(|_| order.dir.components().all(inside))
+            .filter(|_| spec.dir.components().all(inside))
             .ok_or_else(outside)?;
         let mut command = std::process::Command::new(name);
-        command.args(&order.argv[1..]).current_dir(dir).env_clear();
-        let mut environment = order.environment.clone();
-        if !order.from_system.is_empty() {
-            environment.leave_out_of_path(&[self.workspace.root()]);
+        command.args(&spec.argv[1..]).current_dir(dir).env_clear();
+        let mut environment = spec.environment.clone();
+        if !spec.from_system.is_empty() {
+            environment.remove_from_path(&[self.workspace.root()]);
         }
         command.envs(environment.pairs());
-        let input = if order.stdin.is_empty() {
+        let input = if spec.stdin.is_empty() {
             Stdio::null()
         } else {
             Stdio::piped()
@@ -155,29 +164,29 @@ fn now() -> Instant {
 }
 
 /// Starts threads that read and write; each ends when its pipe does.
-fn watch(child: &mut Child, input: Vec<u8>, mut control: Control, tell: &mpsc::Sender<News>) {
+fn watch(child: &mut Child, input: Vec<u8>, mut control: Control, sender: &mpsc::Sender<Message>) {
     if let Some(mut stdin) = child.stdin.take() {
         thread::spawn(move || stdin.write_all(&input));
     }
     if let Some(out) = child.stdout.take() {
-        read(out, Stream::Stdout, tell.clone());
+        read(out, Stream::Stdout, sender.clone());
     }
     if let Some(err) = child.stderr.take() {
-        read(err, Stream::Stderr, tell.clone());
+        read(err, Stream::Stderr, sender.clone());
     }
-    let tell = tell.clone();
+    let sender = sender.clone();
     thread::spawn(move || {
         let _ = control.read(&mut [0]);
-        let _ = tell.send(News::Dropped);
+        let _ = sender.send(Message::Dropped);
     });
 }
 
-fn read(mut from: impl io::Read + Send + 'static, stream: Stream, tell: mpsc::Sender<News>) {
+fn read(mut from: impl io::Read + Send + 'static, stream: Stream, sender: mpsc::Sender<Message>) {
     thread::spawn(move || {
         let mut buffer = vec![0; 8 << 10];
         while let Ok(length @ 1..) = from.read(&mut buffer) {
-            if tell
-                .send(News::Text(stream, buffer[..length].to_vec()))
+            if sender
+                .send(Message::Text(stream, buffer[..length].to_vec()))
                 .is_err()
             {
                 return;
@@ -187,17 +196,17 @@ fn read(mut from: impl io::Read + Send + 'static, stream: Stream, tell: mpsc::Se
 }
 
 /// The output that was captured.
-struct Heard<'a> {
-    order: &'a Order,
-    streams: [(Decoder, Keep, usize); 2],
+struct OutputCapture<'a> {
+    spec: &'a CommandSpec,
+    streams: [(Decoder, HeadTailBuffer, usize); 2],
 }
 
-impl<'a> Heard<'a> {
-    fn new(order: &'a Order) -> Self {
-        let room = order.limits.output;
-        let stream = || (Decoder::default(), Keep::new(room), room);
+impl<'a> OutputCapture<'a> {
+    fn new(spec: &'a CommandSpec) -> Self {
+        let room = spec.limits.output;
+        let stream = || (Decoder::default(), HeadTailBuffer::new(room), room);
         Self {
-            order,
+            spec,
             streams: [stream(), stream()],
         }
     }
@@ -206,7 +215,7 @@ impl<'a> Heard<'a> {
         let (decoder, keep, room) = &mut self.streams[usize::from(stream == Stream::Stderr)];
         let text = decoder.decode(bytes);
         keep.push(&text);
-        if let Some(listener) = &self.order.listener
+        if let Some(listener) = &self.spec.listener
             && *room >= text.len()
         {
             *room -= text.len();
@@ -214,7 +223,7 @@ impl<'a> Heard<'a> {
         }
     }
 
-    fn finish(self) -> [Captured; 2] {
+    fn finish(self) -> [CapturedOutput; 2] {
         self.streams.map(|(mut decoder, mut keep, _)| {
             keep.push(&decoder.finish());
             keep.finish()

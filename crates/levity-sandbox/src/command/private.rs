@@ -10,13 +10,13 @@ const CANARY: &str = "nobody reads this";
 /// A private folder for the commands of one sandbox, removed with it. If its process is killed, the
 /// user's next sandbox removes it.
 #[derive(Debug)]
-pub(super) struct Private {
+pub(super) struct PrivateFolder {
     root: PathBuf,
     #[cfg(unix)]
-    hold: owned::Hold,
+    hold: owned::FolderLock,
 }
 
-impl Private {
+impl PrivateFolder {
     pub(super) fn new() -> io::Result<Self> {
         Self::new_in(&std::env::temp_dir().canonicalize()?)
     }
@@ -24,7 +24,7 @@ impl Private {
     fn new_in(base: &Path) -> io::Result<Self> {
         #[cfg(unix)]
         owned::sweep(base);
-        let private = Self::fresh(base)?;
+        let private = Self::create_fresh(base)?;
         for folder in [private.temp(), private.home(), private.empty()] {
             fs::create_dir(folder)?;
         }
@@ -34,18 +34,18 @@ impl Private {
 
     /// Creates a new folder that only this user can enter.
     #[cfg(unix)]
-    fn fresh(base: &Path) -> io::Result<Self> {
+    fn create_fresh(base: &Path) -> io::Result<Self> {
         loop {
             let root = create(base, owned::PREFIX)?;
-            match owned::Hold::take(&root)? {
-                owned::Taken::Held(hold) => return Ok(Self { root, hold }),
+            match owned::FolderLock::acquire(&root)? {
+                owned::LockResult::Held(hold) => return Ok(Self { root, hold }),
                 // Another process mistook it for an abandoned folder.
-                owned::Taken::Lost => {}
-                owned::Taken::NoLocks => {
+                owned::LockResult::Lost => {}
+                owned::LockResult::NoLocks => {
                     fs::remove_dir(&root)?;
                     let root = create(base, "levity-unlocked-")?;
                     return Ok(Self {
-                        hold: owned::Hold::without_lock(&root)?,
+                        hold: owned::FolderLock::without_lock(&root)?,
                         root,
                     });
                 }
@@ -54,7 +54,7 @@ impl Private {
     }
 
     #[cfg(not(unix))]
-    fn fresh(base: &Path) -> io::Result<Self> {
+    fn create_fresh(base: &Path) -> io::Result<Self> {
         Ok(Self {
             root: create(base, "levity-sandbox-")?,
         })
@@ -78,9 +78,9 @@ impl Private {
 
     /// Restores the user's permissions on the folders, which a command can remove.
     #[cfg(target_os = "linux")]
-    pub(super) fn open_up(root: &Path) {
+    pub(super) fn make_accessible(root: &Path) {
         for folder in ["", "tmp", "home", "empty"] {
-            owned::open_up_folder(&root.join(folder));
+            owned::make_folder_accessible(&root.join(folder));
         }
     }
 
@@ -106,7 +106,7 @@ impl Private {
     }
 }
 
-impl Drop for Private {
+impl Drop for PrivateFolder {
     fn drop(&mut self) {
         #[cfg(unix)]
         self.hold.remove(&self.root);
@@ -165,44 +165,44 @@ mod owned {
     use rustix::io::{Errno, fcntl_dupfd_cloexec, read};
 
     use super::CANARY;
-    use crate::command::remove::{clear, open_up};
+    use crate::command::remove::{clear, make_accessible};
 
     /// The prefix of folders that are locked while in use. No other folder is removed.
     pub(super) const PREFIX: &str = "levity-sandbox-";
 
     /// The maximum number of names that are checked in the folder for temporary files.
-    const MOST_NAMES: usize = 100_000;
+    const MAX_NAMES: usize = 100_000;
     /// The maximum number of entries that one sandbox removes for others; the next sandbox removes
     /// more.
-    const MOST_SWEPT: u64 = 100_000;
+    const MAX_SWEPT: u64 = 100_000;
 
     /// A lock on a folder.
     #[derive(Debug)]
-    pub(super) struct Hold {
+    pub(super) struct FolderLock {
         /// The folder, and two spare descriptors that are released for its removal: no others may
         /// be available then.
         open: Option<(OwnedFd, [OwnedFd; 2])>,
     }
 
     /// The result of a request for a lock.
-    pub(super) enum Taken {
-        Held(Hold),
+    pub(super) enum LockResult {
+        Held(FolderLock),
         /// Another process owns the folder, or has removed it.
         Lost,
         /// The file system does not support locks.
         NoLocks,
     }
 
-    impl Hold {
-        pub(super) fn take(root: &Path) -> io::Result<Taken> {
+    impl FolderLock {
+        pub(super) fn acquire(root: &Path) -> io::Result<LockResult> {
             let fd = match open(root) {
-                Err(Errno::NOENT) => return Ok(Taken::Lost),
+                Err(Errno::NOENT) => return Ok(LockResult::Lost),
                 opened => opened?,
             };
             match flock(&fd, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) if is_at(&fd, root) => Ok(Taken::Held(Self::of(fd)?)),
-                Ok(()) | Err(Errno::WOULDBLOCK) => Ok(Taken::Lost),
-                Err(_) => Ok(Taken::NoLocks),
+                Ok(()) if is_at(&fd, root) => Ok(LockResult::Held(Self::of(fd)?)),
+                Ok(()) | Err(Errno::WOULDBLOCK) => Ok(LockResult::Lost),
+                Err(_) => Ok(LockResult::NoLocks),
             }
         }
 
@@ -218,7 +218,7 @@ mod owned {
         }
 
         #[cfg(test)]
-        pub(super) fn let_go(&mut self) {
+        pub(super) fn release(&mut self) {
             self.open = None;
         }
 
@@ -239,7 +239,7 @@ mod owned {
 
     /// Makes a folder of this user accessible, if it is not.
     #[cfg(target_os = "linux")]
-    pub(super) fn open_up_folder(folder: &Path) {
+    pub(super) fn make_folder_accessible(folder: &Path) {
         // The path may end in a slash, which would follow a link.
         let folder: std::path::PathBuf = folder.components().collect();
         let shut = |stat: &Stat| stat.st_mode & 0o700 != 0o700;
@@ -247,7 +247,7 @@ mod owned {
         if let (true, Some(above), Some(name)) = (is_shut, folder.parent(), folder.file_name())
             && let Ok(above) = open(above)
         {
-            open_up(above.as_fd(), name);
+            make_accessible(above.as_fd(), name);
         }
     }
 
@@ -278,14 +278,14 @@ mod owned {
         let Ok(entries) = fs::read_dir(base) else {
             return;
         };
-        for entry in entries.flatten().take(MOST_NAMES) {
-            if entry.file_name().to_str().is_some_and(is_ours) {
+        for entry in entries.flatten().take(MAX_NAMES) {
+            if entry.file_name().to_str().is_some_and(has_our_prefix) {
                 sweep_one(&entry.path());
             }
         }
     }
 
-    fn is_ours(name: &str) -> bool {
+    fn has_our_prefix(name: &str) -> bool {
         let digits = name.strip_prefix(PREFIX).unwrap_or_default();
         digits.len() == 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
     }
@@ -317,7 +317,7 @@ mod owned {
         let opened = open(root).or_else(|error| match (error, root.file_name()) {
             (Errno::ACCESS, Some(name)) => {
                 let base = open(root.parent().unwrap_or(Path::new("/")))?;
-                open_up(base.as_fd(), name);
+                make_accessible(base.as_fd(), name);
                 open(root)
             }
             _ => Err(error),
@@ -328,7 +328,7 @@ mod owned {
         }
         // If its process died before the file existed, the folder is empty.
         if has_canary(&fd) && fchmod(&fd, Mode::RWXU).is_ok() {
-            clear(fd, MOST_SWEPT);
+            clear(fd, MAX_SWEPT);
         }
         let _ = fs::remove_dir(root);
     }
@@ -372,7 +372,7 @@ mod tests {
         let outside = base.path().join("outside");
         fs::create_dir(&outside).unwrap();
         fs::write(outside.join("kept"), "").unwrap();
-        let private = Private::new_in(base.path()).unwrap();
+        let private = PrivateFolder::new_in(base.path()).unwrap();
         nest(&private.temp(), 2000);
         let home = private.home();
         fs::create_dir_all(home.join("a/b/c")).unwrap();
@@ -397,13 +397,13 @@ mod tests {
     #[test]
     fn new_sandbox_sweeps_only_folders_that_nobody_holds() {
         let base = tempfile::tempdir().unwrap();
-        let live = Private::new_in(base.path()).unwrap();
-        let left = Private::new_in(base.path()).unwrap();
-        nest(&left.temp(), 300);
-        fs::create_dir(left.home().join("shut")).unwrap();
-        fs::write(left.home().join("shut/file"), "").unwrap();
-        shut(&left.home().join("shut"));
-        let left_root = left.root.clone();
+        let live = PrivateFolder::new_in(base.path()).unwrap();
+        let abandoned = PrivateFolder::new_in(base.path()).unwrap();
+        nest(&abandoned.temp(), 300);
+        fs::create_dir(abandoned.home().join("shut")).unwrap();
+        fs::write(abandoned.home().join("shut/file"), "").unwrap();
+        shut(&abandoned.home().join("shut"));
+        let abandoned_root = abandoned.root.clone();
         let outside = base.path().join("outside");
         fs::create_dir(&outside).unwrap();
         fs::write(outside.join("kept"), "").unwrap();
@@ -428,8 +428,8 @@ mod tests {
         fs::write(public.join("kept"), "").unwrap();
         fs::set_permissions(&public, fs::Permissions::from_mode(0o755)).unwrap();
         // Commands of the user can change modes.
-        fs::set_permissions(&left_root, fs::Permissions::from_mode(0o755)).unwrap();
-        let mut shut = std::mem::ManuallyDrop::new(Private::new_in(base.path()).unwrap());
+        fs::set_permissions(&abandoned_root, fs::Permissions::from_mode(0o755)).unwrap();
+        let mut shut = std::mem::ManuallyDrop::new(PrivateFolder::new_in(base.path()).unwrap());
         let shut_root = shut.root.clone();
         fs::set_permissions(&shut_root, fs::Permissions::from_mode(0o000)).unwrap();
         let unfinished = base
@@ -438,14 +438,14 @@ mod tests {
         fs::create_dir(&unfinished).unwrap();
         // A command of root can give the folder to another user.
         if rustix::process::geteuid().is_root() {
-            std::os::unix::fs::chown(&left_root, Some(65_534), None).unwrap();
+            std::os::unix::fs::chown(&abandoned_root, Some(65_534), None).unwrap();
         }
         // A process that dies releases its locks and removes nothing.
-        let mut left = std::mem::ManuallyDrop::new(left);
-        left.hold.let_go();
-        shut.hold.let_go();
-        let new = Private::new_in(base.path()).unwrap();
-        assert!(!left_root.exists() && !shut_root.exists() && !unfinished.exists());
+        let mut abandoned = std::mem::ManuallyDrop::new(abandoned);
+        abandoned.hold.release();
+        shut.hold.release();
+        let new = PrivateFolder::new_in(base.path()).unwrap();
+        assert!(!abandoned_root.exists() && !shut_root.exists() && !unfinished.exists());
         assert!(live.canary().exists() && new.canary().exists() && public.exists());
         assert_eq!(names(&outside), ["kept"]);
         assert!(link.is_symlink() && others.iter().all(|name| base.path().join(name).exists()));

@@ -15,7 +15,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 /// Removes everything in a folder, or up to `limit` entries. Returns `true` if nothing remains.
-pub(super) fn clear(top: OwnedFd, most: u64) -> bool {
+pub(super) fn clear(top: OwnedFd, limit: u64) -> bool {
     let Ok(mut entries) = Dir::new(top) else {
         return false;
     };
@@ -24,19 +24,19 @@ pub(super) fn clear(top: OwnedFd, most: u64) -> bool {
         name,
         lifted: 0,
         changes: 0,
-        most,
+        limit,
     };
     // On some file systems, a handle lists the entries at the time it was opened or rewound.
     entries.rewind();
     loop {
         let before = removal.changes;
-        let Some(left) = removal.pass(&mut entries, Removal::folder) else {
+        let Some(had_entries) = removal.pass(&mut entries, Removal::folder) else {
             return false;
         };
-        if !left {
+        if !had_entries {
             return true;
         }
-        if removal.changes == before || removal.is_enough() {
+        if removal.changes == before || removal.is_at_limit() {
             return false;
         }
         entries.rewind();
@@ -49,12 +49,12 @@ struct Removal {
     lifted: u64,
     /// The number of entries that were removed or moved.
     changes: u64,
-    most: u64,
+    limit: u64,
 }
 
 impl Removal {
-    fn is_enough(&self) -> bool {
-        self.changes >= self.most
+    fn is_at_limit(&self) -> bool {
+        self.changes >= self.limit
     }
 
     /// Iterates over a folder once: removes files, and calls `folder` for folders. Returns `true`
@@ -72,7 +72,7 @@ impl Removal {
                 continue;
             }
             any = true;
-            if self.is_enough() {
+            if self.is_at_limit() {
                 break;
             }
             let fd = entries.fd().ok()?;
@@ -95,12 +95,12 @@ impl Removal {
         {
             loop {
                 let before = self.changes;
-                let left = self.pass(&mut entries, |removal, folder, name| {
+                let had_entries = self.pass(&mut entries, |removal, folder, name| {
                     if !removal.remove_empty(folder, name) {
                         removal.lift(folder, name, top);
                     }
                 });
-                if left != Some(true) || self.changes == before || self.is_enough() {
+                if had_entries != Some(true) || self.changes == before || self.is_at_limit() {
                     break;
                 }
                 entries.rewind();
@@ -122,7 +122,7 @@ impl Removal {
         let mut moved = renameat(folder, name, top, to.as_str());
         if moved.is_err() {
             // Moving a folder changes the folder itself, whose mode may forbid that.
-            open_up(folder, name);
+            make_accessible(folder, name);
             moved = renameat(folder, name, top, to.as_str());
         }
         self.changes += u64::from(moved.is_ok());
@@ -134,7 +134,7 @@ fn open(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = match openat(parent, name, flags, Mode::empty()) {
         Err(Errno::ACCESS | Errno::PERM) => {
-            open_up(parent, name);
+            make_accessible(parent, name);
             openat(parent, name, flags, Mode::empty())?
         }
         opened => opened?,
@@ -145,7 +145,7 @@ fn open(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
 
 /// Gives the owner of a folder all permissions on it.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(super) fn open_up(parent: BorrowedFd<'_>, name: impl rustix::path::Arg) {
+pub(super) fn make_accessible(parent: BorrowedFd<'_>, name: impl rustix::path::Arg) {
     use std::os::fd::AsRawFd as _;
 
     // A folder that cannot be opened for reading can still be opened as a path, and changed by its
@@ -160,7 +160,7 @@ pub(super) fn open_up(parent: BorrowedFd<'_>, name: impl rustix::path::Arg) {
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-pub(super) fn open_up(parent: BorrowedFd<'_>, name: impl rustix::path::Arg) {
+pub(super) fn make_accessible(parent: BorrowedFd<'_>, name: impl rustix::path::Arg) {
     let _ = rustix::fs::chmodat(parent, name, Mode::RWXU, AtFlags::SYMLINK_NOFOLLOW);
 }
 

@@ -83,7 +83,7 @@ pub struct Protection {
 
 impl Protection {
     #[cfg(target_os = "linux")]
-    pub(super) fn held(by: impl Into<Vec<Mechanism>>) -> Self {
+    pub(super) fn enforced(by: impl Into<Vec<Mechanism>>) -> Self {
         Self {
             holds: true,
             by: by.into(),
@@ -91,7 +91,7 @@ impl Protection {
         }
     }
 
-    pub(super) fn open(by: impl Into<Vec<Mechanism>>, note: &'static str) -> Self {
+    pub(super) fn not_enforced(by: impl Into<Vec<Mechanism>>, note: &'static str) -> Self {
         Self {
             holds: false,
             by: by.into(),
@@ -100,7 +100,7 @@ impl Protection {
     }
 
     #[cfg(target_os = "linux")]
-    pub(super) fn noted(mut self, note: &'static str) -> Self {
+    pub(super) fn with_note(mut self, note: &'static str) -> Self {
         self.note = Some(note);
         self
     }
@@ -108,9 +108,13 @@ impl Protection {
 
 impl fmt::Display for Protection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.holds { "held" } else { "not held" })?;
-        for (index, how) in self.by.iter().enumerate() {
-            write!(f, "{}{how}", if index == 0 { " by " } else { ", " })?;
+        f.write_str(if self.holds {
+            "enforced"
+        } else {
+            "not enforced"
+        })?;
+        for (index, mechanism) in self.by.iter().enumerate() {
+            write!(f, "{}{mechanism}", if index == 0 { " by " } else { ", " })?;
         }
         self.note.map_or(Ok(()), |note| write!(f, " ({note})"))
     }

@@ -20,11 +20,11 @@ pub(super) type Listener = dyn Fn(Stream, &str) + Send + Sync;
 #[must_use]
 pub struct Command {
     sandbox: Sandbox,
-    order: Order,
+    spec: CommandSpec,
 }
 
 /// The description of a command for the platform-specific part.
-pub(super) struct Order {
+pub(super) struct CommandSpec {
     pub(super) argv: Vec<OsString>,
     pub(super) environment: Environment,
     pub(super) dir: PathBuf,
@@ -38,7 +38,7 @@ pub(super) struct Order {
 
 impl Command {
     pub(super) fn new(sandbox: Sandbox, argv: Vec<OsString>) -> Self {
-        let order = Order {
+        let spec = CommandSpec {
             argv,
             environment: sandbox.0.environment.clone(),
             dir: PathBuf::new(),
@@ -48,18 +48,18 @@ impl Command {
             read_only: false,
             from_system: Vec::new(),
         };
-        Self { sandbox, order }
+        Self { sandbox, spec }
     }
 
     /// Sets the directory that the command starts in, relative to the workspace.
     pub fn dir(mut self, dir: impl Into<PathBuf>) -> Self {
-        self.order.dir = dir.into();
+        self.spec.dir = dir.into();
         self
     }
 
     /// Sets an environment variable of the command.
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
-        self.order.environment.set(name, value);
+        self.spec.environment.set(name, value);
         self
     }
 
@@ -88,7 +88,7 @@ impl Command {
     /// # }
     /// ```
     pub fn read_only(mut self) -> Self {
-        self.order.read_only = true;
+        self.spec.read_only = true;
         self
     }
 
@@ -108,27 +108,27 @@ impl Command {
         mut self,
         programs: impl IntoIterator<Item = S>,
     ) -> Self {
-        self.order
+        self.spec
             .from_system
             .extend(programs.into_iter().map(Into::into));
         // A name with a folder is not searched for in `PATH`.
-        self.order
+        self.spec
             .from_system
             .retain(|name| !matches!(&**name, "" | "." | "..") && !name.contains('/'));
-        self.order.from_system.sort_unstable();
-        self.order.from_system.dedup();
+        self.spec.from_system.sort_unstable();
+        self.spec.from_system.dedup();
         self
     }
 
     /// Sets the standard input of the command, which is empty by default.
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
-        self.order.stdin = bytes.into();
+        self.spec.stdin = bytes.into();
         self
     }
 
     /// Sets the time limit of this command, if it is less than that of the sandbox.
     pub fn time(mut self, time: Duration) -> Self {
-        self.order.limits.time = time.min(self.order.limits.time);
+        self.spec.limits.time = time.min(self.spec.limits.time);
         self
     }
 
@@ -136,7 +136,7 @@ impl Command {
     /// characters. Each stream is passed on up to the output limit of the sandbox. The command
     /// waits while `listener` works.
     pub fn on_output(mut self, listener: impl Fn(Stream, &str) + Send + Sync + 'static) -> Self {
-        self.order.listener = Some(Arc::new(listener));
+        self.spec.listener = Some(Arc::new(listener));
         self
     }
 
@@ -150,7 +150,7 @@ impl Command {
     /// # Panics
     /// Panics if the function passed to [`on_output`](Self::on_output) panicked.
     pub async fn run(self) -> Result<CommandOutput, CommandError> {
-        let Self { sandbox, order } = self;
+        let Self { sandbox, spec } = self;
         let setup = |source| CommandError::Setup {
             step: "a pipe",
             source,
@@ -159,7 +159,7 @@ impl Command {
         // process died.
         let (control, _alive) = io::pipe().map_err(setup)?;
         let runtime = Handle::try_current().map_err(|_| CommandError::NoRuntime)?;
-        let work = move || sandbox.0.system.run(&order, &control);
+        let work = move || sandbox.0.system.run(&spec, &control);
         match runtime.spawn_blocking(work).await {
             Ok(result) => result,
             Err(error) => match error.try_into_panic() {
@@ -174,7 +174,7 @@ impl fmt::Debug for Command {
     /// The arguments and the input may be secret, so only the program is shown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Command")
-            .field("program", &self.order.argv.first())
+            .field("program", &self.spec.argv.first())
             .finish_non_exhaustive()
     }
 }

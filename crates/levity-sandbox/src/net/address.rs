@@ -51,9 +51,9 @@ impl FromStr for Cidr {
             None => (text, None),
         };
         let address: IpAddr = address.parse().map_err(|_| ())?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        let bits = bits.map_or(Ok(most), |bits| bits.parse().map_err(|_| ()))?;
-        if bits > most {
+        let max = if address.is_ipv4() { 32 } else { 128 };
+        let bits = bits.map_or(Ok(max), |bits| bits.parse().map_err(|_| ()))?;
+        if bits > max {
             Err(())
         } else {
             Ok(Self { address, bits })
@@ -128,14 +128,14 @@ const GLOBAL: Cidr = Cidr::v6(0x2000, 0, 0, 0, 3);
 const NAT64: Cidr = Cidr::v6(0x64, 0xff9b, 0, 0, 96);
 
 /// Returns the reason to refuse an address; `None` if it is public.
-pub(super) fn objection(address: IpAddr) -> Option<&'static str> {
+pub(super) fn refusal_reason(address: IpAddr) -> Option<&'static str> {
     match address {
-        IpAddr::V4(address) => named(V4, address.into()),
-        IpAddr::V6(address) => objection_v6(address),
+        IpAddr::V4(address) => find_range(V4, address.into()),
+        IpAddr::V6(address) => refusal_reason_v6(address),
     }
 }
 
-fn objection_v6(address: Ipv6Addr) -> Option<&'static str> {
+fn refusal_reason_v6(address: Ipv6Addr) -> Option<&'static str> {
     let segments = address.segments();
     if address.is_unspecified() {
         return Some("an address of this network");
@@ -147,7 +147,7 @@ fn objection_v6(address: Ipv6Addr) -> Option<&'static str> {
         return Some("an IPv4 address written as IPv6");
     }
     if NAT64.contains(address.into()) {
-        return named(
+        return find_range(
             V4,
             IpAddr::V4(Ipv4Addr::from_bits(address.to_bits() as u32)),
         );
@@ -156,12 +156,12 @@ fn objection_v6(address: Ipv6Addr) -> Option<&'static str> {
     if matches!(segments[4], 0 | 0x200) && segments[5] == 0x5efe {
         return Some("an address that tunnels to IPv4");
     }
-    named(V6, address.into()).or_else(|| {
+    find_range(V6, address.into()).or_else(|| {
         (!GLOBAL.contains(address.into())).then_some("an address outside the public internet")
     })
 }
 
-fn named(ranges: &[(Cidr, &'static str)], address: IpAddr) -> Option<&'static str> {
+fn find_range(ranges: &[(Cidr, &'static str)], address: IpAddr) -> Option<&'static str> {
     ranges
         .iter()
         .find(|(range, _)| range.contains(address))

@@ -119,7 +119,7 @@ impl NetGuardBuilder {
     pub fn build(self) -> Result<NetGuard, NetError> {
         match self.problem {
             Some((setting, problem)) => Err(NetError::Setting { setting, problem }),
-            None => Ok(NetGuard::of(self.rules)),
+            None => Ok(NetGuard::from_rules(self.rules)),
         }
     }
 

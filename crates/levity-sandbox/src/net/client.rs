@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::error::{AddressError, NetError};
 use super::guard::{CheckedUrl, NetGuard};
-use super::resolve::Checked;
+use super::resolve::CheckedResolver;
 
 /// An HTTP client that connects only to addresses that its [`NetGuard`] allows.
 ///
@@ -41,7 +41,7 @@ impl GuardedClient {
         // If another part of the program has already installed a provider, that one works as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder()
-            .dns_resolver(Checked(guard.clone()))
+            .dns_resolver(CheckedResolver(guard.clone()))
             .no_proxy()
             .redirect(redirect::Policy::none())
             .referer(false)
@@ -84,7 +84,7 @@ impl GuardedClient {
         })
     }
 
-    async fn once(&self, url: &CheckedUrl, own: &HeaderMap) -> Result<Response, NetError> {
+    async fn send_once(&self, url: &CheckedUrl, own: &HeaderMap) -> Result<Response, NetError> {
         let request = self
             .client
             .get(url.0.clone())
@@ -131,18 +131,18 @@ impl GuardedGet {
             clippy::disallowed_methods,
             reason = "the time limit for a server needs the real clock"
         )]
-        let clock = Clock {
+        let deadline = Deadline {
             end: Instant::now().checked_add(limit),
             limit,
         };
-        let (url, redirects, response) = clock
+        let (url, redirects, response) = deadline
             .within(follow(&self.client, self.url, self.headers))
             .await?;
         Ok(Reply {
             url,
             redirects,
             response,
-            clock,
+            deadline,
         })
     }
 }
@@ -155,7 +155,7 @@ async fn follow(
 ) -> Result<(CheckedUrl, usize, Response), NetError> {
     let mut seen = vec![url.clone()];
     loop {
-        let response = client.once(&url, &headers).await?;
+        let response = client.send_once(&url, &headers).await?;
         let Some(location) = location(&response) else {
             return Ok((url, seen.len() - 1, response));
         };
@@ -198,7 +198,7 @@ pub struct Reply {
     url: CheckedUrl,
     redirects: usize,
     response: Response,
-    clock: Clock,
+    deadline: Deadline,
 }
 
 impl Reply {
@@ -232,7 +232,7 @@ impl Reply {
         let mut bytes = Vec::new();
         loop {
             let chunk = async { self.response.chunk().await.map_err(|error| failed(&error)) };
-            let Some(piece) = self.clock.within(chunk).await? else {
+            let Some(piece) = self.deadline.within(chunk).await? else {
                 return Ok(Body {
                     bytes,
                     is_cut: false,
@@ -262,13 +262,13 @@ pub struct Body {
 
 /// The deadline of a request.
 #[derive(Clone, Copy, Debug)]
-struct Clock {
+struct Deadline {
     /// `None` if the deadline is beyond the range of the clock.
     end: Option<Instant>,
     limit: Duration,
 }
 
-impl Clock {
+impl Deadline {
     async fn within<T>(
         &self,
         work: impl Future<Output = Result<T, NetError>>,

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use url::{Host, Url};
 
-use super::address::{Cidr, objection};
+use super::address::{Cidr, refusal_reason};
 use super::builder::NetGuardBuilder;
 use super::client::GuardedClient;
 use super::error::{AddressError, NetError};
-use super::host::{Pattern, is_local, normal};
+use super::host::{Pattern, is_local, normalize};
 use super::resolve::AddressResolver;
 
 /// The maximum length of a URL.
@@ -48,7 +48,7 @@ impl NetGuard {
         NetGuardBuilder::default()
     }
 
-    pub(super) fn of(rules: Rules) -> Self {
+    pub(super) fn from_rules(rules: Rules) -> Self {
         Self(Arc::new(rules))
     }
 
@@ -62,7 +62,7 @@ impl NetGuard {
         if url.len() > MAX_URL || url.trim().chars().any(char::is_control) {
             return Err(AddressError::NotAUrl);
         }
-        self.check(Url::parse(url.trim()).map_err(unread)?)
+        self.check(Url::parse(url.trim()).map_err(parse_error)?)
     }
 
     /// Checks the target of a redirect from `from`: an absolute or a relative URL.
@@ -78,7 +78,7 @@ impl NetGuard {
             if location.len() > MAX_URL || location.chars().any(char::is_control) {
                 return Err(AddressError::NotAUrl);
             }
-            self.check(from.0.join(location).map_err(unread)?)
+            self.check(from.0.join(location).map_err(parse_error)?)
         };
         check().map_err(|error| AddressError::Redirect(Box::new(error)))
     }
@@ -134,7 +134,7 @@ impl NetGuard {
 
     fn check_host(&self, url: &Url) -> Result<String, AddressError> {
         let host = url.host().ok_or(AddressError::Host)?;
-        let name = normal(&host).ok_or(AddressError::Host)?;
+        let name = normalize(&host).ok_or(AddressError::Host)?;
         let found = |list: &[Pattern]| list.iter().any(|pattern| pattern.matches(&name));
         let allowed = self.0.allowed.is_empty() || found(&self.0.allowed);
         if !allowed || found(&self.0.denied) {
@@ -160,7 +160,7 @@ impl NetGuard {
         if self.0.addresses.iter().any(|range| range.contains(address)) {
             return Ok(());
         }
-        match objection(address) {
+        match refusal_reason(address) {
             Some(range) => Err(AddressError::Address {
                 host: host.to_owned(),
                 range,
@@ -170,7 +170,7 @@ impl NetGuard {
     }
 }
 
-fn unread(error: url::ParseError) -> AddressError {
+fn parse_error(error: url::ParseError) -> AddressError {
     match error {
         url::ParseError::RelativeUrlWithoutBase => AddressError::NotAUrl,
         _ => AddressError::Host,
@@ -179,7 +179,7 @@ fn unread(error: url::ParseError) -> AddressError {
 
 impl Default for NetGuard {
     fn default() -> Self {
-        Self::of(NetGuardBuilder::default().rules)
+        Self::from_rules(NetGuardBuilder::default().rules)
     }
 }
 

@@ -62,7 +62,7 @@ impl Pattern {
             Some(name) => (true, name),
             None => (false, text),
         };
-        let name = normal(&Host::parse(name).ok()?)?;
+        let name = normalize(&Host::parse(name).ok()?)?;
         let is_name = name.parse::<std::net::Ipv4Addr>().is_err() && !name.starts_with('[');
         match below {
             true => is_name.then(|| Self::Below(format!(".{name}"))),
@@ -81,7 +81,7 @@ impl Pattern {
 
 /// Returns a host in its canonical form: ASCII, lower case, no dot at its end. `None` if a part is
 /// empty.
-pub(super) fn normal<S: AsRef<str>>(host: &Host<S>) -> Option<String> {
+pub(super) fn normalize<S: AsRef<str>>(host: &Host<S>) -> Option<String> {
     let Host::Domain(name) = host else {
         return Some(host.to_string());
     };

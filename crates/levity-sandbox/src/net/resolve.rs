@@ -39,9 +39,9 @@ impl AddressResolver for SystemResolver {
 }
 
 /// The resolver of the HTTP client, which gets addresses from here alone, once per connection.
-pub(super) struct Checked(pub(super) NetGuard);
+pub(super) struct CheckedResolver(pub(super) NetGuard);
 
-impl Resolve for Checked {
+impl Resolve for CheckedResolver {
     fn resolve(&self, name: Name) -> reqwest::dns::Resolving {
         let guard = self.0.clone();
         Box::pin(async move {

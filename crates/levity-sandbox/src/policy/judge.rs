@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 
 use super::inner::{Inner, WRAPPERS, inner, is_shell, xargs_replaces};
 use super::literal;
-use super::read_only::{is_filter, is_misled_by, only_reads, reads_named_by_file, shows_files};
-use super::restrict::command_of_git;
+use super::read_only::{
+    is_filter, is_unsafe_with_glob, only_reads, reads_named_by_file, shows_files,
+};
+use super::restrict::git_command;
 use super::shell::{self, Simple, Word};
 use super::{CommandLine, CommandPolicy, Permit, ReadScope};
 
@@ -17,7 +19,7 @@ const MAX_FOLDERS: usize = 16;
 
 /// The folders in which the commands of a line may run, and the rights that the allowed ones need.
 #[derive(Debug)]
-pub(super) struct Scene {
+pub(super) struct LineContext {
     /// Folders, relative to the workspace, in which a command of the line may start.
     folders: Vec<String>,
     /// `true` if a program lists names of files.
@@ -26,7 +28,7 @@ pub(super) struct Scene {
     rule: Option<String>,
     /// A program that is not a filter. In a line with a program that has more rights, it would have
     /// them as well.
-    beside: Option<String>,
+    non_filter: Option<String>,
     /// The first token that is more than plain words.
     not_plain: Option<String>,
     /// Names of programs that no rule allows, and that are assumed to be the system's programs of
@@ -34,16 +36,16 @@ pub(super) struct Scene {
     pub(super) readers: BTreeSet<String>,
 }
 
-impl Scene {
+impl LineContext {
     pub(super) fn new(dir: &str) -> Self {
         let dir = if dir == "." { "" } else { dir };
-        let [rule, beside, not_plain] = [const { None }; 3];
+        let [rule, non_filter, not_plain] = [const { None }; 3];
         let (folders, readers) = (vec![dir.to_owned()], BTreeSet::new());
         Self {
             folders,
             lists: false,
             rule,
-            beside,
+            non_filter,
             not_plain,
             readers,
         }
@@ -73,12 +75,12 @@ impl Scene {
     /// be plain words, since shells differ in everything else.
     fn excess(&self) -> Option<String> {
         let rule = self.rule.as_deref()?;
-        if let Some(sign) = &self.not_plain {
-            return Some(not_plain(sign, rule));
+        if let Some(token) = &self.not_plain {
+            return Some(not_plain(token, rule));
         }
-        let beside = self.beside.as_deref()?;
+        let non_filter = self.non_filter.as_deref()?;
         Some(format!(
-            "it mixes `{rule}`, which a rule allows, with `{beside}`; run them one by one"
+            "it mixes `{rule}`, which a rule allows, with `{non_filter}`; run them one by one"
         ))
     }
 
@@ -89,7 +91,7 @@ impl Scene {
             Self { rule: Some(_), .. } => None,
             Self {
                 lists: false,
-                beside: None,
+                non_filter: None,
                 not_plain: None,
                 ..
             } => Some(ReadScope::Nothing),
@@ -104,9 +106,9 @@ const GIT: &str = "`git` runs programs that a repository's settings name, and ca
     that was ever committed; \
     if you trust the folder, allow it by a rule such as `git status`";
 
-fn not_plain(sign: &str, rule: &str) -> String {
+fn not_plain(token: &str, rule: &str) -> String {
     format!(
-        "it combines {sign} with `{}`, which a rule allows; write it as plain words",
+        "it combines {token} with `{}`, which a rule allows; write it as plain words",
         short(rule)
     )
 }
@@ -127,7 +129,7 @@ impl CommandPolicy {
             .workspace
             .as_ref()
             .is_some_and(|space| dir != "." && space.denies(dir));
-        match leaves(&Word::literal(dir)) || is_denied {
+        match may_leave_workspace(&Word::literal(dir)) || is_denied {
             true => self.otherwise_ask(
                 "it starts in a folder that is denied or may be outside the \
                     workspace",
@@ -136,7 +138,7 @@ impl CommandPolicy {
         }
     }
 
-    fn judge_words(&self, words: &[String], scene: &mut Scene) -> Permit {
+    fn judge_words(&self, words: &[String], context: &mut LineContext) -> Permit {
         let words: Vec<Word> = words.iter().map(Word::literal).collect();
         if words.is_empty() {
             return Permit::deny("it names no program; add one");
@@ -150,39 +152,43 @@ impl CommandPolicy {
                 ..Simple::default()
             },
             0,
-            scene,
+            context,
         )
     }
 
     /// Decides on a line. A line whose programs have more than read rights is allowed only as plain
     /// words.
-    pub(super) fn judge_scene(&self, line: CommandLine<'_>, scene: &mut Scene) -> Permit {
+    pub(super) fn judge_in_context(
+        &self,
+        line: CommandLine<'_>,
+        context: &mut LineContext,
+    ) -> Permit {
         let ruling = match line {
-            CommandLine::Argv(words) => self.judge_words(words, scene),
+            CommandLine::Argv(words) => self.judge_words(words, context),
             CommandLine::Shell(line) => match literal::parse(line) {
                 Ok(commands) if line.len() <= shell::MAX_LINE => {
-                    self.judge_commands(&commands, 0, scene)
+                    self.judge_commands(&commands, 0, context)
                 }
                 Ok(_) => self.unclear(shell::TOO_LONG),
-                Err(sign) => {
-                    scene.not_plain = Some(sign);
-                    self.judge_line(line, 0, scene)
+                Err(token) => {
+                    context.not_plain = Some(token);
+                    self.judge_line(line, 0, context)
                 }
             },
         };
         let reason = match (&ruling, &self.otherwise) {
             (Permit::Allow, None | Some(Permit::Ask { .. } | Permit::Deny { .. })) => {
-                scene.excess()
+                context.excess()
             }
             _ => None,
         };
         let Some(reason) = reason else { return ruling };
         // A rule never removes a right: without the allow rules, the line may be one that only
         // reads.
-        if scene.rule.is_some() && self.otherwise.is_none() {
-            let mut again = Scene::new(&scene.folders[0]);
-            if self.restrictions().judge_scene(line, &mut again) == Permit::Allow {
-                *scene = again;
+        if context.rule.is_some() && self.otherwise.is_none() {
+            let mut again = LineContext::new(&context.folders[0]);
+            if self.restrictions().judge_in_context(line, &mut again) == Permit::Allow {
+                *context = again;
                 return Permit::Allow;
             }
         }
@@ -206,23 +212,28 @@ impl CommandPolicy {
         }
     }
 
-    fn judge_line(&self, line: &str, depth: usize, scene: &mut Scene) -> Permit {
+    fn judge_line(&self, line: &str, depth: usize, context: &mut LineContext) -> Permit {
         if depth > MAX_DEPTH {
             return self.unclear("it is nested too deeply to be analyzed");
         }
         match shell::parse(line) {
-            Ok(commands) => self.judge_commands(&commands, depth, scene),
+            Ok(commands) => self.judge_commands(&commands, depth, context),
             Err(problem) => self.unclear(problem),
         }
     }
 
-    fn judge_commands(&self, commands: &[Simple], depth: usize, scene: &mut Scene) -> Permit {
+    fn judge_commands(
+        &self,
+        commands: &[Simple],
+        depth: usize,
+        context: &mut LineContext,
+    ) -> Permit {
         if commands.is_empty() {
             return Permit::deny("it names no program; add one");
         }
         let each = commands
             .iter()
-            .map(|command| self.judge_simple(command, depth, scene));
+            .map(|command| self.judge_simple(command, depth, context));
         each.fold(Permit::Allow, Permit::and)
     }
 
@@ -235,8 +246,8 @@ impl CommandPolicy {
         }
     }
 
-    fn judge_simple(&self, command: &Simple, depth: usize, scene: &mut Scene) -> Permit {
-        let mut ruling = self.judge_program(&command.words, depth, scene);
+    fn judge_simple(&self, command: &Simple, depth: usize, context: &mut LineContext) -> Permit {
+        let mut ruling = self.judge_program(&command.words, depth, context);
         if command.writes {
             ruling = ruling.and(self.otherwise_ask("it writes to a file"));
         }
@@ -253,16 +264,21 @@ impl CommandPolicy {
                 ));
             }
         }
-        if command.reads.iter().any(leaves) {
+        if command.reads.iter().any(may_leave_workspace) {
             ruling = ruling.and(self.otherwise_ask("it reads a file outside the workspace"));
         }
         if self.otherwise.is_none() && !command.reads.iter().all(Word::is_dev_null) {
-            ruling = ruling.and(self.judge_denied(&command.reads, scene));
+            ruling = ruling.and(self.judge_denied(&command.reads, context));
         }
         ruling
     }
 
-    pub(super) fn judge_program(&self, words: &[Word], depth: usize, scene: &mut Scene) -> Permit {
+    pub(super) fn judge_program(
+        &self,
+        words: &[Word],
+        depth: usize,
+        context: &mut LineContext,
+    ) -> Permit {
         let Some(program) = words.first() else {
             return Permit::Allow;
         };
@@ -270,23 +286,23 @@ impl CommandPolicy {
             return self.unclear("the program it runs is not known in advance");
         }
         let texts: Vec<&str> = words.iter().map(|word| &*word.text).collect();
-        let mut ruling = self.judge_named(&texts, words, scene);
+        let mut ruling = self.judge_named(&texts, words, context);
         if name(texts[0]) == "cd" {
-            scene.enter(&words[1..]);
+            context.enter(&words[1..]);
         }
         // An expanded value may become several words, and the last of them the program.
         let is_known = |words: &[Word]| words.iter().all(Word::is_known);
         let inner = inner(&texts);
         if !matches!(inner, Inner::None) {
-            let sign = || format!("`{}`, which runs another program,", short(texts[0]));
-            scene.not_plain.get_or_insert_with(sign);
+            let token = || format!("`{}`, which runs another program,", short(texts[0]));
+            context.not_plain.get_or_insert_with(token);
         }
         match inner {
             Inner::None => {}
             // A glob in the line itself becomes the name of a file, which may contain any line. A
             // glob after it may become nothing.
             Inner::Line(at) if is_known(words) => {
-                ruling = ruling.and(self.judge_line(texts[at], depth + 1, scene));
+                ruling = ruling.and(self.judge_line(texts[at], depth + 1, context));
             }
             Inner::Words(at) if at < words.len() && depth < MAX_DEPTH && is_known(&words[..at]) => {
                 let mut inner = words[at..].to_vec();
@@ -301,7 +317,7 @@ impl CommandPolicy {
                         .for_each(|word| *word = Word::default());
                     inner.push(Word::default());
                 }
-                ruling = ruling.and(self.judge_program(&inner, depth + 1, scene));
+                ruling = ruling.and(self.judge_program(&inner, depth + 1, context));
             }
             Inner::Line(_) | Inner::Words(_) | Inner::Unclear => {
                 ruling = ruling.and(self.unclear("the program it runs is not known in advance"));
@@ -311,14 +327,14 @@ impl CommandPolicy {
     }
 
     /// Decides on a program by its name and arguments.
-    fn judge_named(&self, texts: &[&str], words: &[Word], scene: &mut Scene) -> Permit {
+    fn judge_named(&self, texts: &[&str], words: &[Word], context: &mut LineContext) -> Permit {
         let name = name(texts[0]);
         let by_name: Vec<&str> = std::iter::once(name)
             .chain(texts[1..].iter().copied())
             .collect();
         // Deny and ask rules also apply to `git -C . push` and `git-push`; an allow rule for
         // `git push` does not.
-        let of_git = command_of_git(&by_name);
+        let of_git = git_command(&by_name);
         let of_git: Vec<&str> = of_git.iter().map_while(|word| *word).collect();
         let speaks = |rule: &super::CommandRule| {
             [&*by_name, texts, &*of_git]
@@ -353,22 +369,24 @@ impl CommandPolicy {
             (Some(at), _) => {
                 let rule = &self.rules[at];
                 if rule.ruling == Permit::Allow {
-                    scene.rule.get_or_insert_with(|| short(&rule.command.text));
+                    context
+                        .rule
+                        .get_or_insert_with(|| short(&rule.command.text));
                 }
                 rule.ruling.clone()
             }
             (None, Some(otherwise)) => otherwise.clone(),
             (None, None) => {
                 match (
-                    self.judge_reading(texts, words, scene),
+                    self.judge_reading(texts, words, context),
                     self.rules.iter().find(|it| allows(it)),
                 ) {
                     (Permit::Ask { .. }, Some(rule)) => {
-                        let sign = scene
+                        let token = context
                             .not_plain
                             .as_deref()
                             .unwrap_or("words that are not known in advance");
-                        Permit::ask(not_plain(sign, &rule.command.text))
+                        Permit::ask(not_plain(token, &rule.command.text))
                     }
                     (ruling, _) => ruling,
                 }
@@ -382,12 +400,12 @@ impl CommandPolicy {
         }
     }
 
-    fn judge_reading(&self, texts: &[&str], words: &[Word], scene: &mut Scene) -> Permit {
+    fn judge_reading(&self, texts: &[&str], words: &[Word], context: &mut LineContext) -> Permit {
         let program = name(texts[0]);
         if !matches!(inner(texts), Inner::None) && WRAPPERS.contains(&program) && is_plain(texts[0])
         {
             // The inner program is judged separately.
-            scene.readers.insert(program.to_owned());
+            context.readers.insert(program.to_owned());
             return Permit::Allow;
         }
         let args = &texts[1..];
@@ -397,13 +415,13 @@ impl CommandPolicy {
                 _ => Permit::ask(format!("`{}` may change something", short(texts[0]))),
             };
         }
-        scene.readers.insert(program.to_owned());
+        context.readers.insert(program.to_owned());
         if words[1..].iter().any(|word| !word.literal) {
             return Permit::ask(format!(
                 "the arguments of `{program}` are not known in advance"
             ));
         }
-        if let Some(word) = words[1..].iter().find(|word| leaves(word)) {
+        if let Some(word) = words[1..].iter().find(|word| may_leave_workspace(word)) {
             return Permit::ask(format!(
                 "`{}` may be outside the workspace",
                 short(&word.text)
@@ -412,10 +430,10 @@ impl CommandPolicy {
         let is_folder =
             |args: &[&str]| matches!(args, [dir] if !dir.is_empty() && !dir.starts_with('-'));
         match program {
-            "ls" => scene.lists = true,
+            "ls" => context.lists = true,
             "cd" if is_folder(args) => {}
             _ if is_filter(program, args) => {}
-            _ => drop(scene.beside.get_or_insert_with(|| short(program))),
+            _ => drop(context.non_filter.get_or_insert_with(|| short(program))),
         }
         if reads_named_by_file(program, args) {
             return Permit::ask(format!(
@@ -423,7 +441,10 @@ impl CommandPolicy {
                     workspace"
             ));
         }
-        if let Some(word) = words[1..].iter().find(|word| is_misled_by(program, word)) {
+        if let Some(word) = words[1..]
+            .iter()
+            .find(|word| is_unsafe_with_glob(program, word))
+        {
             return Permit::ask(format!(
                 "`{}` may become an option of `{program}`, since files can have any name; write \
                     `./*` for `*`, or name the files",
@@ -431,21 +452,24 @@ impl CommandPolicy {
             ));
         }
         match shows_files(program, args, words.iter().any(|word| word.expands)) {
-            true => self.judge_denied(&words[1..], scene),
+            true => self.judge_denied(&words[1..], context),
             false => Permit::Allow,
         }
     }
 
     /// Asks for approval of words that are names of denied files. The kernel blocks access to
     /// denied files that no word names.
-    fn judge_denied(&self, words: &[Word], scene: &Scene) -> Permit {
+    fn judge_denied(&self, words: &[Word], context: &LineContext) -> Permit {
         let Some(space) = &self.workspace else {
             return Permit::Allow;
         };
         let is_denied = |word: &&Word| {
             let is_path =
                 !word.text.is_empty() && !word.text.starts_with('-') && !word.is_dev_null();
-            let paths = scene.folders.iter().map(|folder| join(folder, &word.text));
+            let paths = context
+                .folders
+                .iter()
+                .map(|folder| join(folder, &word.text));
             is_path
                 && paths
                     .into_iter()
@@ -471,7 +495,7 @@ impl CommandPolicy {
 }
 
 /// Returns `true` if a word may name a file outside the working directory.
-fn leaves(word: &Word) -> bool {
+fn may_leave_workspace(word: &Word) -> bool {
     let text = &*word.text;
     if word.is_dev_null() {
         return false;

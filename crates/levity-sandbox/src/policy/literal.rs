@@ -8,7 +8,7 @@ use super::shell::{RESERVED, Simple, Word};
 
 /// Shell builtins that compute, set something or run a line, so that later words may change their
 /// meaning.
-const PARTS_OF_SHELLS: &str = ". alias bg bind break builtin compgen complete continue declare \
+const BUILTINS: &str = ". alias bg bind break builtin compgen complete continue declare \
     enable eval exec exit export fc \
     fg getopts hash let local logout mapfile printf read readarray readonly return set shift shopt \
     source test trap typeset umask unalias unset";
@@ -34,7 +34,7 @@ const REDIRECTIONS: [&str; 12] = [
 /// # Errors
 /// Returns a description of the first token that is not plain, for a message.
 pub(super) fn parse(line: &str) -> Result<Vec<Simple>, String> {
-    let (mut rest, mut found, mut now) = (line, Vec::new(), Command::default());
+    let (mut rest, mut found, mut current) = (line, Vec::new(), Command::default());
     // `true` after an operator that must be followed by a command.
     let mut needs_more = false;
     while let Some(char) = rest.chars().next() {
@@ -49,8 +49,8 @@ pub(super) fn parse(line: &str) -> Result<Vec<Simple>, String> {
             if *operator != "\n" && rest.starts_with(['&', '|', ';']) {
                 return Err(format!("`{operator}` beside another operator"));
             }
-            if !now.words.is_empty() {
-                found.push(std::mem::take(&mut now).into());
+            if !current.words.is_empty() {
+                found.push(std::mem::take(&mut current).into());
                 needs_more = matches!(*operator, "&&" | "||" | "|");
             } else if *operator != "\n" {
                 return Err(format!("`{operator}` without a command before it"));
@@ -59,18 +59,18 @@ pub(super) fn parse(line: &str) -> Result<Vec<Simple>, String> {
             return Err("`&`".to_owned());
         } else if let Some(behind) = redirection(rest) {
             rest = behind;
-            now.is_redirected = true;
-            if now.words.is_empty() {
+            current.is_redirected = true;
+            if current.words.is_empty() {
                 return Err("a redirection before a program".to_owned());
             }
-        } else if now.is_redirected {
+        } else if current.is_redirected {
             return Err("words after a redirection".to_owned());
         } else {
-            rest = now.word(rest)?;
+            rest = current.word(rest)?;
         }
     }
-    if !now.words.is_empty() {
-        found.push(now.into());
+    if !current.words.is_empty() {
+        found.push(current.into());
     } else if needs_more {
         return Err("an operator at its end".to_owned());
     }
@@ -129,7 +129,7 @@ impl Command {
             rest = &rest[1..];
         }
         if is_program
-            && (RESERVED.contains(&&*text) || PARTS_OF_SHELLS.split(' ').any(|part| part == text))
+            && (RESERVED.contains(&&*text) || BUILTINS.split(' ').any(|part| part == text))
         {
             return Err(format!("`{text}`, which is a shell builtin,"));
         }

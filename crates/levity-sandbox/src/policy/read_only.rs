@@ -54,7 +54,7 @@ pub(super) fn only_reads(program: &str, args: &[&str]) -> bool {
             ],
         ),
         _ if PLAIN.contains(&program) => true,
-        _ if TELL_VERSION.contains(&program) => matches!(args, ["--version"]),
+        _ if PRINT_VERSION.contains(&program) => matches!(args, ["--version"]),
         _ => false,
     }
 }
@@ -82,21 +82,19 @@ pub(super) fn reads_named_by_file(program: &str, args: &[&str]) -> bool {
 
 /// Programs that write nothing, run nothing and read no other files, even if the name of a file is
 /// an option to them.
-const BEARS_PATTERNS: &str = "basename cat cmp comm cut dirname echo egrep fgrep fold grep head ls \
+const GLOB_SAFE: &str = "basename cat cmp comm cut dirname echo egrep fgrep fold grep head ls \
     nl paste readlink realpath rev stat tac tail";
 
 /// Returns `true` if a program may do more than read because of the expansion of a glob: the name
 /// of a file can be any option.
-pub(super) fn is_misled_by(program: &str, word: &Word) -> bool {
-    let bears = BEARS_PATTERNS
-        .split_whitespace()
-        .any(|name| name == program);
-    may_run_because_of(program, word) || (word.may_be_option() && !bears)
+pub(super) fn is_unsafe_with_glob(program: &str, word: &Word) -> bool {
+    let is_safe = GLOB_SAFE.split_whitespace().any(|name| name == program);
+    may_run_program(program, word) || (word.may_be_option() && !is_safe)
 }
 
 /// Returns `true` if a program that only reads may run another one because of the expansion of a
 /// word.
-pub(super) fn may_run_because_of(program: &str, word: &Word) -> bool {
+pub(super) fn may_run_program(program: &str, word: &Word) -> bool {
     match program {
         // As shell builtins, they run a part of the name: `a[$(rm b)]`.
         "[" | "printf" | "test" => word.expands,
@@ -258,7 +256,7 @@ const PLAIN: [&str; 52] = [
 /// Programs that print their own version. For others, a file of the working directory selects which
 /// program of that name runs: `rust-toolchain.toml` for `cargo`, `.yarnrc.yml` for `yarn`,
 /// `.tool-versions` for all that have shims.
-const TELL_VERSION: [&str; 5] = ["clang", "cmake", "gcc", "git", "make"];
+const PRINT_VERSION: [&str; 5] = ["clang", "cmake", "gcc", "git", "make"];
 
 fn none(args: &[&str], forbidden: &[&str]) -> bool {
     !args.iter().any(|arg| forbidden.contains(arg))

@@ -2,8 +2,8 @@
 //! to review, and apply to every line.
 
 use super::inner::{Inner, inner};
-use super::judge::{MAX_DEPTH, Scene, name, short};
-use super::read_only::{may_run_because_of, only_reads};
+use super::judge::{LineContext, MAX_DEPTH, name, short};
+use super::read_only::{may_run_program, only_reads};
 use super::shell::Word;
 use super::{CommandPolicy, CommandRule, Permit};
 
@@ -26,7 +26,7 @@ impl CommandPolicy {
         let by_name: Vec<_> = std::iter::once(Some(name))
             .chain(texts[1..].iter().copied())
             .collect();
-        let of_git = command_of_git(&by_name);
+        let of_git = git_command(&by_name);
         self.rules.iter().enumerate().any(|(at, rule)| {
             let counts = match rule.ruling {
                 Permit::Deny { .. } => true,
@@ -56,7 +56,7 @@ impl CommandPolicy {
         let options: &[&str] = match program {
             "find" => &["-exec", "-execdir", "-ok", "-okdir"],
             "fd" | "fdfind" => &["-x", "-X", "--exec", "--exec-batch"],
-            _ if args.iter().any(|word| may_run_because_of(program, word))
+            _ if args.iter().any(|word| may_run_program(program, word))
                 && only_reads(program, &texts) =>
             {
                 return Permit::ask(NOT_KNOWN);
@@ -90,7 +90,7 @@ impl CommandPolicy {
         let executed = args.iter().enumerate().filter(|(_, word)| is_option(word));
         let each = executed.map(|(at, _)| {
             let words: Vec<Word> = args[at + 1..].iter().map(found).collect();
-            restrictions.judge_program(&words, depth + 1, &mut Scene::new("."))
+            restrictions.judge_program(&words, depth + 1, &mut LineContext::new("."))
         });
         each.fold(Permit::Allow, Permit::and)
     }
@@ -164,7 +164,7 @@ impl CommandPolicy {
         if let Some(first) = words.first_mut() {
             *first = first.map(name);
         }
-        let of_git = command_of_git(&words);
+        let of_git = git_command(&words);
         let matches = |rule: &CommandRule| {
             let speaks = |words: &[Option<&str>]| rule.command.may_match(words);
             rule.ruling != Permit::Allow
@@ -187,9 +187,7 @@ const GIT_VALUED: &str = "-C -c --config-env --git-dir --work-tree --namespace -
 /// Returns a git command in the form that rules use, without the options before it: `git push` for
 /// `git -C . push` and `git-push`. Other commands are returned unchanged. The result ends with an
 /// unknown word if an option may change which command runs, such as `-c alias.p=push`.
-pub(super) fn command_of_git<'a>(
-    words: &[impl Into<Option<&'a str>> + Copy],
-) -> Vec<Option<&'a str>> {
+pub(super) fn git_command<'a>(words: &[impl Into<Option<&'a str>> + Copy]) -> Vec<Option<&'a str>> {
     let mut words: Vec<Option<&'a str>> = words.iter().map(|word| (*word).into()).collect();
     if let Some(command) = words
         .first()

@@ -113,7 +113,7 @@ impl Parser {
         next
     }
 
-    fn takes(&mut self, wanted: &str) -> bool {
+    fn consume(&mut self, wanted: &str) -> bool {
         let end = self.at + wanted.chars().count();
         let found = self
             .chars
@@ -126,44 +126,44 @@ impl Parser {
     }
 
     fn line(&mut self) -> Result<(), &'static str> {
-        let mut now = Simple::default();
+        let mut current = Simple::default();
         while let Some(char) = self.peek() {
             match char {
                 ' ' | '\t' => self.at += 1,
-                '\\' if self.takes("\\\n") => {}
+                '\\' if self.consume("\\\n") => {}
                 '#' => {
                     while self.peek().is_some_and(|char| char != '\n') {
                         self.at += 1;
                     }
                 }
-                '\n' | ';' | '&' | '|' => self.operator(&mut now)?,
-                '<' | '>' => self.redirect(&mut now)?,
+                '\n' | ';' | '&' | '|' => self.operator(&mut current)?,
+                '<' | '>' => self.redirect(&mut current)?,
                 '(' | ')' => return Err("it groups commands, which is not analyzed"),
-                _ => self.word_of(&mut now)?,
+                _ => self.word_of(&mut current)?,
             }
         }
-        self.end(&mut now)
+        self.end(&mut current)
     }
 
     /// Parses an operator between commands. All commands are checked, so it does not matter which
     /// run.
-    fn operator(&mut self, now: &mut Simple) -> Result<(), &'static str> {
-        if self.takes("&>") {
+    fn operator(&mut self, current: &mut Simple) -> Result<(), &'static str> {
+        if self.consume("&>") {
             // Some shells read it as a redirection. For others it ends a command, and the next one
             // follows.
             return Err("it has a redirection that is not analyzed");
         }
-        if self.takes(";;") || self.takes(";&") {
+        if self.consume(";;") || self.consume(";&") {
             return Err("it has a shell construct that is not analyzed");
         }
-        if !self.takes("&&") && !self.takes("||") && !self.takes("|&") {
+        if !self.consume("&&") && !self.consume("||") && !self.consume("|&") {
             self.at += 1;
         }
-        self.end(now)
+        self.end(current)
     }
 
-    fn end(&mut self, now: &mut Simple) -> Result<(), &'static str> {
-        let done = std::mem::take(now);
+    fn end(&mut self, current: &mut Simple) -> Result<(), &'static str> {
+        let done = std::mem::take(current);
         if done == Simple::default() {
             return Ok(());
         }
@@ -175,14 +175,14 @@ impl Parser {
         Ok(())
     }
 
-    fn word_of(&mut self, now: &mut Simple) -> Result<(), &'static str> {
+    fn word_of(&mut self, current: &mut Simple) -> Result<(), &'static str> {
         let start = self.at;
         let (word, _) = self.word()?;
         // The source counts, not the text: a substitution has none, and may become a program.
         let source = &self.chars[start..self.at];
         if matches!(self.peek(), Some('<' | '>')) && source.iter().all(char::is_ascii_digit) {
             return match source {
-                [_] => self.redirect(now),
+                [_] => self.redirect(current),
                 // Some shells read it as a descriptor. For others it is an argument, before a
                 // redirection without a descriptor.
                 _ => Err(
@@ -202,24 +202,24 @@ impl Parser {
         if self.peek() == Some('(') {
             return Err("it defines a function, or groups commands");
         }
-        if now.words.is_empty() && is_assignment(source) {
-            now.sets = true;
+        if current.words.is_empty() && is_assignment(source) {
+            current.sets = true;
             return Ok(());
         }
-        now.words.push(word);
+        current.words.push(word);
         Ok(())
     }
 
-    fn redirect(&mut self, now: &mut Simple) -> Result<(), &'static str> {
-        if self.takes("<<<") {
+    fn redirect(&mut self, current: &mut Simple) -> Result<(), &'static str> {
+        if self.consume("<<<") {
             let word = self.target()?;
-            now.reads.extend((!word.literal).then_some(word));
+            current.reads.extend((!word.literal).then_some(word));
             return Ok(());
         }
-        if self.takes("<<") || self.takes("<>") || self.takes("<(") || self.takes(">(") {
+        if self.consume("<<") || self.consume("<>") || self.consume("<(") || self.consume(">(") {
             return Err("it has a shell construct that is not analyzed");
         }
-        if self.takes("<&") {
+        if self.consume("<&") {
             let word = self.target()?;
             return if is_handle(&word) {
                 Ok(())
@@ -227,7 +227,7 @@ impl Parser {
                 Err("it has a redirection that is not analyzed")
             };
         }
-        if self.takes("<") {
+        if self.consume("<") {
             let start = self.at;
             let word = self.target()?;
             let is_range = self.chars[start..self.at]
@@ -237,14 +237,14 @@ impl Parser {
                 // In zsh, `<1-9>` is a glob, which may become the name of a program.
                 return Err("it has a redirection that is not analyzed");
             }
-            now.reads.push(word);
+            current.reads.push(word);
             return Ok(());
         }
-        let duplicates = self.takes(">&");
-        let _ = duplicates || self.takes(">>") || self.takes(">|") || self.takes(">");
+        let duplicates = self.consume(">&");
+        let _ = duplicates || self.consume(">>") || self.consume(">|") || self.consume(">");
         let word = self.target()?;
         let harmless = (duplicates && is_handle(&word)) || word.is_dev_null();
-        now.writes |= !harmless;
+        current.writes |= !harmless;
         Ok(())
     }
 
@@ -289,7 +289,7 @@ impl Parser {
                 _ => {
                     // In zsh, `=ls` is the path of `ls`; a comparison (`==`) is not.
                     let is_program =
-                        char == '=' && word.text.is_empty() && !quoted && !self.ends_behind('=');
+                        char == '=' && word.text.is_empty() && !quoted && !self.ends_after('=');
                     word.expands |= is_program
                         || matches!(char, '*' | '?' | '[' | '{')
                         || (char == '~'
@@ -303,7 +303,7 @@ impl Parser {
     }
 
     /// Returns `true` if a word ends after the next character, or continues with `same`.
-    fn ends_behind(&self, same: char) -> bool {
+    fn ends_after(&self, same: char) -> bool {
         let next = self.chars.get(self.at + 1).copied();
         next.is_none_or(|next| next == same || " \t\n;&|<>()".contains(next))
     }

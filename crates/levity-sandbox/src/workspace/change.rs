@@ -47,7 +47,7 @@ impl Listeners {
             .push(Arc::new(listener));
     }
 
-    pub(super) fn tell(&self, path: &str, kind: ChangeKind) {
+    pub(super) fn notify(&self, path: &str, kind: ChangeKind) {
         // Listeners are called without the lock, so that a listener can add another.
         let listeners = self
             .0

@@ -7,7 +7,7 @@ use super::fold::{Spellings, fold_glob};
 
 /// The maximum number of spellings of a path that are matched with rules. A path with more
 /// spellings is denied.
-const MOST_SPELLINGS: usize = 64;
+const MAX_SPELLINGS: usize = 64;
 
 /// Globs that are denied by default, in groups: settings with secrets, keys and their stores,
 /// logins, version control data (also by the short names that FAT gives it), and folders in which
@@ -116,35 +116,35 @@ impl Deny {
         if path.is_empty() {
             return false;
         }
-        let mut so_far = SpelledPath::default();
+        let mut prefix = SpelledPath::default();
         path.split('/')
-            .any(|name| self.denies_next(&mut so_far, name))
+            .any(|name| self.denies_next(&mut prefix, name))
     }
 
     /// Returns `true` if the last name of a path is denied. The caller has checked the folders
     /// above it.
     pub(super) fn denies_step(&self, path: &str, name: &str) -> bool {
-        let mut so_far = SpelledPath::default();
-        if self.looks_at_paths() {
+        let mut prefix = SpelledPath::default();
+        if self.has_path_rules() {
             let above = path.rsplit_once('/').map(|(above, _)| above);
             above
                 .into_iter()
                 .flat_map(|above| above.split('/'))
-                .for_each(|name| _ = so_far.push(name));
+                .for_each(|name| _ = prefix.push(name));
         }
-        self.denies_next(&mut so_far, name)
+        self.denies_next(&mut prefix, name)
     }
 
     /// Appends an entry to the path, and returns `true` if any spelling of the path is denied.
-    fn denies_next(&self, so_far: &mut SpelledPath, name: &str) -> bool {
-        if !self.looks_at_paths() {
+    fn denies_next(&self, prefix: &mut SpelledPath, name: &str) -> bool {
+        if !self.has_path_rules() {
             return Spellings::of(name)
                 .iter()
                 .any(|name| self.names.last(name) == Some(true));
         }
-        let name = so_far.push(name);
-        so_far.is_lost
-            || so_far
+        let name = prefix.push(name);
+        prefix.is_truncated
+            || prefix
                 .with_names(&name)
                 .any(|(path, name)| self.last(path, name) == Some(true))
     }
@@ -169,20 +169,20 @@ impl Deny {
 
     /// Returns `true` if a rule allows exactly this path.
     pub(super) fn allows(&self, path: &str) -> bool {
-        let mut so_far = SpelledPath::default();
+        let mut prefix = SpelledPath::default();
         let (above, name) = path
             .rsplit_once('/')
             .map_or((None, path), |(above, name)| (Some(above), name));
         above
             .into_iter()
             .flat_map(|above| above.split('/'))
-            .for_each(|name| _ = so_far.push(name));
-        let name = so_far.push(name);
-        let said: Vec<_> = so_far
+            .for_each(|name| _ = prefix.push(name));
+        let name = prefix.push(name);
+        let decisions: Vec<_> = prefix
             .with_names(&name)
             .map(|(path, name)| self.last(path, name))
             .collect();
-        !so_far.is_lost && said.contains(&Some(false)) && !said.contains(&Some(true))
+        !prefix.is_truncated && decisions.contains(&Some(false)) && !decisions.contains(&Some(true))
     }
 
     /// Returns `true` if there are no rules.
@@ -192,7 +192,7 @@ impl Deny {
 
     /// Returns `true` if a rule matches more than one name of a path, so that moving a folder could
     /// bypass it.
-    pub(super) fn looks_at_paths(&self) -> bool {
+    pub(super) fn has_path_rules(&self) -> bool {
         !self.paths.is_empty()
     }
 }
@@ -203,7 +203,7 @@ struct SpelledPath {
     paths: Vec<String>,
     depth: usize,
     /// `true` if there are more spellings than are matched.
-    is_lost: bool,
+    is_truncated: bool,
 }
 
 impl Default for SpelledPath {
@@ -211,7 +211,7 @@ impl Default for SpelledPath {
         Self {
             paths: vec![String::new()],
             depth: 0,
-            is_lost: false,
+            is_truncated: false,
         }
     }
 }
@@ -224,8 +224,8 @@ impl SpelledPath {
             self.paths.iter_mut().for_each(|path| path.push('/'));
         }
         self.depth += 1;
-        self.is_lost |= name.whole.is_some() && self.paths.len() * 2 > MOST_SPELLINGS;
-        let whole = name.whole.as_ref().filter(|_| !self.is_lost);
+        self.is_truncated |= name.whole.is_some() && self.paths.len() * 2 > MAX_SPELLINGS;
+        let whole = name.whole.as_ref().filter(|_| !self.is_truncated);
         let more: Vec<String> = whole
             .into_iter()
             .flat_map(|whole| self.paths.iter().map(move |path| format!("{path}{whole}")))

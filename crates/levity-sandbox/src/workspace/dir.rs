@@ -1,7 +1,7 @@
 use super::meta::{Kind, Metadata};
 use super::path;
 use super::resolve::error;
-use super::sys::{self, Fail, Fd, Want};
+use super::sys::{self, Fd, Purpose, SysError};
 use super::{OpenFile, PathError, Workspace};
 
 /// An open folder of a workspace, for walking a tree.
@@ -79,14 +79,14 @@ impl Dir {
             }
             true
         });
-        listed.map_err(|fail| self.error(fail, Want::List, "."))?;
+        listed.map_err(|fail| self.error(fail, Purpose::List, "."))?;
         listing.entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         Ok(listing)
     }
 
     /// Queries the kind of an entry if the file system does not list it with the name.
     fn kind(&self, name: &str) -> Option<Kind> {
-        sys::look(&self.fd, name).ok().map(|meta| meta.kind)
+        sys::stat_entry(&self.fd, name).ok().map(|meta| meta.kind)
     }
 
     /// Returns the metadata of an entry; a link is not followed.
@@ -95,7 +95,7 @@ impl Dir {
     /// Returns an error if the entry is denied or does not exist.
     pub fn metadata(&self, name: &str) -> Result<Metadata, PathError> {
         self.check(name)?;
-        sys::look(&self.fd, name).map_err(|fail| self.error(fail, Want::Pass, name))
+        sys::stat_entry(&self.fd, name).map_err(|fail| self.error(fail, Purpose::Pass, name))
     }
 
     /// Opens a subfolder of this folder.
@@ -105,8 +105,8 @@ impl Dir {
     /// folder is not a folder.
     pub fn dir(&self, name: &str) -> Result<Self, PathError> {
         self.check(name)?;
-        let fd = sys::open(&self.fd, name, Want::List)
-            .map_err(|fail| self.error(fail, Want::List, name))?;
+        let fd = sys::open(&self.fd, name, Purpose::List)
+            .map_err(|fail| self.error(fail, Purpose::List, name))?;
         if self.space.0.targets.deny_opened(&fd) {
             return Err(PathError::Denied(self.path_of(name)));
         }
@@ -120,8 +120,8 @@ impl Dir {
     /// a file is not a regular file.
     pub fn file(&self, name: &str) -> Result<OpenFile, PathError> {
         self.check(name)?;
-        let fd = sys::open(&self.fd, name, Want::Read)
-            .map_err(|fail| self.error(fail, Want::Read, name))?;
+        let fd = sys::open(&self.fd, name, Purpose::Read)
+            .map_err(|fail| self.error(fail, Purpose::Read, name))?;
         let path = self.path_of(name);
         OpenFile::new(&self.space.0, fd, &path.clone(), path)
     }
@@ -134,12 +134,12 @@ impl Dir {
         }
     }
 
-    fn error(&self, fail: Fail, want: Want, name: &str) -> PathError {
+    fn error(&self, fail: SysError, purpose: Purpose, name: &str) -> PathError {
         let path = self.path_of(name);
-        match (fail, want) {
-            (Fail::Link, Want::Read) => PathError::NotAFile(path),
-            (Fail::Link, _) => PathError::NotADirectory(path),
-            (fail, want) => error(&path, want, fail),
+        match (fail, purpose) {
+            (SysError::Link, Purpose::Read) => PathError::NotAFile(path),
+            (SysError::Link, _) => PathError::NotADirectory(path),
+            (fail, purpose) => error(&path, purpose, fail),
         }
     }
 }

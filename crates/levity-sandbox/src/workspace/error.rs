@@ -113,8 +113,8 @@ impl PathError {
 
 /// Shortens a path for an error message.
 fn short(path: &str) -> String {
-    const MOST: usize = 120;
-    match path.char_indices().nth(MOST) {
+    const MAX_CHARS: usize = 120;
+    match path.char_indices().nth(MAX_CHARS) {
         Some((at, _)) => format!("{}…", &path[..at]),
         None => path.to_owned(),
     }

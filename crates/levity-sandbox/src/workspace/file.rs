@@ -3,7 +3,7 @@ use std::io::{self, Read};
 
 use super::meta::{Kind, Metadata};
 use super::resolve::error;
-use super::sys::{self, Fd, Want};
+use super::sys::{self, Fd, Purpose};
 use super::{Inner, PathError};
 
 /// A regular file of a workspace, open for reading.
@@ -16,16 +16,21 @@ pub struct OpenFile {
 
 impl OpenFile {
     /// Rejects anything that is not a regular file, or may be shared with a place outside.
-    pub(super) fn new(space: &Inner, fd: Fd, asked: &str, path: String) -> Result<Self, PathError> {
-        let meta = sys::look_at(&fd).map_err(|fail| error(asked, Want::Read, fail))?;
+    pub(super) fn new(
+        space: &Inner,
+        fd: Fd,
+        requested: &str,
+        path: String,
+    ) -> Result<Self, PathError> {
+        let meta = sys::stat_handle(&fd).map_err(|fail| error(requested, Purpose::Read, fail))?;
         if meta.kind != Kind::File {
-            return Err(PathError::NotAFile(asked.to_owned()));
+            return Err(PathError::NotAFile(requested.to_owned()));
         }
         if space.targets.deny_opened(&fd) {
-            return Err(PathError::Denied(asked.to_owned()));
+            return Err(PathError::Denied(requested.to_owned()));
         }
         if meta.links > 1 && !space.hard_links {
-            return Err(PathError::HardLink(asked.to_owned()));
+            return Err(PathError::HardLink(requested.to_owned()));
         }
         Ok(Self {
             file: sys::into_file(fd),

@@ -54,7 +54,7 @@ pub(super) fn fold_glob(glob: &str) -> String {
     let mut folded = String::with_capacity(glob.len());
     let mut is_escaped = false;
     for c in glob.chars() {
-        if !is_escaped && narrow(c) != c && is_sign(narrow(c)) {
+        if !is_escaped && to_half_width(c) != c && is_glob_char(to_half_width(c)) {
             folded.push('\\');
         }
         is_escaped = c == '\\' && !is_escaped;
@@ -64,7 +64,7 @@ pub(super) fn fold_glob(glob: &str) -> String {
 }
 
 /// Returns `true` if a character has a special meaning in a glob.
-fn is_sign(c: char) -> bool {
+fn is_glob_char(c: char) -> bool {
     matches!(
         c,
         '*' | '?' | '[' | ']' | '{' | '}' | ',' | '!' | '^' | '-' | '\\'
@@ -80,12 +80,12 @@ fn is_folded(name: &str) -> bool {
 
 /// Folds through upper case, which merges more characters: a long s and an s, for instance.
 fn fold_char(c: char) -> impl Iterator<Item = char> {
-    narrow(c).to_uppercase().flat_map(char::to_lowercase)
+    to_half_width(c).to_uppercase().flat_map(char::to_lowercase)
 }
 
 /// Returns the ASCII character for a full-width one. No name contains a slash, so a full-width
 /// slash is unchanged.
-fn narrow(c: char) -> char {
+fn to_half_width(c: char) -> char {
     match u32::from(c) {
         0xff0f => c,
         wide @ 0xff01..=0xff5e => char::from_u32(wide - 0xff01 + 0x21).unwrap_or(c),

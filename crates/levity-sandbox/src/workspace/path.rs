@@ -17,7 +17,7 @@ pub(super) const MAX_DEPTH: usize = 128;
 ///
 /// `..` removes the name before it, whether that is a link or not. A path that begins with one of
 /// `roots` counts as relative to it.
-pub(super) fn normal<'a>(path: &'a str, roots: &[&Path]) -> Result<Cow<'a, str>, PathError> {
+pub(super) fn normalize<'a>(path: &'a str, roots: &[&Path]) -> Result<Cow<'a, str>, PathError> {
     if path.is_empty() {
         return Err(PathError::invalid(
             path,
@@ -38,7 +38,7 @@ pub(super) fn normal<'a>(path: &'a str, roots: &[&Path]) -> Result<Cow<'a, str>,
         ));
     }
     let relative = match path.starts_with('/') {
-        true => below(path, roots).ok_or_else(|| PathError::Outside(path.to_owned()))?,
+        true => strip_root(path, roots).ok_or_else(|| PathError::Outside(path.to_owned()))?,
         false => path,
     };
     match is_normal(relative) {
@@ -49,7 +49,7 @@ pub(super) fn normal<'a>(path: &'a str, roots: &[&Path]) -> Result<Cow<'a, str>,
 
 /// Returns the part of an absolute path below a root. The comparison is textual and touches no
 /// file.
-fn below<'a>(path: &'a str, roots: &[&Path]) -> Option<&'a str> {
+fn strip_root<'a>(path: &'a str, roots: &[&Path]) -> Option<&'a str> {
     roots
         .iter()
         .find_map(|root| Path::new(path).strip_prefix(root).ok()?.to_str())
@@ -59,12 +59,12 @@ fn is_normal(path: &str) -> bool {
     path.split('/').all(|name| !matches!(name, "" | "." | ".."))
 }
 
-fn join(asked: &str, relative: &str) -> Result<String, PathError> {
+fn join(requested: &str, relative: &str) -> Result<String, PathError> {
     let mut names: Vec<&str> = Vec::new();
     for name in relative.split('/') {
         match name {
             "" | "." => {}
-            ".." if names.pop().is_none() => return Err(PathError::Outside(asked.to_owned())),
+            ".." if names.pop().is_none() => return Err(PathError::Outside(requested.to_owned())),
             ".." => {}
             name => names.push(name),
         }
@@ -72,16 +72,16 @@ fn join(asked: &str, relative: &str) -> Result<String, PathError> {
     Ok(names.join("/"))
 }
 
-fn checked<'a>(asked: &str, path: Cow<'a, str>) -> Result<Cow<'a, str>, PathError> {
+fn checked<'a>(requested: &str, path: Cow<'a, str>) -> Result<Cow<'a, str>, PathError> {
     if path.split('/').any(|name| name.len() > MAX_NAME) {
         return Err(PathError::invalid(
-            asked,
+            requested,
             "a name in it is longer than 255 bytes; use a shorter one",
         ));
     }
     if path.split('/').count() > MAX_DEPTH {
         return Err(PathError::invalid(
-            asked,
+            requested,
             "it is deeper than 128 folders; use a shorter one",
         ));
     }
@@ -121,7 +121,11 @@ mod tests {
     #[track_caller]
     fn check(path: &str, expected: Option<&str>) {
         let root = Path::new("/home/me/project");
-        assert_eq!(normal(path, &[root]).ok().as_deref(), expected, "{path:?}");
+        assert_eq!(
+            normalize(path, &[root]).ok().as_deref(),
+            expected,
+            "{path:?}"
+        );
     }
 
     #[test]

@@ -9,14 +9,14 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::change::ChangeKind;
-use super::path::{MAX_DEPTH, child, normal, split};
-use super::sys::{self, Fail, Fd, Want};
+use super::path::{MAX_DEPTH, child, normalize, split};
+use super::sys::{self, Fd, Purpose, SysError};
 use super::{Inner, PathError};
 
 /// The maximum number of links on the way to a file; the kernel has the same limit.
 const MAX_LINKS: u32 = 40;
 /// The number of attempts if another process changes the path meanwhile.
-const TRIES: u32 = 16;
+const MAX_ATTEMPTS: u32 = 16;
 
 /// An entry of a folder, which may or may not exist.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(super) struct Place {
 
 /// The result of resolving a path.
 #[derive(Debug)]
-enum Spot {
+enum Resolution {
     Entry(Place),
     /// The workspace itself, or a folder that a link reaches by `..`.
     Dir(Arc<Fd>, String),
@@ -37,7 +37,7 @@ enum Spot {
 
 /// Options for resolving a path.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Way {
+pub(super) struct ResolveOptions {
     /// Follows a link that is the last name.
     pub(super) follow: bool,
     /// Creates folders that are missing.
@@ -47,7 +47,7 @@ pub(super) struct Way {
 impl Inner {
     /// Returns the path relative to the workspace; fails if the path leaves it or is denied.
     pub(super) fn check<'a>(&self, path: &'a str) -> Result<Cow<'a, str>, PathError> {
-        let plain = normal(path, &[&self.root, &self.given])?;
+        let plain = normalize(path, &[&self.root, &self.given])?;
         match self.deny.denies(&plain) || self.targets.deny(&plain) {
             true => Err(PathError::Denied(path.to_owned())),
             false => Ok(plain),
@@ -55,75 +55,75 @@ impl Inner {
     }
 
     /// Opens the target of a path, and returns its real path.
-    pub(super) fn open(&self, path: &str, want: Want) -> Result<(Fd, String), PathError> {
-        let (fd, real) = self.open_any(path, want)?;
+    pub(super) fn open(&self, path: &str, purpose: Purpose) -> Result<(Fd, String), PathError> {
+        let (fd, real) = self.open_any(path, purpose)?;
         match self.targets.deny_opened(&fd) {
             true => Err(PathError::Denied(path.to_owned())),
             false => Ok((fd, real)),
         }
     }
 
-    fn open_any(&self, path: &str, want: Want) -> Result<(Fd, String), PathError> {
+    fn open_any(&self, path: &str, purpose: Purpose) -> Result<(Fd, String), PathError> {
         let plain = self.check(path)?;
-        match self.beneath(&plain, want) {
+        match self.beneath(&plain, purpose) {
             Ok(Some(fd)) => return Ok((fd, plain.into_owned())),
             Ok(None) => {}
-            Err(fail) => return Err(error(path, want, fail)),
+            Err(fail) => return Err(error(path, purpose, fail)),
         }
-        for _ in 0..TRIES {
-            let way = Way {
+        for _ in 0..MAX_ATTEMPTS {
+            let options = ResolveOptions {
                 follow: true,
                 parents: false,
             };
-            let opened = match self.walk(path, &plain, way)? {
-                Spot::Entry(place) => {
-                    sys::open(&place.dir, &place.name, want).map(|fd| (fd, place.path))
+            let opened = match self.walk(path, &plain, options)? {
+                Resolution::Entry(place) => {
+                    sys::open(&place.dir, &place.name, purpose).map(|fd| (fd, place.path))
                 }
-                Spot::Dir(dir, real) => sys::open(&dir, ".", want).map(|fd| (fd, real)),
+                Resolution::Dir(dir, real) => sys::open(&dir, ".", purpose).map(|fd| (fd, real)),
             };
             match opened {
                 Ok(opened) => return Ok(opened),
                 // An entry that was not a link a moment ago is a link now.
-                Err(Fail::Link) => {}
-                Err(fail) => return Err(error(path, want, fail)),
+                Err(SysError::Link) => {}
+                Err(fail) => return Err(error(path, purpose, fail)),
             }
         }
         Err(PathError::Busy(path.to_owned()))
     }
 
     /// Returns the folder of an entry and its name. The entry need not exist.
-    pub(super) fn place(&self, path: &str, way: Way) -> Result<Place, PathError> {
+    pub(super) fn place(&self, path: &str, options: ResolveOptions) -> Result<Place, PathError> {
         let plain = self.check(path)?;
         if plain.is_empty() {
             return Err(PathError::NotAFile(path.to_owned()));
         }
-        if let Some(place) = self.place_beneath(path, &plain, way)? {
+        if let Some(place) = self.place_beneath(path, &plain, options)? {
             return Ok(place);
         }
-        match self.walk(path, &plain, way)? {
-            Spot::Entry(place) => Ok(place),
-            Spot::Dir(..) => Err(PathError::NotAFile(path.to_owned())),
+        match self.walk(path, &plain, options)? {
+            Resolution::Entry(place) => Ok(place),
+            Resolution::Dir(..) => Err(PathError::NotAFile(path.to_owned())),
         }
     }
 
     /// Resolves the same in few calls, if the path contains no link.
     fn place_beneath(
         &self,
-        asked: &str,
+        requested: &str,
         plain: &str,
-        way: Way,
+        options: ResolveOptions,
     ) -> Result<Option<Place>, PathError> {
         let (above, name) = split(plain);
         let dir = match above.is_empty() {
             true => self.dir.clone(),
-            false => match self.beneath(above, Want::Pass) {
+            false => match self.beneath(above, Purpose::Pass) {
                 Ok(Some(dir)) => Arc::new(dir),
                 Ok(None) => return Ok(None),
-                Err(Fail::Missing) if way.parents => return Ok(None),
-                Err(fail) => return Err(error(asked, Want::Pass, fail)),
+                Err(SysError::Missing) if options.parents => return Ok(None),
+                Err(fail) => return Err(error(requested, Purpose::Pass, fail)),
             },
         };
-        if way.follow && matches!(sys::read_link(&dir, name), Ok(Some(_))) {
+        if options.follow && matches!(sys::read_link(&dir, name), Ok(Some(_))) {
             return Ok(None);
         }
         Ok(Some(Place {
@@ -135,21 +135,26 @@ impl Inner {
 
     /// Opens a path with one kernel call; returns `None` if it contains a link or the kernel does
     /// not support the call.
-    fn beneath(&self, plain: &str, want: Want) -> Result<Option<Fd>, Fail> {
+    fn beneath(&self, plain: &str, purpose: Purpose) -> Result<Option<Fd>, SysError> {
         // Each folder on the way may be the target of a denied name.
         if !self.kernel || self.targets.have_folders() {
             return Ok(None);
         }
-        match sys::beneath(&self.dir, plain, want) {
+        match sys::beneath(&self.dir, plain, purpose) {
             Ok(fd) => Ok(Some(fd)),
             // Opening a link as a folder returns `NotDir`.
-            Err(Fail::NotDir) if want != Want::Read => Ok(None),
-            Err(Fail::Link | Fail::NoCall) => Ok(None),
+            Err(SysError::NotDir) if purpose != Purpose::Read => Ok(None),
+            Err(SysError::Link | SysError::NoCall) => Ok(None),
             Err(fail) => Err(fail),
         }
     }
 
-    fn walk(&self, asked: &str, plain: &str, way: Way) -> Result<Spot, PathError> {
+    fn walk(
+        &self,
+        requested: &str,
+        plain: &str,
+        options: ResolveOptions,
+    ) -> Result<Resolution, PathError> {
         let todo = plain
             .rsplit('/')
             .filter(|name| !name.is_empty())
@@ -157,21 +162,21 @@ impl Inner {
             .collect();
         let walk = Walk {
             space: self,
-            asked,
-            way,
+            requested,
+            options,
             above: Vec::new(),
             todo,
             links: 0,
         };
-        walk.go(self.dir.clone())
+        walk.run(self.dir.clone())
     }
 }
 
 struct Walk<'a> {
     space: &'a Inner,
     /// The path for error messages.
-    asked: &'a str,
-    way: Way,
+    requested: &'a str,
+    options: ResolveOptions,
     /// The folders on the way to the current one, with their paths.
     above: Vec<(Arc<Fd>, String)>,
     /// The remaining names, the next one last.
@@ -180,25 +185,25 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn go(mut self, root: Arc<Fd>) -> Result<Spot, PathError> {
+    fn run(mut self, root: Arc<Fd>) -> Result<Resolution, PathError> {
         let (mut dir, mut path) = (root, String::new());
         while let Some(name) = self.todo.pop() {
             if name == ".." {
                 (dir, path) = self
                     .above
                     .pop()
-                    .ok_or_else(|| PathError::Outside(self.asked.to_owned()))?;
+                    .ok_or_else(|| PathError::Outside(self.requested.to_owned()))?;
                 continue;
             }
             let next = child(&path, &name);
             if self.space.deny.denies_step(&next, &name) || self.space.targets.deny_step(&next) {
-                return Err(PathError::Denied(self.asked.to_owned()));
+                return Err(PathError::Denied(self.requested.to_owned()));
             }
             if self.todo.is_empty() {
                 match self.link(&dir, &name)? {
                     Some(target) => self.follow(&target)?,
                     None => {
-                        return Ok(Spot::Entry(Place {
+                        return Ok(Resolution::Entry(Place {
                             dir,
                             name,
                             path: next,
@@ -215,43 +220,43 @@ impl Walk<'_> {
                 ));
             }
         }
-        Ok(Spot::Dir(dir, path))
+        Ok(Resolution::Dir(dir, path))
     }
 
     /// Returns the target if the last name is a link and links are followed.
     fn link(&self, dir: &Fd, name: &str) -> Result<Option<Vec<u8>>, PathError> {
-        if !self.way.follow {
+        if !self.options.follow {
             return Ok(None);
         }
         match sys::read_link(dir, name) {
-            Err(Fail::Missing) => Ok(None),
-            other => other.map_err(|fail| error(self.asked, Want::Pass, fail)),
+            Err(SysError::Missing) => Ok(None),
+            other => other.map_err(|fail| error(self.requested, Purpose::Pass, fail)),
         }
     }
 
     /// Opens the folder `name`; if it is a link, queues its target for the walk.
     fn enter(&mut self, dir: &Fd, name: &str, path: &str) -> Result<Option<Arc<Fd>>, PathError> {
-        for _ in 0..TRIES {
-            match sys::open(dir, name, Want::Pass) {
+        for _ in 0..MAX_ATTEMPTS {
+            match sys::open(dir, name, Purpose::Pass) {
                 Ok(inner) if self.space.targets.deny_opened(&inner) => {
-                    return Err(PathError::Denied(self.asked.to_owned()));
+                    return Err(PathError::Denied(self.requested.to_owned()));
                 }
                 Ok(inner) => return Ok(Some(Arc::new(inner))),
-                Err(Fail::Link | Fail::NotDir) => match sys::read_link(dir, name) {
+                Err(SysError::Link | SysError::NotDir) => match sys::read_link(dir, name) {
                     Ok(Some(target)) => return self.follow(&target).map(|()| None),
-                    Ok(None) => return Err(PathError::NotADirectory(self.asked.to_owned())),
-                    Err(Fail::Missing) => {}
-                    Err(fail) => return Err(error(self.asked, Want::Pass, fail)),
+                    Ok(None) => return Err(PathError::NotADirectory(self.requested.to_owned())),
+                    Err(SysError::Missing) => {}
+                    Err(fail) => return Err(error(self.requested, Purpose::Pass, fail)),
                 },
-                Err(Fail::Missing) if self.way.parents => match sys::make_dir(dir, name) {
-                    Ok(()) => self.space.listeners.tell(path, ChangeKind::FolderMade),
-                    Err(Fail::Exists) => {}
-                    Err(fail) => return Err(error(self.asked, Want::Pass, fail)),
+                Err(SysError::Missing) if self.options.parents => match sys::make_dir(dir, name) {
+                    Ok(()) => self.space.listeners.notify(path, ChangeKind::FolderMade),
+                    Err(SysError::Exists) => {}
+                    Err(fail) => return Err(error(self.requested, Purpose::Pass, fail)),
                 },
-                Err(fail) => return Err(error(self.asked, Want::Pass, fail)),
+                Err(fail) => return Err(error(self.requested, Purpose::Pass, fail)),
             }
         }
-        Err(PathError::Busy(self.asked.to_owned()))
+        Err(PathError::Busy(self.requested.to_owned()))
     }
 
     /// Puts the names of a link's target before the remaining ones.
@@ -262,7 +267,7 @@ impl Walk<'_> {
                 .invalid("it leads through more than 40 links; use the path of the file itself"));
         }
         if target.starts_with(b"/") {
-            return Err(PathError::Outside(self.asked.to_owned()));
+            return Err(PathError::Outside(self.requested.to_owned()));
         }
         let Ok(target) = std::str::from_utf8(target) else {
             return Err(self.invalid(
@@ -276,31 +281,31 @@ impl Walk<'_> {
     }
 
     fn invalid(&self, reason: &'static str) -> PathError {
-        PathError::invalid(self.asked, reason)
+        PathError::invalid(self.requested, reason)
     }
 }
 
 /// Converts the error of a system call on the way to `path`.
-pub(super) fn error(path: &str, want: Want, fail: Fail) -> PathError {
-    let asked = path.to_owned();
+pub(super) fn error(path: &str, purpose: Purpose, fail: SysError) -> PathError {
+    let requested = path.to_owned();
     match fail {
-        Fail::Missing => PathError::NotFound(asked),
-        Fail::NotDir if want == Want::Read => PathError::NotFound(asked),
-        Fail::NotDir => PathError::NotADirectory(asked),
-        Fail::IsDir | Fail::Special => PathError::NotAFile(asked),
-        Fail::Exists => PathError::Exists(asked),
-        Fail::NotEmpty => PathError::NotEmpty(asked),
-        Fail::Link => PathError::Busy(asked),
-        Fail::TooLong => PathError::invalid(
+        SysError::Missing => PathError::NotFound(requested),
+        SysError::NotDir if purpose == Purpose::Read => PathError::NotFound(requested),
+        SysError::NotDir => PathError::NotADirectory(requested),
+        SysError::IsDir | SysError::Special => PathError::NotAFile(requested),
+        SysError::Exists => PathError::Exists(requested),
+        SysError::NotEmpty => PathError::NotEmpty(requested),
+        SysError::Link => PathError::Busy(requested),
+        SysError::TooLong => PathError::invalid(
             path,
             "a name in it is too long for the file system; use a shorter one",
         ),
-        Fail::NoCall => PathError::Io {
-            path: asked,
+        SysError::NoCall => PathError::Io {
+            path: requested,
             source: std::io::ErrorKind::Unsupported.into(),
         },
-        Fail::Other(source) => PathError::Io {
-            path: asked,
+        SysError::Other(source) => PathError::Io {
+            path: requested,
             source,
         },
     }

@@ -17,7 +17,7 @@ pub(super) type Fd = OwnedFd;
 
 /// The reason why a system call failed, as far as the workspace distinguishes it.
 #[derive(Debug)]
-pub(super) enum Fail {
+pub(super) enum SysError {
     Missing,
     /// The path contains a link.
     Link,
@@ -33,7 +33,7 @@ pub(super) enum Fail {
     Other(io::Error),
 }
 
-impl From<Errno> for Fail {
+impl From<Errno> for SysError {
     fn from(errno: Errno) -> Self {
         match errno {
             Errno::NOENT => Self::Missing,
@@ -51,11 +51,11 @@ impl From<Errno> for Fail {
     }
 }
 
-type Result<T> = std::result::Result<T, Fail>;
+type Result<T> = std::result::Result<T, SysError>;
 
 /// The purpose for which a path is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Want {
+pub(super) enum Purpose {
     /// To open entries below a folder.
     Pass,
     /// To list a folder.
@@ -70,7 +70,7 @@ const HANDLE: OFlags = OFlags::PATH;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const HANDLE: OFlags = OFlags::RDONLY;
 
-impl Want {
+impl Purpose {
     fn flags(self) -> OFlags {
         let flags = match self {
             Self::Pass => HANDLE.union(OFlags::DIRECTORY),
@@ -89,28 +89,28 @@ pub(super) fn open_root(path: &Path) -> io::Result<Fd> {
 
 /// Opens a path below a folder in one call, if it contains no link.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(super) fn beneath(root: &Fd, path: &str, want: Want) -> Result<Fd> {
+pub(super) fn beneath(root: &Fd, path: &str, purpose: Purpose) -> Result<Fd> {
     use rustix::fs::ResolveFlags;
 
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let path = if path.is_empty() { "." } else { path };
-    fs::openat2(root, path, want.flags(), Mode::empty(), resolve).map_err(|errno| match errno {
+    fs::openat2(root, path, purpose.flags(), Mode::empty(), resolve).map_err(|errno| match errno {
         // A seccomp filter that does not know the call returns PERM. The kernel returns AGAIN if
         // folders move during the call.
-        Errno::PERM | Errno::AGAIN | Errno::XDEV => Fail::NoCall,
+        Errno::PERM | Errno::AGAIN | Errno::XDEV => SysError::NoCall,
         other => other.into(),
     })
 }
 
 /// Opens a path below a folder in one call; only Linux supports that.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-pub(super) fn beneath(_: &Fd, _: &str, _: Want) -> Result<Fd> {
-    Err(Fail::NoCall)
+pub(super) fn beneath(_: &Fd, _: &str, _: Purpose) -> Result<Fd> {
+    Err(SysError::NoCall)
 }
 
 /// Opens an entry of a folder; `.` opens the folder again.
-pub(super) fn open(dir: &Fd, name: &str, want: Want) -> Result<Fd> {
-    Ok(fs::openat(dir, name, want.flags(), Mode::empty())?)
+pub(super) fn open(dir: &Fd, name: &str, purpose: Purpose) -> Result<Fd> {
+    Ok(fs::openat(dir, name, purpose.flags(), Mode::empty())?)
 }
 
 /// Creates a new file for writing, with `mode` limited by the umask of the process.
@@ -134,12 +134,12 @@ pub(super) fn read_link(dir: &Fd, name: &str) -> Result<Option<Vec<u8>>> {
 }
 
 /// Returns the metadata of an entry.
-pub(super) fn look(dir: &Fd, name: &str) -> Result<Metadata> {
+pub(super) fn stat_entry(dir: &Fd, name: &str) -> Result<Metadata> {
     Ok(metadata(&fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?))
 }
 
 /// Returns the metadata of an open handle.
-pub(super) fn look_at(fd: &Fd) -> Result<Metadata> {
+pub(super) fn stat_handle(fd: &Fd) -> Result<Metadata> {
     Ok(metadata(&fs::fstat(fd)?))
 }
 
@@ -166,7 +166,7 @@ fn kind(kind: FileType) -> Kind {
 /// Passes the entries of a folder to `each`, in no particular order, until it returns false. Some
 /// file systems do not report the kind.
 pub(super) fn entries(dir: &Fd, mut each: impl FnMut(&[u8], Option<Kind>) -> bool) -> Result<()> {
-    for entry in fs::Dir::new(open(dir, ".", Want::List)?)? {
+    for entry in fs::Dir::new(open(dir, ".", Purpose::List)?)? {
         let entry = entry?;
         let known = match entry.file_type() {
             FileType::Unknown => None,
@@ -219,7 +219,7 @@ pub(super) fn set_mode(file: &File, mode: u32) -> Result<()> {
 
 /// Waits until the names in a folder are on disk.
 pub(super) fn sync_dir(dir: &Fd) -> Result<()> {
-    Ok(fs::fsync(open(dir, ".", Want::List)?)?)
+    Ok(fs::fsync(open(dir, ".", Purpose::List)?)?)
 }
 
 /// Converts the handle to a file of the standard library.

@@ -13,7 +13,7 @@ pub(super) enum Fd {}
 
 #[derive(Debug)]
 #[allow(dead_code, reason = "nothing fails where nothing is called")]
-pub(super) enum Fail {
+pub(super) enum SysError {
     Missing,
     Link,
     NotDir,
@@ -26,10 +26,10 @@ pub(super) enum Fail {
     Other(io::Error),
 }
 
-type Result<T> = std::result::Result<T, Fail>;
+type Result<T> = std::result::Result<T, SysError>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Want {
+pub(super) enum Purpose {
     Pass,
     List,
     Read,
@@ -39,11 +39,11 @@ pub(super) fn open_root(_: &Path) -> io::Result<Fd> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-pub(super) fn beneath(root: &Fd, _: &str, _: Want) -> Result<Fd> {
+pub(super) fn beneath(root: &Fd, _: &str, _: Purpose) -> Result<Fd> {
     match *root {}
 }
 
-pub(super) fn open(dir: &Fd, _: &str, _: Want) -> Result<Fd> {
+pub(super) fn open(dir: &Fd, _: &str, _: Purpose) -> Result<Fd> {
     match *dir {}
 }
 
@@ -55,11 +55,11 @@ pub(super) fn read_link(dir: &Fd, _: &str) -> Result<Option<Vec<u8>>> {
     match *dir {}
 }
 
-pub(super) fn look(dir: &Fd, _: &str) -> Result<Metadata> {
+pub(super) fn stat_entry(dir: &Fd, _: &str) -> Result<Metadata> {
     match *dir {}
 }
 
-pub(super) fn look_at(fd: &Fd) -> Result<Metadata> {
+pub(super) fn stat_handle(fd: &Fd) -> Result<Metadata> {
     match *fd {}
 }
 
@@ -84,7 +84,7 @@ pub(super) fn rename_new(from: &Fd, _: &str, _: &Fd, _: &str) -> Result<()> {
 }
 
 pub(super) fn set_mode(_: &File, _: u32) -> Result<()> {
-    Err(Fail::NoCall)
+    Err(SysError::NoCall)
 }
 
 pub(super) fn sync_dir(dir: &Fd) -> Result<()> {

@@ -21,11 +21,11 @@ use super::tree::Tree;
 
 /// The maximum number of entries that are checked when a workspace is opened. The search before a
 /// command checks all of them.
-const MOST_ENTRIES: usize = 200_000;
+const MAX_ENTRIES: usize = 200_000;
 
 /// The maximum number of files that are held open, so that no other file reuses their inode number.
 /// Further files are known by their number alone.
-const MOST_OPEN: usize = 128;
+const MAX_OPEN: usize = 128;
 
 /// The time limit for following links when a workspace is opened. A path in a link may lead through
 /// thousands of folders and 40 more links, so a few thousand links can take minutes.
@@ -63,11 +63,11 @@ impl Identity {
 
 /// The callers to which a target is denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kept {
+pub(crate) enum DeniedTo {
     /// Denied to commands and to file tools.
-    FromAll,
+    All,
     /// Denied to file tools only: git needs its repository, wherever `.git` points.
-    FromFileTools,
+    FileTools,
 }
 
 /// The known targets of denied names.
@@ -76,13 +76,13 @@ pub(super) struct Targets {
     /// `any` is set if there are targets, `folders` if there are folders among them.
     any: AtomicBool,
     folders: AtomicBool,
-    known: RwLock<Known>,
+    known: RwLock<KnownTargets>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
-    paths: HashMap<String, Kept>,
-    files: HashMap<Identity, Kept>,
+struct KnownTargets {
+    paths: HashMap<String, DeniedTo>,
+    files: HashMap<Identity, DeniedTo>,
     /// Files that are held open.
     open: Vec<(Identity, OwnedFd)>,
     /// The number of files that were not held open because of the limit.
@@ -90,7 +90,7 @@ struct Known {
 }
 
 impl Targets {
-    fn read(&self) -> Option<RwLockReadGuard<'_, Known>> {
+    fn read(&self) -> Option<RwLockReadGuard<'_, KnownTargets>> {
         let any = self.any.load(Ordering::Acquire);
         any.then(|| self.known.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -114,7 +114,7 @@ impl Targets {
 
     /// Returns `true` if an open file or folder is a target, whatever its name.
     pub(super) fn deny_opened(&self, fd: &OwnedFd) -> bool {
-        let is_known = |known: RwLockReadGuard<'_, Known>| {
+        let is_known = |known: RwLockReadGuard<'_, KnownTargets>| {
             fstat(fd).is_ok_and(|stat| known.files.contains_key(&Identity::of(&stat)))
         };
         self.read().is_some_and(is_known)
@@ -128,27 +128,27 @@ impl Targets {
 
     /// Returns the identities and paths of the targets that are denied to commands.
     #[cfg(all(feature = "commands", target_os = "linux"))]
-    pub(super) fn kept_from_commands(&self) -> (Vec<Identity>, Vec<String>) {
+    pub(super) fn denied_to_commands(&self) -> (Vec<Identity>, Vec<String>) {
         let Some(known) = self.read() else {
             return Default::default();
         };
         let files = known
             .files
             .iter()
-            .filter(|(_, kept)| **kept == Kept::FromAll);
+            .filter(|(_, denied_to)| **denied_to == DeniedTo::All);
         let paths = known
             .paths
             .iter()
-            .filter(|(_, kept)| **kept == Kept::FromAll);
+            .filter(|(_, denied_to)| **denied_to == DeniedTo::All);
         (
             files.map(|(identity, _)| *identity).collect(),
             paths.map(|(path, _)| path.clone()).collect(),
         )
     }
 
-    fn add(&self, path: String, fd: OwnedFd, stat: &Stat, kept: Kept) {
+    fn add(&self, path: String, fd: OwnedFd, stat: &Stat, denied_to: DeniedTo) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        known.add(path, fd, Identity::of(stat), kept);
+        known.add(path, fd, Identity::of(stat), denied_to);
         drop(known);
         self.any.store(true, Ordering::Release);
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
@@ -157,36 +157,37 @@ impl Targets {
     }
 }
 
-impl Known {
-    fn add(&mut self, path: String, fd: OwnedFd, identity: Identity, kept: Kept) {
-        let is_kept =
-            |old: Option<&Kept>| old.is_some_and(|old| *old == Kept::FromAll || *old == kept);
+impl KnownTargets {
+    fn add(&mut self, path: String, fd: OwnedFd, identity: Identity, denied_to: DeniedTo) {
+        let is_kept = |old: Option<&DeniedTo>| {
+            old.is_some_and(|old| *old == DeniedTo::All || *old == denied_to)
+        };
         if is_kept(self.files.get(&identity)) && is_kept(self.paths.get(&path)) {
             return;
         }
         // There may be many targets, so once the limit is reached the open ones are checked only
         // occasionally.
-        if self.open.len() < MOST_OPEN || self.not_opened.is_multiple_of(MOST_OPEN) {
-            self.let_go();
+        if self.open.len() < MAX_OPEN || self.not_opened.is_multiple_of(MAX_OPEN) {
+            self.close_removed();
         }
         if !self.files.contains_key(&identity) {
-            match self.open.len() < MOST_OPEN {
+            match self.open.len() < MAX_OPEN {
                 true => self.open.push((identity, fd)),
                 false => self.not_opened += 1,
             }
         }
         for old in [
-            self.files.entry(identity).or_insert(kept),
-            self.paths.entry(path).or_insert(kept),
+            self.files.entry(identity).or_insert(denied_to),
+            self.paths.entry(path).or_insert(denied_to),
         ] {
-            if *old != Kept::FromAll {
-                *old = kept;
+            if *old != DeniedTo::All {
+                *old = denied_to;
             }
         }
     }
 
     /// Closes files that no longer exist: their number may now belong to another file.
-    fn let_go(&mut self) {
+    fn close_removed(&mut self) {
         let files = &mut self.files;
         self.open.retain(|(identity, fd)| {
             let is_there = fstat(fd).is_ok_and(|stat| stat.st_nlink > 0);
@@ -202,13 +203,21 @@ impl Inner {
     /// Records the target of a link whose name is denied, or anything else that a denied name
     /// points to. Returns its identity if it is in the workspace and no rule allows it by its own
     /// name.
-    pub(super) fn note_target(&self, pointed: &Path, kept: Kept) -> io::Result<Option<Identity>> {
-        let real = real_path(pointed)?;
-        self.note_real_target(&real, kept)
+    pub(super) fn record_target(
+        &self,
+        pointer: &Path,
+        denied_to: DeniedTo,
+    ) -> io::Result<Option<Identity>> {
+        let real = real_path(pointer)?;
+        self.record_real_target(&real, denied_to)
     }
 
     /// Records a target by its real path.
-    pub(super) fn note_real_target(&self, real: &Path, kept: Kept) -> io::Result<Option<Identity>> {
+    pub(super) fn record_real_target(
+        &self,
+        real: &Path,
+        denied_to: DeniedTo,
+    ) -> io::Result<Option<Identity>> {
         let Ok(below) = real.strip_prefix(&self.root) else {
             return Ok(None);
         };
@@ -222,14 +231,14 @@ impl Inner {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = openat(CWD, real, flags, Mode::empty())?;
         let stat = fstat(&fd)?;
-        self.targets.add(path, fd, &stat, kept);
+        self.targets.add(path, fd, &stat, denied_to);
         Ok(Some(Identity::of(&stat)))
     }
 
     /// Records the repository that a `.git` link, or a `.git` file with a path, points to.
-    pub(super) fn note_repository(&self, git: &Path) -> Option<Identity> {
+    pub(super) fn record_repository(&self, git: &Path) -> Option<Identity> {
         let real = repository_of(git)?;
-        self.note_real_target(&real, Kept::FromFileTools).ok()?
+        self.record_real_target(&real, DeniedTo::FileTools).ok()?
     }
 
     /// Searches for links with denied names. Folders that cannot be read are skipped: file tools
@@ -261,9 +270,9 @@ impl Inner {
         };
         let mut tree = Tree::new(top);
         // Pending folders, each with a flag that is set if the folder itself is denied.
-        let mut waiting = vec![(Vec::new(), false)];
-        let mut left = MOST_ENTRIES;
-        while let Some((folder, denied)) = waiting.pop() {
+        let mut pending = vec![(Vec::new(), false)];
+        let mut remaining = MAX_ENTRIES;
+        while let Some((folder, denied)) = pending.pop() {
             let Ok(fd) = tree.open(&folder) else { continue };
             let text = String::from_utf8_lossy(&folder).into_owned();
             let Ok(entries) = Dir::read_from(&fd) else {
@@ -274,10 +283,10 @@ impl Inner {
                 if matches!(name, b"." | b"..") {
                     continue;
                 }
-                let Some(rest) = left.checked_sub(1) else {
+                let Some(rest) = remaining.checked_sub(1) else {
                     return Ok(());
                 };
-                left = rest;
+                remaining = rest;
                 let lossy = String::from_utf8_lossy(name);
                 let denied = denied || self.deny.denies_entry(&text, &lossy);
                 let kind = match entry.file_type() {
@@ -298,10 +307,12 @@ impl Inner {
                 }
                 match kind {
                     FileType::Directory if !VERSION_CONTROL.contains(&&*lossy) => {
-                        waiting.push((path, denied));
+                        pending.push((path, denied));
                     }
-                    _ if denied && lossy == ".git" => _ = self.note_repository(&absolute()),
-                    FileType::Symlink if denied => _ = self.note_target(&absolute(), Kept::FromAll),
+                    _ if denied && lossy == ".git" => _ = self.record_repository(&absolute()),
+                    FileType::Symlink if denied => {
+                        _ = self.record_target(&absolute(), DeniedTo::All)
+                    }
                     _ => {}
                 }
             }
@@ -382,22 +393,22 @@ fn repository_of(git: &Path) -> Option<PathBuf> {
 mod tests {
     use super::*;
 
-    fn add(known: &mut Known, path: &Path, kept: Kept) -> Identity {
+    fn add(known: &mut KnownTargets, path: &Path, denied_to: DeniedTo) -> Identity {
         let fd = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
         let identity = Identity::of(&fstat(&fd).unwrap());
-        known.add(path.to_string_lossy().into_owned(), fd, identity, kept);
+        known.add(path.to_string_lossy().into_owned(), fd, identity, denied_to);
         identity
     }
 
     #[test]
     fn gone_targets_are_let_go_and_few_stay_open() {
         let folder = tempfile::tempdir().unwrap();
-        let mut known = Known::default();
-        let note = |range: std::ops::Range<usize>, known: &mut Known| -> Vec<Identity> {
+        let mut known = KnownTargets::default();
+        let note = |range: std::ops::Range<usize>, known: &mut KnownTargets| -> Vec<Identity> {
             let one = |n| {
                 let path = folder.path().join(format!("{n}"));
                 fs::write(&path, "").unwrap();
-                add(known, &path, Kept::FromAll)
+                add(known, &path, DeniedTo::All)
             };
             range.map(one).collect()
         };
@@ -407,18 +418,16 @@ mod tests {
         assert!(first[..50].iter().all(|it| !known.files.contains_key(it)));
         assert!(first[50..].iter().all(|it| known.files.contains_key(it)));
         let more = note(101..1000, &mut known);
-        assert_eq!((known.files.len(), known.open.len()), (950, MOST_OPEN));
+        assert_eq!((known.files.len(), known.open.len()), (950, MAX_OPEN));
         (50..100).for_each(|n| fs::remove_file(folder.path().join(format!("{n}"))).unwrap());
-        note(1000..1000 + 2 * MOST_OPEN, &mut known);
+        note(1000..1000 + 2 * MAX_OPEN, &mut known);
         assert!(
             known
                 .open
                 .iter()
                 .all(|(_, fd)| fstat(fd).unwrap().st_nlink > 0)
         );
-        assert!(
-            more.iter().all(|it| known.files.contains_key(it)) && known.open.len() == MOST_OPEN
-        );
+        assert!(more.iter().all(|it| known.files.contains_key(it)) && known.open.len() == MAX_OPEN);
     }
 
     #[test]
@@ -469,14 +478,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         fs::write(&path, "").unwrap();
-        let mut known = Known::default();
-        for (kept, expected) in [
-            (Kept::FromFileTools, Kept::FromFileTools),
-            (Kept::FromFileTools, Kept::FromFileTools),
-            (Kept::FromAll, Kept::FromAll),
-            (Kept::FromFileTools, Kept::FromAll),
+        let mut known = KnownTargets::default();
+        for (denied_to, expected) in [
+            (DeniedTo::FileTools, DeniedTo::FileTools),
+            (DeniedTo::FileTools, DeniedTo::FileTools),
+            (DeniedTo::All, DeniedTo::All),
+            (DeniedTo::FileTools, DeniedTo::All),
         ] {
-            let identity = add(&mut known, &path, kept);
+            let identity = add(&mut known, &path, denied_to);
             assert_eq!((known.files[&identity], known.open.len()), (expected, 1));
             assert_eq!(known.paths[&*path.to_string_lossy()], expected);
         }

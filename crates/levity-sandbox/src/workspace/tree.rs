@@ -10,7 +10,7 @@ use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 
 /// The maximum number of open folders, apart from the top.
-const MOST_OPEN: usize = 64;
+const MAX_OPEN: usize = 64;
 
 const LIST: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
@@ -52,7 +52,7 @@ impl Tree {
             self.open.pop();
         }
         let parent = folder.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-        self.pass_to(&folder[..parent])?;
+        self.open_down_to(&folder[..parent])?;
         let name = folder[parent..]
             .strip_prefix(b"/")
             .unwrap_or(&folder[parent..]);
@@ -67,7 +67,7 @@ impl Tree {
     }
 
     /// Opens the folders on the way down to this one.
-    fn pass_to(&mut self, folder: &[u8]) -> Result<(), Errno> {
+    fn open_down_to(&mut self, folder: &[u8]) -> Result<(), Errno> {
         let start = |length: usize| if length == 0 { 0 } else { length + 1 };
         let (above, _) = self.last();
         if above == folder.len() {
@@ -79,19 +79,24 @@ impl Tree {
         ends.push(folder.len());
         // The search returns through the lower folders, so those stay open. The upper ones are
         // passed in one call.
-        let far = ends.len().saturating_sub(MOST_OPEN / 2);
+        let far = ends.len().saturating_sub(MAX_OPEN / 2);
         if far > 1 {
             let (length, from) = self.last();
-            if let Some(fd) = pass_far(from, &folder[start(length)..ends[far - 1]])? {
+            if let Some(fd) = open_many(from, &folder[start(length)..ends[far - 1]])? {
                 self.open.push((folder[..ends[far - 1]].to_vec(), fd));
                 ends.drain(..far);
             }
         }
         for end in ends {
             let (length, from) = self.last();
-            let fd = openat(from, &folder[start(length)..end], pass(), Mode::empty())?;
-            if self.open.len() >= MOST_OPEN {
-                self.open.drain(..MOST_OPEN / 2);
+            let fd = openat(
+                from,
+                &folder[start(length)..end],
+                search_flags(),
+                Mode::empty(),
+            )?;
+            if self.open.len() >= MAX_OPEN {
+                self.open.drain(..MAX_OPEN / 2);
             }
             self.open.push((folder[..end].to_vec(), fd));
         }
@@ -106,7 +111,7 @@ fn is_above(above: &[u8], path: &[u8]) -> bool {
 }
 
 /// Returns the flags for a folder that is opened only to reach its entries.
-fn pass() -> OFlags {
+fn search_flags() -> OFlags {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     return OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
@@ -115,10 +120,16 @@ fn pass() -> OFlags {
 
 /// Opens a path of many names in one call; returns `None` if the kernel does not support that.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn pass_far(from: BorrowedFd<'_>, path: &[u8]) -> Result<Option<OwnedFd>, Errno> {
+fn open_many(from: BorrowedFd<'_>, path: &[u8]) -> Result<Option<OwnedFd>, Errno> {
     use rustix::fs::{ResolveFlags, openat2};
 
-    match openat2(from, path, pass(), Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+    match openat2(
+        from,
+        path,
+        search_flags(),
+        Mode::empty(),
+        ResolveFlags::NO_SYMLINKS,
+    ) {
         Ok(fd) => Ok(Some(fd)),
         // A seccomp filter that does not know the call returns PERM.
         Err(Errno::NOSYS | Errno::PERM) => Ok(None),
@@ -127,7 +138,7 @@ fn pass_far(from: BorrowedFd<'_>, path: &[u8]) -> Result<Option<OwnedFd>, Errno>
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn pass_far(_: BorrowedFd<'_>, _: &[u8]) -> Result<Option<OwnedFd>, Errno> {
+fn open_many(_: BorrowedFd<'_>, _: &[u8]) -> Result<Option<OwnedFd>, Errno> {
     Ok(None)
 }
 
@@ -160,7 +171,7 @@ mod tests {
             let fd = tree.open(path.as_bytes()).unwrap();
             let expected = stat(root.path().join(&path)).unwrap();
             assert_eq!(fstat(&fd).unwrap().st_ino, expected.st_ino, "{path}");
-            assert!(tree.open.len() <= MOST_OPEN);
+            assert!(tree.open.len() <= MAX_OPEN);
         }
     }
 

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::change::ChangeKind;
 use super::meta::Kind;
-use super::resolve::{Place, Way, error};
-use super::sys::{self, Fail, Fd, Want};
+use super::resolve::{Place, ResolveOptions, error};
+use super::sys::{self, Fd, Purpose, SysError};
 use super::{PathError, Workspace};
 
 /// Options for writing a file.
@@ -83,7 +83,7 @@ impl Workspace {
         self.writable(path)?;
         let place = self.0.place(
             path,
-            Way {
+            ResolveOptions {
                 follow: true,
                 parents: options.parents,
             },
@@ -96,11 +96,11 @@ impl Workspace {
         let temporary = Temporary::write(&place.dir, bytes, old, options.synced).map_err(io)?;
         temporary
             .publish(&place.name)
-            .map_err(|fail| error(path, Want::Pass, fail))?;
+            .map_err(|fail| error(path, Purpose::Pass, fail))?;
         if options.synced {
-            sys::sync_dir(&place.dir).map_err(|fail| error(path, Want::Pass, fail))?;
+            sys::sync_dir(&place.dir).map_err(|fail| error(path, Purpose::Pass, fail))?;
         }
-        self.0.listeners.tell(&place.path, ChangeKind::Written);
+        self.0.listeners.notify(&place.path, ChangeKind::Written);
         Ok(WrittenFile {
             path: place.path,
             created: old.is_none(),
@@ -109,17 +109,17 @@ impl Workspace {
 }
 
 /// Returns the permissions of the file to replace, if it exists and is writable.
-fn old_mode(asked: &str, place: &Place) -> Result<Option<u32>, PathError> {
-    let meta = match sys::look(&place.dir, &place.name) {
-        Err(Fail::Missing) => return Ok(None),
-        other => other.map_err(|fail| error(asked, Want::Pass, fail))?,
+fn old_mode(requested: &str, place: &Place) -> Result<Option<u32>, PathError> {
+    let meta = match sys::stat_entry(&place.dir, &place.name) {
+        Err(SysError::Missing) => return Ok(None),
+        other => other.map_err(|fail| error(requested, Purpose::Pass, fail))?,
     };
     match meta.kind {
-        Kind::File if meta.mode & 0o222 == 0 => Err(PathError::Locked(asked.to_owned())),
+        Kind::File if meta.mode & 0o222 == 0 => Err(PathError::Locked(requested.to_owned())),
         Kind::File => Ok(Some(meta.mode)),
         // The entry was not a link when the path was resolved.
-        Kind::Link => Err(PathError::Busy(asked.to_owned())),
-        Kind::Dir | Kind::Other => Err(PathError::NotAFile(asked.to_owned())),
+        Kind::Link => Err(PathError::Busy(requested.to_owned())),
+        Kind::Dir | Kind::Other => Err(PathError::NotAFile(requested.to_owned())),
     }
 }
 
@@ -136,7 +136,7 @@ impl<'a> Temporary<'a> {
         let (temporary, mut file) = Self::create(dir, mode.map_or(0o666, |_| 0o600))?;
         file.write_all(bytes)?;
         if let Some(mode) = mode {
-            sys::set_mode(&file, mode).map_err(system)?;
+            sys::set_mode(&file, mode).map_err(to_io_error)?;
         }
         if synced {
             file.sync_all()?;
@@ -160,14 +160,14 @@ impl<'a> Temporary<'a> {
                 }
                 // A collision by chance, or another process knows the generator's keys. The next
                 // name differs.
-                Err(Fail::Exists) => {}
-                Err(fail) => return Err(system(fail)),
+                Err(SysError::Exists) => {}
+                Err(fail) => return Err(to_io_error(fail)),
             }
         }
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    fn publish(mut self, name: &str) -> Result<(), Fail> {
+    fn publish(mut self, name: &str) -> Result<(), SysError> {
         sys::rename(self.dir, &self.name, self.dir, name)?;
         self.published = true;
         Ok(())
@@ -182,10 +182,10 @@ impl Drop for Temporary<'_> {
     }
 }
 
-fn system(fail: Fail) -> io::Error {
+fn to_io_error(fail: SysError) -> io::Error {
     match fail {
-        Fail::Other(source) => source,
-        Fail::Missing => io::ErrorKind::NotFound.into(),
+        SysError::Other(source) => source,
+        SysError::Missing => io::ErrorKind::NotFound.into(),
         _ => io::ErrorKind::Other.into(),
     }
 }

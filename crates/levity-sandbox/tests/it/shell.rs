@@ -479,7 +479,7 @@ fn call_with_long_arguments_is_asked_about_like_a_long_line() {
         let expected = if size == 100 {
             Permit::Allow
         } else {
-            Permit::ask("it is too long to be looked into")
+            Permit::ask("it is too long to be analyzed")
         };
         assert_eq!(policy.judge(CommandLine::Argv(&words)), expected);
         assert_eq!(policy.judge(CommandLine::Shell(&words.join(" "))), expected);

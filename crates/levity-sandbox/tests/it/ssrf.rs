@@ -396,7 +396,7 @@ fn settings_that_cannot_be_read_are_named() {
     };
     assert!(
         refused(NetGuard::builder().allow_host("https://a.org"))
-            .starts_with("`allow_host` cannot be used")
+            .starts_with("the setting `allow_host` is invalid")
     );
     assert!(refused(NetGuard::builder().deny_host("a b")).contains("`a b`"));
     assert!(refused(NetGuard::builder().allow_address("10.0.0.0/99")).contains("`10.0.0.0/99`"));
@@ -410,7 +410,7 @@ fn no_error_says_what_is_there() {
         .to_string();
     assert_eq!(
         error,
-        "the host `10.11.12.13` has a private address, which may not be reached; use a public host"
+        "the host `10.11.12.13` has a private address, which cannot be reached; use a public host"
     );
 }
 

@@ -7,18 +7,18 @@ use rustix::io::{Errno, read};
 
 /// The maximum number of processes of the system that are listed; further ones count as unseen. It
 /// exceeds the default limit of Linux.
-const MOST: usize = 65_536;
+const MAX_PROCESSES: usize = 65_536;
 
 /// The maximum number of unreadable processes that are remembered, to be signalled.
-const MOST_HIDDEN: usize = 4096;
+const MAX_HIDDEN: usize = 4096;
 
 /// The maximum number of missing children of a process that are remembered during a second search.
-const MISSING: usize = 8;
+const MAX_MISSING: usize = 8;
 
 /// The processes below one process, read from `/proc` without allocating.
 #[derive(Debug)]
 pub(super) struct Census {
-    all: Vec<Seen>,
+    all: Vec<ProcessInfo>,
     /// Processes that cannot be read, as far as there is room for them.
     hidden: Vec<i32>,
     /// The open folder `/proc`.
@@ -30,7 +30,7 @@ pub(super) struct Census {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct ProcessInfo {
     pid: i32,
     /// A thread of the process that has not ended. The first thread may have ended, and then shows
     /// no memory.
@@ -47,7 +47,7 @@ struct Seen {
 
 /// The totals for all processes of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sum {
+pub(super) struct Totals {
     pub(super) count: u32,
     pub(super) threads: u32,
     pub(super) cpu_ms: u64,
@@ -59,7 +59,10 @@ pub(super) struct Sum {
 
 impl Census {
     pub(super) fn new((ticks, page): (u64, u64)) -> Self {
-        let (all, hidden) = (Vec::with_capacity(MOST), Vec::with_capacity(MOST_HIDDEN));
+        let (all, hidden) = (
+            Vec::with_capacity(MAX_PROCESSES),
+            Vec::with_capacity(MAX_HIDDEN),
+        );
         Self {
             all,
             hidden,
@@ -97,54 +100,54 @@ impl Census {
             .ok_or(Errno::INVAL)
     }
 
-    /// Lists all processes, and finds those below `root`. Calls `meet` with each of them as soon as
-    /// it is found.
+    /// Lists all processes, and finds those below `root`. Calls `on_found` with each of them as
+    /// soon as it is found.
     ///
     /// The system lists processes in the order of their numbers, and new ones at the end. So a
     /// process that is stopped when it is met cannot escape: reading the list is faster than
     /// creating processes.
-    pub(super) fn take(&mut self, root: i32, meet: fn(i32)) -> Result<Sum, Errno> {
-        self.list(root, meet)?;
-        self.mark(root, meet);
-        let mut sum = Sum::default();
+    pub(super) fn take(&mut self, root: i32, on_found: fn(i32)) -> Result<Totals, Errno> {
+        self.list(root, on_found)?;
+        self.mark(root, on_found);
+        let mut totals = Totals::default();
         for at in 0..self.all.len() {
             if self.all[at].ours {
                 self.all[at].tables = page_tables(self.proc()?, self.all[at].thread)?;
-                let seen = self.all[at];
-                sum.count += u32::from(seen.alive);
-                sum.threads += seen.threads;
-                sum.cpu_ms += seen.ticks * 1000 / self.ticks;
-                sum.memory += seen.pages * self.page + seen.tables;
+                let info = self.all[at];
+                totals.count += u32::from(info.alive);
+                totals.threads += info.threads;
+                totals.cpu_ms += info.ticks * 1000 / self.ticks;
+                totals.memory += info.pages * self.page + info.tables;
             }
         }
         if !self.shows_all {
-            sum.unseen = self.find_hidden(root, meet)?;
+            totals.unseen = self.find_hidden(root, on_found)?;
         }
-        Ok(sum)
+        Ok(totals)
     }
 
     /// Returns the processes below the root that are alive.
     pub(super) fn alive(&self) -> impl Iterator<Item = i32> + '_ {
-        let seen = self
+        let info = self
             .all
             .iter()
-            .filter(|seen| seen.ours && seen.alive)
-            .map(|seen| seen.pid);
-        seen.chain(self.hidden.iter().copied())
+            .filter(|info| info.ours && info.alive)
+            .map(|info| info.pid);
+        info.chain(self.hidden.iter().copied())
     }
 
     /// Returns the memory of the processes that were found, with their page tables. Shared memory
     /// is counted once, if the system reports it.
     pub(super) fn memory(&self) -> u64 {
         let proc = self.proc.as_ref();
-        let of = |seen: &Seen| {
-            proc.and_then(|proc| share(proc, seen.thread))
-                .unwrap_or(seen.pages * self.page)
-                + seen.tables
+        let of = |info: &ProcessInfo| {
+            proc.and_then(|proc| share(proc, info.thread))
+                .unwrap_or(info.pages * self.page)
+                + info.tables
         };
         self.all
             .iter()
-            .filter(|seen| seen.ours && seen.alive)
+            .filter(|info| info.ours && info.alive)
             .map(of)
             .sum()
     }
@@ -154,10 +157,10 @@ impl Census {
         let Some(proc) = &self.proc else { return true };
         self.all
             .iter()
-            .any(|seen| seen.ours && seen.alive && has_shared_memory(proc, seen.thread))
+            .any(|info| info.ours && info.alive && has_shared_memory(proc, info.thread))
     }
 
-    fn list(&mut self, root: i32, meet: fn(i32)) -> Result<(), Errno> {
+    fn list(&mut self, root: i32, on_found: fn(i32)) -> Result<(), Errno> {
         self.all.clear();
         self.hidden.clear();
         let proc = self.proc.as_ref().ok_or(Errno::BADF)?;
@@ -170,8 +173,8 @@ impl Census {
             else {
                 continue;
             };
-            let mut seen = match look(proc, pid) {
-                Ok(Some(seen)) if self.all.len() < MOST => seen,
+            let mut info = match read_process(proc, pid) {
+                Ok(Some(info)) if self.all.len() < MAX_PROCESSES => info,
                 // A process that has ended since then is not missed.
                 Ok(_) => continue,
                 // It may belong to any user. If it belongs to the command, it is missing below its
@@ -179,11 +182,11 @@ impl Census {
                 Err(Errno::PERM | Errno::ACCESS) if !self.shows_all => continue,
                 Err(error) => return Err(error),
             };
-            seen.ours = seen.parent == root || is_ours(&self.all, seen.parent);
-            if seen.ours {
-                meet(pid);
+            info.ours = info.parent == root || is_ours(&self.all, info.parent);
+            if info.ours {
+                on_found(pid);
             }
-            self.all.push(seen);
+            self.all.push(info);
         }
         Ok(())
     }
@@ -192,20 +195,20 @@ impl Census {
     ///
     /// The first unreadable process of a branch is a child of a readable one, or of the root, which
     /// adopts orphans.
-    fn find_hidden(&mut self, root: i32, meet: fn(i32)) -> Result<u32, Errno> {
-        let mut unseen = self.missing(root, 1, meet)?;
+    fn find_hidden(&mut self, root: i32, on_found: fn(i32)) -> Result<u32, Errno> {
+        let mut unseen = self.missing(root, 1, on_found)?;
         for at in 0..self.all.len() {
-            let seen = self.all[at];
-            if seen.ours && seen.alive {
-                unseen += self.missing(seen.pid, seen.threads, meet)?;
+            let info = self.all[at];
+            if info.ours && info.alive {
+                unseen += self.missing(info.pid, info.threads, on_found)?;
             }
         }
         Ok(unseen)
     }
 
-    fn missing(&mut self, parent: i32, threads: u32, meet: fn(i32)) -> Result<u32, Errno> {
+    fn missing(&mut self, parent: i32, threads: u32, on_found: fn(i32)) -> Result<u32, Errno> {
         if threads < 2 {
-            return self.missing_of(parent, parent, meet);
+            return self.missing_of(parent, parent, on_found);
         }
         let mut path = [0; PATH];
         let path = path_of(&[Part::Pid(parent), Part::Name(b"/task")], &mut path);
@@ -227,7 +230,7 @@ impl Census {
             if let Some(thread) =
                 number(entry.file_name().to_bytes()).and_then(|it| i32::try_from(it).ok())
             {
-                missing += self.missing_of(parent, thread, meet)?;
+                missing += self.missing_of(parent, thread, on_found)?;
             }
         }
         Ok(missing)
@@ -235,19 +238,19 @@ impl Census {
 
     /// Counts the children of a thread that are not listed, and are still its children after a
     /// second search.
-    fn missing_of(&mut self, process: i32, thread: i32, meet: fn(i32)) -> Result<u32, Errno> {
+    fn missing_of(&mut self, process: i32, thread: i32, on_found: fn(i32)) -> Result<u32, Errno> {
         let Self {
             all, hidden, proc, ..
         } = self;
         let proc = proc.as_ref().ok_or(Errno::BADF)?;
-        let (mut missing, mut count, mut trouble) = ([0; MISSING], 0, None);
-        each_child(proc, process, thread, |child| {
-            if count == MISSING || all.binary_search_by_key(&child, |seen| seen.pid).is_ok() {
+        let (mut missing, mut count, mut trouble) = ([0; MAX_MISSING], 0, None);
+        for_each_child(proc, process, thread, |child| {
+            if count == MAX_MISSING || all.binary_search_by_key(&child, |info| info.pid).is_ok() {
                 return;
             }
-            match look(proc, child) {
+            match read_process(proc, child) {
                 // It started after the list was read.
-                Ok(Some(_)) if all.len() < MOST => {}
+                Ok(Some(_)) if all.len() < MAX_PROCESSES => {}
                 Ok(_) | Err(Errno::PERM | Errno::ACCESS) => {
                     missing[count] = child;
                     count += 1;
@@ -260,11 +263,11 @@ impl Census {
         }
         let mut unseen = 0;
         if count > 0 {
-            each_child(proc, process, thread, |child| {
+            for_each_child(proc, process, thread, |child| {
                 if missing[..count].contains(&child) {
                     unseen += 1;
-                    meet(child);
-                    if hidden.len() < MOST_HIDDEN {
+                    on_found(child);
+                    if hidden.len() < MAX_HIDDEN {
                         hidden.push(child);
                     }
                 }
@@ -274,14 +277,14 @@ impl Census {
     }
 
     /// Marks every process whose parent is marked, even if the parent's number is the higher one.
-    fn mark(&mut self, root: i32, meet: fn(i32)) {
+    fn mark(&mut self, root: i32, on_found: fn(i32)) {
         loop {
             let mut changed = false;
             for at in 0..self.all.len() {
-                let seen = self.all[at];
-                if !seen.ours && (seen.parent == root || is_ours(&self.all, seen.parent)) {
+                let info = self.all[at];
+                if !info.ours && (info.parent == root || is_ours(&self.all, info.parent)) {
                     self.all[at].ours = true;
-                    meet(seen.pid);
+                    on_found(info.pid);
                     changed = true;
                 }
             }
@@ -292,8 +295,8 @@ impl Census {
     }
 }
 
-fn is_ours(all: &[Seen], pid: i32) -> bool {
-    all.binary_search_by_key(&pid, |seen| seen.pid)
+fn is_ours(all: &[ProcessInfo], pid: i32) -> bool {
+    all.binary_search_by_key(&pid, |info| info.pid)
         .is_ok_and(|at| all[at].ours)
 }
 
@@ -308,22 +311,22 @@ fn number(digits: &[u8]) -> Option<u64> {
 }
 
 /// Reads the state of a process; `None` if it has ended, or is hidden.
-fn look(proc: &OwnedFd, pid: i32) -> Result<Option<Seen>, Errno> {
+fn read_process(proc: &OwnedFd, pid: i32) -> Result<Option<ProcessInfo>, Errno> {
     let mut buffer = [0; 1024];
     let Some(stat) = file(proc, pid, b"/stat", &mut buffer)? else {
         return Ok(None);
     };
-    let (mut seen, has_ended) = parse(pid, stat).ok_or(Errno::INVAL)?;
-    if has_ended && seen.alive {
-        look_at_thread(proc, &mut seen)?;
+    let (mut info, has_ended) = parse(pid, stat).ok_or(Errno::INVAL)?;
+    if has_ended && info.alive {
+        read_live_thread(proc, &mut info)?;
     }
-    Ok(Some(seen))
+    Ok(Some(info))
 }
 
 /// Finds the memory of a process whose first thread has ended before others.
-fn look_at_thread(proc: &OwnedFd, seen: &mut Seen) -> Result<(), Errno> {
+fn read_live_thread(proc: &OwnedFd, info: &mut ProcessInfo) -> Result<(), Errno> {
     let mut path = [0; PATH];
-    let path = path_of(&[Part::Pid(seen.pid), Part::Name(b"/task")], &mut path);
+    let path = path_of(&[Part::Pid(info.pid), Part::Name(b"/task")], &mut path);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = openat(proc, path.ok_or(Errno::NAMETOOLONG)?, flags, Mode::empty());
     let Some(folder) = if_there(folder)? else {
@@ -345,7 +348,7 @@ fn look_at_thread(proc: &OwnedFd, seen: &mut Seen) -> Result<(), Errno> {
         };
         let (found, has_ended) = parse(thread, stat).ok_or(Errno::INVAL)?;
         if !has_ended {
-            (seen.thread, seen.pages) = (thread, found.pages);
+            (info.thread, info.pages) = (thread, found.pages);
             break;
         }
     }
@@ -354,7 +357,7 @@ fn look_at_thread(proc: &OwnedFd, seen: &mut Seen) -> Result<(), Errno> {
 
 /// Parses a line of `stat` into its process. The flag is set if the thread that gives the process
 /// its number has ended.
-fn parse(pid: i32, stat: &[u8]) -> Option<(Seen, bool)> {
+fn parse(pid: i32, stat: &[u8]) -> Option<(ProcessInfo, bool)> {
     // The name, in brackets, may contain any character.
     let rest = stat.get(stat.iter().rposition(|byte| *byte == b')')? + 2..)?;
     let mut fields = rest.split(|byte| *byte == b' ');
@@ -370,7 +373,7 @@ fn parse(pid: i32, stat: &[u8]) -> Option<(Seen, bool)> {
     let pages = times.nth(3).and_then(number).unwrap_or(0);
     let has_ended = matches!(state, b"Z" | b"X" | b"x");
     let alive = !has_ended || threads > 1;
-    let seen = Seen {
+    let info = ProcessInfo {
         pid,
         thread: pid,
         parent,
@@ -381,7 +384,7 @@ fn parse(pid: i32, stat: &[u8]) -> Option<(Seen, bool)> {
         pages,
         tables: 0,
     };
-    Some((seen, has_ended))
+    Some((info, has_ended))
 }
 
 /// Returns the size of a process's page tables in bytes; 0 if it has ended.
@@ -395,14 +398,14 @@ fn page_tables(proc: &OwnedFd, pid: i32) -> Result<u64, Errno> {
     let mut buffer = [0; 4096];
     // The end of the previous read may be the beginning of the line: a process can have many
     // groups, and they precede it.
-    let mut kept = 0;
+    let mut retained = 0;
     loop {
-        let more = match read(&fd, &mut buffer[kept..]) {
+        let more = match read(&fd, &mut buffer[retained..]) {
             Err(Errno::INTR) => continue,
             Err(Errno::SRCH) => return Ok(0),
             more => more?,
         };
-        let end = kept + more;
+        let end = retained + more;
         let at = buffer[..end]
             .windows(KEY.len())
             .position(|part| part == KEY);
@@ -413,8 +416,8 @@ fn page_tables(proc: &OwnedFd, pid: i32) -> Result<u64, Errno> {
             // A process without memory has no such line.
             return Ok(0);
         }
-        kept = end.min(LINE + KEY.len());
-        buffer.copy_within(end - kept..end, 0);
+        retained = end.min(LINE + KEY.len());
+        buffer.copy_within(end - retained..end, 0);
     }
 }
 
@@ -424,13 +427,13 @@ fn kilobytes(line: &[u8]) -> Option<u64> {
     number(fields.find(|field| !field.is_empty())?)?.checked_mul(1024)
 }
 
-/// Calls `meet` with each child of a thread. There is none if the thread has ended, or if the
+/// Calls `on_found` with each child of a thread. There is none if the thread has ended, or if the
 /// system does not list children.
-fn each_child(
+fn for_each_child(
     proc: &OwnedFd,
     process: i32,
     thread: i32,
-    mut meet: impl FnMut(i32),
+    mut on_found: impl FnMut(i32),
 ) -> Result<(), Errno> {
     let mut path = [0; PATH];
     let parts = [
@@ -462,12 +465,12 @@ fn each_child(
                     .saturating_mul(10)
                     .saturating_add(i32::from(byte - b'0'));
             } else if child > 0 {
-                meet(std::mem::take(&mut child));
+                on_found(std::mem::take(&mut child));
             }
         }
         if more == 0 {
             if child > 0 {
-                meet(child);
+                on_found(child);
             }
             return Ok(());
         }
@@ -504,22 +507,22 @@ fn has_shared_memory(proc: &OwnedFd, pid: i32) -> bool {
     };
     let mut buffer = [0; 8192];
     // The end of the previous read may be the beginning of a match.
-    let mut kept = 0;
+    let mut retained = 0;
     loop {
-        match read(&fd, &mut buffer[kept..]) {
+        match read(&fd, &mut buffer[retained..]) {
             Ok(0) | Err(Errno::SRCH) => return false,
             Err(Errno::INTR) => {}
             Err(_) => return true,
             Ok(more) => {
-                let end = kept + more;
+                let end = retained + more;
                 if buffer[..end]
                     .windows(SHARED.len())
                     .any(|part| part == SHARED)
                 {
                     return true;
                 }
-                kept = end.min(SHARED.len() - 1);
-                buffer.copy_within(end - kept..end, 0);
+                retained = end.min(SHARED.len() - 1);
+                buffer.copy_within(end - retained..end, 0);
             }
         }
     }
@@ -585,13 +588,13 @@ fn path_of<'a>(parts: &[Part<'_>], buffer: &'a mut [u8; PATH]) -> Option<&'a CSt
 }
 
 fn decimal(pid: i32, digits: &mut [u8; 10]) -> Option<&[u8]> {
-    let mut left = u32::try_from(pid).ok()?;
+    let mut rest = u32::try_from(pid).ok()?;
     let mut at = digits.len();
     loop {
         at -= 1;
-        digits[at] = b'0' + (left % 10) as u8;
-        left /= 10;
-        if left == 0 {
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
             return Some(&digits[at..]);
         }
     }

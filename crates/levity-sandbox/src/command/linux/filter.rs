@@ -6,7 +6,7 @@ use seccompiler::{
     SeccompRule, TargetArch, sock_filter,
 };
 
-use super::job::Means;
+use super::job::Mechanisms;
 use crate::command::builder::Network;
 use crate::command::launch;
 
@@ -27,7 +27,7 @@ const NEW_LISTENER: u64 = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
 /// The first and the last request for terminals, pipes and sockets. No file system uses this range.
 const TERMINAL: (u64, u64) = (0x5400, 0x54FF);
 /// Requests to file systems that only query: the size of a block, flags, extents and attributes.
-const ASKING: [u64; 4] = [0x0002, 0x8008_6601, 0xC020_660B, 0x801C_581F];
+const QUERIES: [u64; 4] = [0x0002, 0x8008_6601, 0xC020_660B, 0x801C_581F];
 
 /// The request type (second byte) of Btrfs, which has snapshots and subvolumes.
 const BTRFS: u64 = 0x94;
@@ -41,17 +41,17 @@ const OTHER_SNAPSHOTS: [u64; 2] = [0xBC, 0x6F];
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// Returns the filters of a command; `None` if this machine is not supported.
-pub(super) fn filters(means: &Means, network: Network) -> Option<Vec<BpfProgram>> {
-    programs(means, denied(means, network)?)
+pub(super) fn filters(mechanisms: &Mechanisms, network: Network) -> Option<Vec<BpfProgram>> {
+    programs(mechanisms, denied(mechanisms, network)?)
 }
 
 /// Returns the filters of a read-only command. They also deny the network, and changes of modes,
 /// owners, times and attributes, which Landlock does not cover.
-pub(super) fn read_only_filters(means: &Means) -> Option<Vec<BpfProgram>> {
+pub(super) fn read_only_filters(mechanisms: &Mechanisms) -> Option<Vec<BpfProgram>> {
     let mut denied = denied(
-        &Means {
+        &Mechanisms {
             own_network: false,
-            ..*means
+            ..*mechanisms
         },
         Network::None,
     )?;
@@ -59,7 +59,7 @@ pub(super) fn read_only_filters(means: &Means) -> Option<Vec<BpfProgram>> {
     #[cfg(target_arch = "x86_64")]
     denied.extend(calls(&OLD_CHANGES));
     file_requests(&mut denied)?;
-    programs(means, denied)
+    programs(mechanisms, denied)
 }
 
 /// Denies requests to file systems. They change flags, versions and keys of files that are open for
@@ -70,7 +70,7 @@ fn file_requests(rules: &mut Rules) -> Option<()> {
         (SeccompCmpOp::Lt, TERMINAL.0),
         (SeccompCmpOp::Gt, TERMINAL.1),
     ] {
-        let asking = ASKING.map(|request| (SeccompCmpOp::Ne, request));
+        let asking = QUERIES.map(|request| (SeccompCmpOp::Ne, request));
         let condition =
             |(op, value)| SeccompCondition::new(1, SeccompCmpArgLen::Dword, op, value).ok();
         let conditions = [outside]
@@ -86,13 +86,13 @@ fn file_requests(rules: &mut Rules) -> Option<()> {
     Some(())
 }
 
-fn programs(means: &Means, denied: Rules) -> Option<Vec<BpfProgram>> {
+fn programs(mechanisms: &Mechanisms, denied: Rules) -> Option<Vec<BpfProgram>> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).ok()?;
     // The last program handles `seccomp` itself, so no program can be loaded after it.
     let kinds = [
         (denied, libc::EACCES),
         (calls(&MISSING), libc::ENOSYS),
-        (pretended(means)?, 0),
+        (no_op_calls(mechanisms)?, 0),
     ];
     let mut programs = Vec::new();
     for (rules, errno) in kinds {
@@ -139,16 +139,16 @@ fn calls(calls: &[c_long]) -> Rules {
     calls.iter().map(|call| (*call, Vec::new())).collect()
 }
 
-fn denied(means: &Means, network: Network) -> Option<Rules> {
+fn denied(mechanisms: &Mechanisms, network: Network) -> Option<Rules> {
     let mut rules = calls(&ALWAYS);
-    sockets(&mut rules, means, network)?;
+    sockets(&mut rules, mechanisms, network)?;
     namespaces(&mut rules)?;
-    others(&mut rules, means.is_apart())?;
+    other_processes(&mut rules, mechanisms.is_isolated())?;
     // These requests type characters into a terminal.
-    when(&mut rules, libc::SYS_ioctl, 1, SeccompCmpOp::Eq, TIOCSTI)?;
-    when(&mut rules, libc::SYS_ioctl, 1, SeccompCmpOp::Eq, TIOCLINUX)?;
+    add_rule_if(&mut rules, libc::SYS_ioctl, 1, SeccompCmpOp::Eq, TIOCSTI)?;
+    add_rule_if(&mut rules, libc::SYS_ioctl, 1, SeccompCmpOp::Eq, TIOCLINUX)?;
     snapshots(&mut rules)?;
-    when(
+    add_rule_if(
         &mut rules,
         libc::SYS_seccomp,
         1,
@@ -159,7 +159,7 @@ fn denied(means: &Means, network: Network) -> Option<Rules> {
     // also covers folders.
     const F_SETDELEG: i32 = 1040;
     for command in [libc::F_SETLEASE, F_SETDELEG] {
-        when(
+        add_rule_if(
             &mut rules,
             libc::SYS_fcntl,
             1,
@@ -168,13 +168,13 @@ fn denied(means: &Means, network: Network) -> Option<Rules> {
         )?;
     }
     set_user_id(&mut rules)?;
-    if means.landlock < 3 {
+    if mechanisms.landlock < 3 {
         // Before its third version, Landlock allows truncating a file by its path.
         rules.insert(libc::SYS_truncate, Vec::new());
     }
     rules.extend(calls(&OBJECTS));
     socket_programs(&mut rules)?;
-    if !means.is_apart() {
+    if !mechanisms.is_isolated() {
         signals(&mut rules)?;
     }
     Some(rules)
@@ -189,7 +189,7 @@ fn socket_programs(rules: &mut Rules) -> Option<()> {
         libc::SO_ATTACH_REUSEPORT_CBPF,
         libc::SO_ATTACH_REUSEPORT_EBPF,
     ] {
-        when_both(
+        add_rule_if_both(
             rules,
             libc::SYS_setsockopt,
             [
@@ -210,20 +210,20 @@ fn socket_programs(rules: &mut Rules) -> Option<()> {
 ///
 /// Without its own namespace, a command also stays in one process group, which the kernel stops and
 /// kills at once, however fast it grows.
-fn pretended(means: &Means) -> Option<Rules> {
-    let mut rules = if means.is_apart() {
+fn no_op_calls(mechanisms: &Mechanisms) -> Option<Rules> {
+    let mut rules = if mechanisms.is_isolated() {
         Rules::new()
     } else {
         calls(&[libc::SYS_setsid, libc::SYS_setpgid])
     };
     let filter = (SeccompCmpOp::Eq, u64::from(libc::SECCOMP_SET_MODE_FILTER));
     let no_listener = (SeccompCmpOp::MaskedEq(NEW_LISTENER), 0);
-    when_both(
+    add_rule_if_both(
         &mut rules,
         libc::SYS_seccomp,
         [(0, filter.0, filter.1), (1, no_listener.0, no_listener.1)],
     )?;
-    when_both(
+    add_rule_if_both(
         &mut rules,
         libc::SYS_prctl,
         [
@@ -238,11 +238,11 @@ fn pretended(means: &Means) -> Option<Rules> {
 /// mounts and Landlock, and their read-only contents cannot be removed.
 fn snapshots(rules: &mut Rules) -> Option<()> {
     let of_type = |kind: u64| (SeccompCmpOp::MaskedEq(0xFF00), kind << 8);
-    let others = SHARING.map(|request| (SeccompCmpOp::Ne, request));
+    let other_processes = SHARING.map(|request| (SeccompCmpOp::Ne, request));
     let condition = |(op, value)| SeccompCondition::new(1, SeccompCmpArgLen::Dword, op, value).ok();
     let conditions = [of_type(BTRFS)]
         .into_iter()
-        .chain(others)
+        .chain(other_processes)
         .map(condition)
         .collect::<Option<Vec<_>>>()?;
     rules
@@ -251,7 +251,7 @@ fn snapshots(rules: &mut Rules) -> Option<()> {
         .push(SeccompRule::new(conditions).ok()?);
     for kind in OTHER_SNAPSHOTS {
         let (op, value) = of_type(kind);
-        when(rules, libc::SYS_ioctl, 1, op, value)?;
+        add_rule_if(rules, libc::SYS_ioctl, 1, op, value)?;
     }
     Some(())
 }
@@ -282,12 +282,12 @@ fn set_user_id(rules: &mut Rules) -> Option<()> {
         opens.push((libc::SYS_open, 1));
     }
     for (call, mode) in changes {
-        when(rules, call, mode, op.clone(), value)?;
+        add_rule_if(rules, call, mode, op.clone(), value)?;
     }
     for (call, flags) in opens {
         for creating in [libc::O_CREAT as u64, TMPFILE] {
             let (flag, bit) = has(creating);
-            when_both(
+            add_rule_if_both(
                 rules,
                 call,
                 [(flags, flag, bit), (flags + 1, op.clone(), value)],
@@ -298,7 +298,13 @@ fn set_user_id(rules: &mut Rules) -> Option<()> {
 }
 
 /// Adds a rule that matches if one argument satisfies a comparison, in 32 bits.
-fn when(rules: &mut Rules, call: c_long, argument: u8, op: SeccompCmpOp, value: u64) -> Option<()> {
+fn add_rule_if(
+    rules: &mut Rules,
+    call: c_long,
+    argument: u8,
+    op: SeccompCmpOp,
+    value: u64,
+) -> Option<()> {
     let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, op, value).ok()?;
     rules
         .entry(call)
@@ -308,7 +314,7 @@ fn when(rules: &mut Rules, call: c_long, argument: u8, op: SeccompCmpOp, value: 
 }
 
 /// Adds a rule that matches if two arguments satisfy a comparison, in 32 bits.
-fn when_both(
+fn add_rule_if_both(
     rules: &mut Rules,
     call: c_long,
     conditions: [(u8, SeccompCmpOp, u64); 2],
@@ -329,9 +335,9 @@ fn when_both(
 
 /// Restricts the families of sockets. Sockets of the file system reach services of the host, such
 /// as Docker's, independently of the network.
-fn sockets(rules: &mut Rules, means: &Means, network: Network) -> Option<()> {
+fn sockets(rules: &mut Rules, mechanisms: &Mechanisms, network: Network) -> Option<()> {
     pairs(rules)?;
-    if network == Network::None && !means.own_network {
+    if network == Network::None && !mechanisms.own_network {
         // Only pairs are available, and those are connected. An end of a pair could still take a
         // name that others know.
         for call in [
@@ -352,7 +358,7 @@ fn sockets(rules: &mut Rules, means: &Means, network: Network) -> Option<()> {
         // The first protocol reports routes. Others report sockets, devices and processes of the
         // host.
         let routes = (2, SeccompCmpOp::Ne, libc::NETLINK_ROUTE as u64);
-        when_both(
+        add_rule_if_both(
             rules,
             libc::SYS_socket,
             [(0, SeccompCmpOp::Eq, libc::AF_NETLINK as u64), routes],
@@ -361,15 +367,15 @@ fn sockets(rules: &mut Rules, means: &Means, network: Network) -> Option<()> {
     let not = |family: i32| {
         SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, family as u64).ok()
     };
-    let others = families.into_iter().map(not).collect::<Option<Vec<_>>>()?;
+    let other_processes = families.into_iter().map(not).collect::<Option<Vec<_>>>()?;
     rules
         .entry(libc::SYS_socket)
         .or_default()
-        .push(SeccompRule::new(others).ok()?);
+        .push(SeccompRule::new(other_processes).ok()?);
     // Raw sockets, of any family; the type has flags in its higher bits.
     const PACKET: i32 = 10;
     for kind in [libc::SOCK_RAW, PACKET] {
-        when(
+        add_rule_if(
             rules,
             libc::SYS_socket,
             1,
@@ -384,7 +390,7 @@ fn sockets(rules: &mut Rules, means: &Means, network: Network) -> Option<()> {
 /// permanently. An end for datagrams can connect or send to any socket that has a name, on the host
 /// as well. The same applies to a raw one.
 fn pairs(rules: &mut Rules) -> Option<()> {
-    when(
+    add_rule_if(
         rules,
         libc::SYS_socketpair,
         0,
@@ -394,7 +400,7 @@ fn pairs(rules: &mut Rules) -> Option<()> {
     // The types are numbers in the lower four bits, of which these two are allowed.
     const ALLOWED: [i32; 2] = [libc::SOCK_STREAM, libc::SOCK_SEQPACKET];
     for kind in (0..16).filter(|kind| !ALLOWED.contains(kind)) {
-        when(
+        add_rule_if(
             rules,
             libc::SYS_socketpair,
             1,
@@ -419,14 +425,14 @@ fn namespaces(rules: &mut Rules) -> Option<()> {
         libc::CLONE_NEWCGROUP,
     ];
     for flag in flags.map(|flag| flag as u64) {
-        when(
+        add_rule_if(
             rules,
             libc::SYS_clone,
             0,
             SeccompCmpOp::MaskedEq(flag),
             flag,
         )?;
-        when(
+        add_rule_if(
             rules,
             libc::SYS_unshare,
             0,
@@ -435,7 +441,7 @@ fn namespaces(rules: &mut Rules) -> Option<()> {
         )?;
     }
     // In `clone` this bit is a part of the signal.
-    when(
+    add_rule_if(
         rules,
         libc::SYS_unshare,
         0,
@@ -459,17 +465,17 @@ fn signals(rules: &mut Rules) -> Option<()> {
     ];
     for target in masks.into_iter().chain(group) {
         for call in calls {
-            when(rules, call, 0, SeccompCmpOp::Eq, u64::from(target))?;
+            add_rule_if(rules, call, 0, SeccompCmpOp::Eq, u64::from(target))?;
         }
     }
     // A readable file can send a signal to its assigned owner.
     const SETSIG: i32 = 10;
     const SETOWN_EX: i32 = 15;
     for command in [libc::F_SETOWN, SETSIG, SETOWN_EX] {
-        when(rules, libc::SYS_fcntl, 1, SeccompCmpOp::Eq, command as u64)?;
+        add_rule_if(rules, libc::SYS_fcntl, 1, SeccompCmpOp::Eq, command as u64)?;
     }
     for request in [FIOSETOWN, SIOCSPGRP] {
-        when(rules, libc::SYS_ioctl, 1, SeccompCmpOp::Eq, request)?;
+        add_rule_if(rules, libc::SYS_ioctl, 1, SeccompCmpOp::Eq, request)?;
     }
     rules.insert(libc::SYS_pidfd_send_signal, Vec::new());
     rules.insert(libc::SYS_rt_tgsigqueueinfo, Vec::new());
@@ -482,9 +488,9 @@ fn signals(rules: &mut Rules) -> Option<()> {
 ///
 /// In its own namespace, a command owns all processes except the first, which is the watcher.
 /// Elsewhere a program may change itself, which is number 0, and no process by its number.
-fn others(rules: &mut Rules, is_apart: bool) -> Option<()> {
+fn other_processes(rules: &mut Rules, is_isolated: bool) -> Option<()> {
     const WATCHER_IN_NAMESPACE: u64 = 1;
-    let target = if is_apart {
+    let target = if is_isolated {
         (SeccompCmpOp::Eq, WATCHER_IN_NAMESPACE)
     } else {
         (SeccompCmpOp::Ne, 0)
@@ -495,7 +501,7 @@ fn others(rules: &mut Rules, is_apart: bool) -> Option<()> {
         libc::SYS_sched_setattr,
         libc::SYS_sched_setaffinity,
     ] {
-        when(rules, call, 0, target.0.clone(), target.1)?;
+        add_rule_if(rules, call, 0, target.0.clone(), target.1)?;
     }
     for call in [
         libc::SYS_prlimit64,
@@ -503,22 +509,22 @@ fn others(rules: &mut Rules, is_apart: bool) -> Option<()> {
         libc::SYS_move_pages,
         libc::SYS_get_robust_list,
     ] {
-        when(rules, call, 0, SeccompCmpOp::Ne, 0)?;
+        add_rule_if(rules, call, 0, SeccompCmpOp::Ne, 0)?;
     }
     // The first argument selects a process, a group, or all processes of a user.
     for (call, process) in [(libc::SYS_setpriority, 0), (libc::SYS_ioprio_set, 1)] {
         let user = process + 2;
-        let kind = if is_apart {
+        let kind = if is_isolated {
             (SeccompCmpOp::Eq, user)
         } else {
             (SeccompCmpOp::Ne, process)
         };
-        when(rules, call, 0, kind.0, kind.1)?;
-        when(rules, call, 1, target.0.clone(), target.1)?;
+        add_rule_if(rules, call, 0, kind.0, kind.1)?;
+        add_rule_if(rules, call, 1, target.0.clone(), target.1)?;
     }
     // This call selects which processes may share a core.
     const PR_SCHED_CORE: u64 = 62;
-    when(rules, libc::SYS_prctl, 0, SeccompCmpOp::Eq, PR_SCHED_CORE)
+    add_rule_if(rules, libc::SYS_prctl, 0, SeccompCmpOp::Eq, PR_SCHED_CORE)
 }
 
 /// Calls that are reported as missing; programs have an alternative for each.

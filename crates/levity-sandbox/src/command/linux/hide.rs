@@ -18,7 +18,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, Stat, fstat, open
 use rustix::io::Errno;
 
 use super::job::{Cover, CoverKind, Identity};
-use super::mounts::{Mounts, Trouble};
+use super::mounts::{Mounts, SearchError};
 use super::placeholders;
 use super::search_limit::SearchLimit;
 use crate::Workspace;
@@ -35,7 +35,7 @@ struct Bounds {
     /// The number of denied entries of one folder; with more, the folder is hidden.
     in_folder: usize,
     /// The total length in bytes of the paths of pending folders.
-    waiting: usize,
+    pending: usize,
     /// The length of a path in bytes, with the zero at its end.
     path: usize,
 }
@@ -44,7 +44,7 @@ const BOUNDS: Bounds = Bounds {
     entries: 1_000_000,
     covers: 16_384,
     in_folder: 1024,
-    waiting: 64 << 20,
+    pending: 64 << 20,
     path: libc::PATH_MAX as usize,
 };
 
@@ -54,7 +54,7 @@ pub(super) const FIXED: [&str; 5] = ["hooks", "config", "config.worktree", "comm
 
 /// The result of searching a workspace.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct SearchResult {
     /// The paths that must be hidden from a command, or protected.
     pub(super) covers: Vec<Cover>,
     /// The folders whose entries were all checked.
@@ -69,7 +69,7 @@ pub(super) struct Found {
     pub(super) outside: BTreeSet<PathBuf>,
 }
 
-impl Found {
+impl SearchResult {
     /// Fails if there are more mounts than a command may have.
     pub(super) fn check(&self) -> io::Result<()> {
         self.check_within(&BOUNDS)
@@ -78,12 +78,12 @@ impl Found {
     fn check_within(&self, bounds: &Bounds) -> io::Result<()> {
         let covers = self.covers.len() + self.elsewhere.len();
         if covers > bounds.covers {
-            return Err(refused(
+            return Err(refusal(
                 "the workspace has too many denied files to hide them one by one",
             ));
         }
-        match covers + self.guarded.len() * placeholders::MOST > bounds.covers {
-            true => Err(refused(
+        match covers + self.guarded.len() * placeholders::MAX_PER_REPOSITORY > bounds.covers {
+            true => Err(refusal(
                 "the workspace has too many repositories to protect them one by one",
             )),
             false => Ok(()),
@@ -96,7 +96,7 @@ const CHECK_EVERY: usize = 256;
 
 /// The maximum number of passes that follow links with denied names, as long as each pass finds
 /// more.
-const ROUNDS: usize = 8;
+const MAX_PASSES: usize = 8;
 
 /// Searches a workspace for paths that must be hidden from a command, or protected.
 ///
@@ -107,7 +107,10 @@ const ROUNDS: usize = 8;
 /// # Errors
 /// Returns an error if the search takes longer than `limit` allows, or if the workspace exceeds the
 /// bounds.
-pub(super) fn search(workspace: &Workspace, limit: &SearchLimit<'_>) -> Result<Found, Trouble> {
+pub(super) fn search(
+    workspace: &Workspace,
+    limit: &SearchLimit<'_>,
+) -> Result<SearchResult, SearchError> {
     search_within(workspace, BOUNDS, limit)
 }
 
@@ -115,14 +118,14 @@ fn search_within(
     workspace: &Workspace,
     bounds: Bounds,
     limit: &SearchLimit<'_>,
-) -> Result<Found, Trouble> {
+) -> Result<SearchResult, SearchError> {
     let _still = MOVES.read().unwrap_or_else(PoisonError::into_inner);
     let mounts = Mounts::read(workspace.root())?;
     let (known, paths) = workspace.targets();
     let mut covered: HashSet<Identity> = known.into_iter().collect();
     let paths: HashSet<Vec<u8>> = paths.into_iter().map(String::into_bytes).collect();
     let mut counts_names = false;
-    for _ in 0..ROUNDS {
+    for _ in 0..MAX_PASSES {
         let mut scan = Scan::new(workspace, bounds, limit, &covered, &paths)?;
         scan.names = counts_names.then(HashMap::new);
         scan.run()?;
@@ -146,7 +149,7 @@ fn search_within(
         // The scan may have passed other names of a denied file before it found the denied one.
         covered.extend(more);
     }
-    Err(refused("links with denied names change while they are looked for").into())
+    Err(refusal("links with denied names change while they are looked for").into())
 }
 
 struct Scan<'a> {
@@ -156,7 +159,7 @@ struct Scan<'a> {
     tree: Tree,
     seen: usize,
     covers: Vec<Cover>,
-    waiting: Vec<Folder>,
+    pending: Vec<Folder>,
     waiting_bytes: usize,
     searched: HashSet<Identity>,
     repositories: Vec<Repository>,
@@ -198,11 +201,11 @@ struct Repository {
 }
 
 /// The reason why a folder is not searched.
-enum Stop {
+enum SkipReason {
     /// The folder cannot be searched, so it is hidden.
     Hide,
     /// The folder no longer exists.
-    Gone,
+    Missing,
     /// No command may run.
     Refuse(io::Error),
 }
@@ -223,7 +226,7 @@ impl<'a> Scan<'a> {
             tree: Tree::new(openat(CWD, workspace.root(), flags, Mode::empty())?),
             seen: 0,
             covers: Vec::new(),
-            waiting: vec![Folder {
+            pending: vec![Folder {
                 path: Vec::new(),
                 is_hidden: false,
             }],
@@ -245,29 +248,29 @@ impl<'a> Scan<'a> {
     }
 
     fn run(&mut self) -> io::Result<()> {
-        while let Some(folder) = self.waiting.pop() {
+        while let Some(folder) = self.pending.pop() {
             self.waiting_bytes -= folder.path.len();
-            let (covers, waiting, bytes) =
-                (self.covers.len(), self.waiting.len(), self.waiting_bytes);
-            match self.look_into(&folder) {
-                Ok(()) | Err(Stop::Gone) => {}
-                Err(Stop::Refuse(error)) => return Err(error),
+            let (covers, pending, bytes) =
+                (self.covers.len(), self.pending.len(), self.waiting_bytes);
+            match self.search_folder(&folder) {
+                Ok(()) | Err(SkipReason::Missing) => {}
+                Err(SkipReason::Refuse(error)) => return Err(error),
                 // The folder is already hidden.
-                Err(Stop::Hide) if folder.is_hidden => {
+                Err(SkipReason::Hide) if folder.is_hidden => {
                     let stat =
                         statat(self.tree.top(), &*folder.path, AtFlags::SYMLINK_NOFOLLOW).ok();
-                    self.leave_out(stat.as_ref());
+                    self.mark_unsearched(stat.as_ref());
                 }
-                Err(Stop::Hide) => {
+                Err(SkipReason::Hide) => {
                     // Covers that were found in it are hidden with it.
                     self.covers.truncate(covers);
-                    self.waiting.truncate(waiting);
+                    self.pending.truncate(pending);
                     self.waiting_bytes = bytes;
                     self.hide_whole(&folder.path)?;
                 }
             }
             if self.covers.len() > self.bounds.covers {
-                return Err(refused(
+                return Err(refusal(
                     "the workspace has too many denied files to hide them one by one",
                 ));
             }
@@ -275,7 +278,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    fn look_into(&mut self, folder: &Folder) -> Result<(), Stop> {
+    fn search_folder(&mut self, folder: &Folder) -> Result<(), SkipReason> {
         let fd = self.tree.open(&folder.path).map_err(stop)?;
         // A process that can list a folder but not search it learns only names.
         let stat = statat(&fd, c".", AtFlags::SYMLINK_NOFOLLOW).map_err(stop)?;
@@ -294,13 +297,13 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    fn count(&mut self) -> Result<(), Stop> {
+    fn count(&mut self) -> Result<(), SkipReason> {
         self.seen += 1;
         if self.seen.is_multiple_of(CHECK_EVERY) {
-            self.limit.check().map_err(Stop::Refuse)?;
+            self.limit.check().map_err(SkipReason::Refuse)?;
         }
         match self.seen > self.bounds.entries {
-            true => Err(Stop::Refuse(refused(
+            true => Err(SkipReason::Refuse(refusal(
                 "the workspace has too many files to look for those that it denies",
             ))),
             false => Ok(()),
@@ -308,7 +311,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Records that a folder was not searched. Commands cannot change the folders of other users.
-    fn leave_out(&mut self, folder: Option<&Stat>) {
+    fn mark_unsearched(&mut self, folder: Option<&Stat>) {
         let user = rustix::process::geteuid();
         self.is_partial |= user.is_root() || folder.is_none_or(|stat| stat.st_uid == user.as_raw());
     }
@@ -339,7 +342,7 @@ impl<'a> Scan<'a> {
         folder: &[u8],
         fd: &OwnedFd,
         buffer: &mut [MaybeUninit<u8>],
-    ) -> Result<(), Stop> {
+    ) -> Result<(), SkipReason> {
         let mut entries = RawDir::new(fd, buffer);
         while let Some(entry) = entries.next() {
             let entry = entry.map_err(stop)?;
@@ -350,16 +353,16 @@ impl<'a> Scan<'a> {
             self.count()?;
             let path = join(folder, name);
             if self.is_too_long(&path) {
-                self.leave_out(None);
+                self.mark_unsearched(None);
                 continue;
             }
-            let Some(stat) = look(fd, name)? else {
+            let Some(stat) = stat_entry(fd, name)? else {
                 continue;
             };
             self.count_name(&stat);
             match FileType::from_raw_mode(stat.st_mode) {
                 FileType::Symlink => self.follow(fd, name, &path)?,
-                FileType::Directory => self.wait(path, true)?,
+                FileType::Directory => self.enqueue(path, true)?,
                 _ if stat.st_nlink > 1 => _ = self.linked.insert(Identity::of(&stat)),
                 _ => {}
             }
@@ -368,20 +371,20 @@ impl<'a> Scan<'a> {
     }
 
     /// Records the target of a link with a denied name: it is a secret, whatever its own name.
-    fn follow(&mut self, fd: &OwnedFd, name: &[u8], path: &[u8]) -> Result<(), Stop> {
+    fn follow(&mut self, fd: &OwnedFd, name: &[u8], path: &[u8]) -> Result<(), SkipReason> {
         // One link may lead through thousands of folders.
-        self.limit.check().map_err(Stop::Refuse)?;
+        self.limit.check().map_err(SkipReason::Refuse)?;
         let link = PathBuf::from(OsStr::from_bytes(&self.absolute(path)));
         let real = real_path(&link);
-        let noted = match real {
+        let with_note = match real {
             Ok(real) if !real.starts_with(self.workspace.root()) => {
                 self.outside.insert(real);
                 Ok(None)
             }
-            Ok(real) => self.workspace.note_target(&real),
+            Ok(real) => self.workspace.record_target(&real),
             Err(error) => Err(error),
         };
-        let target = noted.unwrap_or_else(|_| {
+        let target = with_note.unwrap_or_else(|_| {
             // It was moved meanwhile.
             statat(fd, name, AtFlags::empty())
                 .ok()
@@ -397,7 +400,7 @@ impl<'a> Scan<'a> {
         fd: &OwnedFd,
         identity: Identity,
         buffer: &mut [MaybeUninit<u8>],
-    ) -> Result<(), Stop> {
+    ) -> Result<(), SkipReason> {
         let text = String::from_utf8_lossy(folder).into_owned();
         let (mut denied, mut of_git, mut is_worktree) = (0, 0, false);
         let mut entries = RawDir::new(fd, buffer);
@@ -412,7 +415,7 @@ impl<'a> Scan<'a> {
             is_worktree |= name == b"commondir";
             let path = join(folder, name);
             if self.is_too_long(&path) {
-                return Err(Stop::Hide);
+                return Err(SkipReason::Hide);
             }
             // A device from an archive is not a file of the workspace.
             let is_device = matches!(
@@ -431,10 +434,10 @@ impl<'a> Scan<'a> {
             if is_denied || may_be_linked {
                 denied += usize::from(self.deny(fd, name, &path, is_denied)?);
                 if denied > self.bounds.in_folder {
-                    return Err(Stop::Hide);
+                    return Err(SkipReason::Hide);
                 }
             } else if is_folder(fd, name, entry.file_type())? {
-                self.wait(path, false)?;
+                self.enqueue(path, false)?;
             }
         }
         let is_whole = of_git == 3;
@@ -448,14 +451,14 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    fn wait(&mut self, path: Vec<u8>, is_hidden: bool) -> Result<(), Stop> {
+    fn enqueue(&mut self, path: Vec<u8>, is_hidden: bool) -> Result<(), SkipReason> {
         self.waiting_bytes += path.len();
-        if self.waiting_bytes > self.bounds.waiting {
-            return Err(Stop::Refuse(refused(
+        if self.waiting_bytes > self.bounds.pending {
+            return Err(SkipReason::Refuse(refusal(
                 "the workspace has too many folders with long names",
             )));
         }
-        self.waiting.push(Folder { path, is_hidden });
+        self.pending.push(Folder { path, is_hidden });
         Ok(())
     }
 
@@ -467,8 +470,8 @@ impl<'a> Scan<'a> {
         name: &[u8],
         path: &[u8],
         is_denied: bool,
-    ) -> Result<bool, Stop> {
-        let Some(stat) = look(fd, name)? else {
+    ) -> Result<bool, SkipReason> {
+        let Some(stat) = stat_entry(fd, name)? else {
             return Ok(false);
         };
         self.count_name(&stat);
@@ -478,7 +481,7 @@ impl<'a> Scan<'a> {
             // Git needs the target of `.git`.
             FileType::Symlink if is_denied && name == b".git" => {
                 self.cover(CoverKind::Fixed, path, identity);
-                self.note_repository(path)?;
+                self.record_repository(path)?;
                 return Ok(false);
             }
             FileType::Symlink => {
@@ -488,24 +491,24 @@ impl<'a> Scan<'a> {
                 return Ok(false);
             }
             FileType::Directory if !is_denied && !is_target => {
-                self.wait(path.to_owned(), false)?;
+                self.enqueue(path.to_owned(), false)?;
                 return Ok(false);
             }
             FileType::Directory if is_denied && name == b".git" => {
                 self.cover(CoverKind::Pinned, path, identity);
                 self.git_folders.push(path.to_owned());
-                self.wait(path.to_owned(), false)?;
+                self.enqueue(path.to_owned(), false)?;
                 return Ok(false);
             }
             _ if is_denied && name == b".git" => {
                 // A file that contains the path of the folder.
                 self.cover(CoverKind::Fixed, path, identity);
-                self.note_repository(path)?;
+                self.record_repository(path)?;
                 return Ok(false);
             }
             FileType::Directory => {
                 self.cover(CoverKind::Folder, path, identity);
-                self.wait(path.to_owned(), true)?;
+                self.enqueue(path.to_owned(), true)?;
             }
             _ if !is_denied && !is_target => return Ok(false),
             _ => {
@@ -521,14 +524,14 @@ impl<'a> Scan<'a> {
     /// Hides a folder with everything in it.
     fn hide_whole(&mut self, folder: &[u8]) -> io::Result<()> {
         if folder.is_empty() {
-            return Err(refused(
+            return Err(refusal(
                 "the workspace's folder cannot be listed and entered, or holds too many denied \
                     files",
             ));
         }
         match statat(self.tree.top(), folder, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
-                self.leave_out(Some(&stat));
+                self.mark_unsearched(Some(&stat));
                 self.cover(CoverKind::Unknown, folder, Identity::of(&stat));
                 Ok(())
             }
@@ -538,12 +541,12 @@ impl<'a> Scan<'a> {
         }
     }
 
-    fn note_repository(&mut self, git: &[u8]) -> Result<(), Stop> {
-        self.limit.check().map_err(Stop::Refuse)?;
-        let noted = self
+    fn record_repository(&mut self, git: &[u8]) -> Result<(), SkipReason> {
+        self.limit.check().map_err(SkipReason::Refuse)?;
+        let with_note = self
             .workspace
-            .note_repository(OsStr::from_bytes(&self.absolute(git)).as_ref());
-        self.used_by_git.extend(noted);
+            .record_repository(OsStr::from_bytes(&self.absolute(git)).as_ref());
+        self.used_by_git.extend(with_note);
         Ok(())
     }
 
@@ -613,7 +616,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Returns the result, with the covers in the order in which they can be mounted.
-    fn finish(mut self, mounts: &Mounts) -> Result<Found, Trouble> {
+    fn finish(mut self, mounts: &Mounts) -> Result<SearchResult, SearchError> {
         let guarded = self.protect();
         let elsewhere = mounts.cover_views(&mut self.covers)?;
         let (bounds, mut covers) = (self.bounds, Vec::new());
@@ -643,7 +646,7 @@ impl<'a> Scan<'a> {
             .map(|it| it.path)
             .collect();
         let (searched, outside) = (self.searched, self.outside);
-        let found = Found {
+        let found = SearchResult {
             covers,
             searched,
             repositories,
@@ -667,28 +670,32 @@ fn pin(path: &[u8]) -> Option<Cover> {
 }
 
 /// Converts an error into the consequence for the folder that was being searched.
-fn stop(error: Errno) -> Stop {
+fn stop(error: Errno) -> SkipReason {
     match error {
-        Errno::NOENT | Errno::NOTDIR | Errno::LOOP => Stop::Gone,
+        Errno::NOENT | Errno::NOTDIR | Errno::LOOP => SkipReason::Missing,
         // These errors do not depend on the folder.
-        Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::INTR => Stop::Refuse(error.into()),
-        _ => Stop::Hide,
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::INTR => {
+            SkipReason::Refuse(error.into())
+        }
+        _ => SkipReason::Hide,
     }
 }
 
-fn look(fd: impl AsFd, name: &[u8]) -> Result<Option<Stat>, Stop> {
+fn stat_entry(fd: impl AsFd, name: &[u8]) -> Result<Option<Stat>, SkipReason> {
     match statat(fd, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(stat)),
         Err(error) => match stop(error) {
-            Stop::Gone => Ok(None),
+            SkipReason::Missing => Ok(None),
             stop => Err(stop),
         },
     }
 }
 
-fn is_folder(fd: &OwnedFd, name: &[u8], kind: FileType) -> Result<bool, Stop> {
+fn is_folder(fd: &OwnedFd, name: &[u8], kind: FileType) -> Result<bool, SkipReason> {
     let kind = match kind {
-        FileType::Unknown => look(fd, name)?.map(|stat| FileType::from_raw_mode(stat.st_mode)),
+        FileType::Unknown => {
+            stat_entry(fd, name)?.map(|stat| FileType::from_raw_mode(stat.st_mode))
+        }
         kind => Some(kind),
     };
     Ok(kind == Some(FileType::Directory))
@@ -724,7 +731,7 @@ pub(super) fn without_hidden(covers: Vec<Cover>) -> Vec<Cover> {
     covers.into_iter().filter(is_seen).collect()
 }
 
-fn refused(reason: &'static str) -> io::Error {
+fn refusal(reason: &'static str) -> io::Error {
     io::Error::other(reason)
 }
 
@@ -1043,7 +1050,7 @@ mod tests {
             ),
             (
                 Bounds {
-                    waiting: 0,
+                    pending: 0,
                     ..BOUNDS
                 },
                 false,
@@ -1065,7 +1072,7 @@ mod tests {
         // A workspace of a few files without links is searched within the limit.
         assert!(search(&workspace, &over).is_ok());
         std::os::unix::fs::symlink("settings", folder.path().join(".env")).unwrap();
-        let Err(Trouble::Io(error)) = search(&workspace, &over) else {
+        let Err(SearchError::Io(error)) = search(&workspace, &over) else {
             panic!("the link was followed");
         };
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);

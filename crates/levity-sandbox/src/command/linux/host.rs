@@ -12,12 +12,12 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec, read, write};
 
 use super::job::Record;
 use super::watch::time;
-use crate::command::captured::{CapturedOutput, Decoder, Keep, Stream};
+use crate::command::captured::{CapturedOutput, Decoder, HeadTailBuffer, Stream};
 use crate::command::launch;
 use crate::command::run::Listener;
 
 /// The maximum size of a chunk for the listener.
-const PIECE: usize = 8 << 10;
+const CHUNK: usize = 8 << 10;
 
 /// The additional time for the watcher after the command's time limit, in milliseconds.
 const SLACK: u64 = 15_000;
@@ -26,45 +26,48 @@ const SLACK: u64 = 15_000;
 /// replaces.
 pub(super) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (reader, writer) = io::pipe()?;
-    Ok((above(reader.into())?, above(writer.into())?))
+    Ok((
+        move_above_stdio(reader.into())?,
+        move_above_stdio(writer.into())?,
+    ))
 }
 
-pub(super) fn above(fd: OwnedFd) -> io::Result<OwnedFd> {
+pub(super) fn move_above_stdio(fd: OwnedFd) -> io::Result<OwnedFd> {
     if std::os::fd::AsRawFd::as_raw_fd(&fd) > 2 {
         return Ok(fd);
     }
     Ok(fcntl_dupfd_cloexec(fd, 3)?)
 }
 
-fn never_block(fd: &OwnedFd) -> io::Result<()> {
+fn set_nonblocking(fd: &OwnedFd) -> io::Result<()> {
     let flags = fcntl_getfl(fd)?;
     Ok(fcntl_setfl(fd, flags | OFlags::NONBLOCK)?)
 }
 
 /// An output stream that is read.
-pub(super) struct Intake {
+pub(super) struct OutputReader {
     fd: Option<OwnedFd>,
     stream: Stream,
     decoder: Decoder,
-    keep: Keep,
+    keep: HeadTailBuffer,
     /// The number of bytes that the listener still receives.
     room: usize,
 }
 
-impl Intake {
+impl OutputReader {
     pub(super) fn new(fd: OwnedFd, stream: Stream, room: usize) -> io::Result<Self> {
-        never_block(&fd)?;
+        set_nonblocking(&fd)?;
         Ok(Self {
             fd: Some(fd),
             stream,
             decoder: Decoder::default(),
-            keep: Keep::new(room),
+            keep: HeadTailBuffer::new(room),
             room,
         })
     }
 
     /// Reads the available output; returns `false` if there was none.
-    fn take(&mut self, buffer: &mut [u8], listener: &mut Ear) -> bool {
+    fn take(&mut self, buffer: &mut [u8], listener: &mut OutputListener) -> bool {
         let Some(fd) = &self.fd else { return false };
         let text = match read(fd, &mut *buffer) {
             Ok(0) => {
@@ -80,43 +83,43 @@ impl Intake {
             }
         };
         self.keep.push(&text);
-        self.hand_on(&text, listener);
+        self.forward(&text, listener);
         self.fd.is_some()
     }
 
-    fn hand_on(&mut self, mut text: &str, listener: &mut Ear) {
+    fn forward(&mut self, mut text: &str, listener: &mut OutputListener) {
         while !text.is_empty() && self.room > 0 {
-            let most = PIECE.min(self.room);
+            let max = CHUNK.min(self.room);
             let cut = text
                 .char_indices()
                 .map(|(at, c)| at + c.len_utf8())
-                .take_while(|end| *end <= most)
+                .take_while(|end| *end <= max)
                 .last();
             let Some(cut) = cut.filter(|cut| *cut > 0) else {
                 self.room = 0;
                 return;
             };
-            listener.hear(self.stream, &text[..cut]);
+            listener.notify(self.stream, &text[..cut]);
             self.room -= cut;
             text = &text[cut..];
         }
     }
 
-    pub(super) fn finish(mut self, listener: &mut Ear) -> CapturedOutput {
+    pub(super) fn finish(mut self, listener: &mut OutputListener) -> CapturedOutput {
         let rest = self.decoder.finish();
         self.keep.push(&rest);
-        self.hand_on(&rest, listener);
+        self.forward(&rest, listener);
         self.keep.finish()
     }
 }
 
 /// The listener of a command. If it panics, the panic is deferred until the command has ended.
-pub(super) struct Ear {
+pub(super) struct OutputListener {
     listener: Option<Arc<Listener>>,
     panic: Option<Box<dyn std::any::Any + Send>>,
 }
 
-impl Ear {
+impl OutputListener {
     pub(super) fn new(listener: Option<Arc<Listener>>) -> Self {
         Self {
             listener,
@@ -124,7 +127,7 @@ impl Ear {
         }
     }
 
-    fn hear(&mut self, stream: Stream, text: &str) {
+    fn notify(&mut self, stream: Stream, text: &str) {
         if let Some(listener) = &self.listener
             && let Err(panic) = catch_unwind(AssertUnwindSafe(|| listener(stream, text)))
         {
@@ -133,7 +136,7 @@ impl Ear {
         }
     }
 
-    pub(super) fn pass_on_panic(self) {
+    pub(super) fn resume_panic(self) {
         if let Some(panic) = self.panic {
             std::panic::resume_unwind(panic);
         }
@@ -141,15 +144,15 @@ impl Ear {
 }
 
 /// The input that is written to the command.
-pub(super) struct Feed {
+pub(super) struct InputWriter {
     fd: Option<OwnedFd>,
     bytes: Vec<u8>,
     written: usize,
 }
 
-impl Feed {
+impl InputWriter {
     pub(super) fn new(fd: Option<OwnedFd>, bytes: Vec<u8>) -> io::Result<Self> {
-        fd.iter().try_for_each(never_block)?;
+        fd.iter().try_for_each(set_nonblocking)?;
         Ok(Self {
             fd,
             bytes,
@@ -157,7 +160,7 @@ impl Feed {
         })
     }
 
-    fn give(&mut self) {
+    fn write_input(&mut self) {
         let Some(fd) = &self.fd else { return };
         match write(fd, &self.bytes[self.written..]) {
             Ok(length) => self.written += length,
@@ -172,33 +175,38 @@ impl Feed {
 }
 
 /// All pipes between the host and a command.
-pub(super) struct Wires {
+pub(super) struct HostPipes {
     pub(super) report: OwnedFd,
-    pub(super) out: Intake,
-    pub(super) err: Intake,
-    pub(super) feed: Feed,
+    pub(super) out: OutputReader,
+    pub(super) err: OutputReader,
+    pub(super) feed: InputWriter,
 }
 
-impl Wires {
+impl HostPipes {
     /// Serves the command until its watcher has ended, and returns the watcher's records. A watcher
     /// that is still running long after the command's time limit was stopped by another process,
     /// and is killed.
-    pub(super) fn serve(&mut self, listener: &mut Ear, watcher: i32, millis: u64) -> Vec<Record> {
+    pub(super) fn serve(
+        &mut self,
+        listener: &mut OutputListener,
+        watcher: i32,
+        millis: u64,
+    ) -> Vec<Record> {
         let end = launch::millis()
             .saturating_add(millis)
             .saturating_add(SLACK);
         let mut records = Vec::new();
         let mut buffer = vec![0; 64 << 10];
         loop {
-            let left = end.saturating_sub(launch::millis());
-            if left == 0 {
+            let remaining = end.saturating_sub(launch::millis());
+            if remaining == 0 {
                 let _ = launch::kill(watcher, libc::SIGKILL);
                 if launch::millis() > end.saturating_add(SLACK) {
                     // A process that was not killed holds the report pipe.
                     break;
                 }
             }
-            let ready = self.wait(left.max(1));
+            let ready = self.wait(remaining.max(1));
             if ready.out {
                 self.out.take(&mut buffer, listener);
             }
@@ -206,7 +214,7 @@ impl Wires {
                 self.err.take(&mut buffer, listener);
             }
             if ready.feed {
-                self.feed.give();
+                self.feed.write_input();
             }
             // The end is the watcher's last record, even if a process that it could not kill holds
             // the report pipe.

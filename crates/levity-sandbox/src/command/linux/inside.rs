@@ -15,12 +15,12 @@ use rustix::mount::{
 };
 use rustix::process::{Resource, Rlimit, chdir, setrlimit, setsid};
 
-use super::job::{Apart, Cover, CoverKind, Identity, Job, Probe, Record, Step, found};
+use super::job::{Cover, CoverKind, Identity, Isolation, Job, Probe, Record, Step, found};
 use super::watch;
 use crate::command::launch::{self, Sys};
 
 /// Sends a record to the host. If that fails, there is no one to report it to.
-pub(super) fn tell(job: &Job, record: Record) {
+pub(super) fn send(job: &Job, record: Record) {
     let _ = rustix::io::write(&job.report, &record.encode());
 }
 
@@ -29,12 +29,12 @@ fn fail(job: &Job, step: Step, error: Errno) -> ! {
 }
 
 fn fail_at(job: &Job, step: Step, error: Errno, at: usize) -> ! {
-    tell(job, Record::Failed(step, error.raw_os_error(), at as u32));
+    send(job, Record::Failed(step, error.raw_os_error(), at as u32));
     launch::exit(125)
 }
 
 /// Unwraps the result of a step that must not fail.
-fn must<T>(job: &Job, step: Step, result: Sys<T>) -> T {
+fn require<T>(job: &Job, step: Step, result: Sys<T>) -> T {
     match result {
         Ok(value) => value,
         Err(error) => fail(job, step, error),
@@ -42,7 +42,7 @@ fn must<T>(job: &Job, step: Step, result: Sys<T>) -> T {
 }
 
 /// Returns `bit` if the step succeeded. A probe skips a failed step.
-fn may(job: &Job, step: Step, result: Sys<()>, bit: u32) -> u32 {
+fn try_step(job: &Job, step: Step, result: Sys<()>, bit: u32) -> u32 {
     match result {
         Ok(()) => bit,
         Err(_) if job.probe.is_some() => 0,
@@ -52,34 +52,34 @@ fn may(job: &Job, step: Step, result: Sys<()>, bit: u32) -> u32 {
 
 /// Runs the watcher process.
 pub(super) fn watcher(job: &mut Job) -> ! {
-    job.yields = !launch::hurry();
-    launch::close_all_but(&job.keep);
-    if job.means.apart == Apart::UserNamespaces {
-        must(job, Step::Ids, ids(job));
+    job.yields = !launch::raise_priority();
+    launch::close_all_except(&job.keep);
+    if job.mechanisms.isolation == Isolation::UserNamespaces {
+        require(job, Step::Ids, map_ids(job));
     }
-    if job.means.is_apart() {
+    if job.mechanisms.is_isolated() {
         // If memory runs out, this tree is killed first, and with its first process all of it. This
         // is optional.
         let _ = write_file(c"/proc/self/oom_score_adj", b"500");
         let _ = launch::die_with_parent();
     }
     let mut bits = 0;
-    if job.means.is_apart() {
+    if job.mechanisms.is_isolated() {
         bits |= mounts(job);
-        if job.means.own_network {
-            must(job, Step::Loopback, launch::loopback_up());
+        if job.mechanisms.own_network {
+            require(job, Step::Loopback, launch::loopback_up());
         }
     } else {
-        must(job, Step::Orphans, launch::adopt_orphans());
+        require(job, Step::Orphans, launch::adopt_orphans());
     }
     let _ = launch::hide_memory();
     let _ = setsid();
-    let children = must(job, Step::Fork, launch::children());
+    let children = require(job, Step::Fork, launch::child_signals());
     let flags = libc::SIGCHLD;
-    job.means.own_proc &= job.probe.is_none() || bits & found::OWN_PROC != 0;
+    job.mechanisms.own_proc &= job.probe.is_none() || bits & found::OWN_PROC != 0;
     // The command closes it by executing a program, and this process closes it when it starts to
     // watch.
-    let (before, _held) = must(
+    let (before, _held) = require(
         job,
         Step::Fork,
         std::io::pipe().map_err(|error| os_error(&error)),
@@ -90,9 +90,9 @@ pub(super) fn watcher(job: &mut Job) -> ! {
         job,
         if job.probe.is_some() { probe } else { command },
     );
-    let command = must(job, Step::Fork, command);
+    let command = require(job, Step::Fork, command);
     if job.probe.is_some() {
-        tell(job, Record::Found(bits));
+        send(job, Record::Found(bits));
     }
     watch::watch(job, &children, &before, command)
 }
@@ -102,7 +102,7 @@ fn os_error(error: &std::io::Error) -> Errno {
 }
 
 /// Maps one user and one group to the same numbers as outside.
-fn ids(job: &Job) -> Sys<()> {
+fn map_ids(job: &Job) -> Sys<()> {
     // If the file does not exist, groups may be set, and the next steps decide.
     let _ = write_file(c"/proc/self/setgroups", b"deny");
     write_file(c"/proc/self/uid_map", &job.maps[0])?;
@@ -116,29 +116,29 @@ fn write_file(path: &CStr, bytes: &[u8]) -> Sys<()> {
 
 fn mounts(job: &mut Job) -> u32 {
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-    must(job, Step::Mounts, mount_change(c"/", private));
+    require(job, Step::Mounts, mount_change(c"/", private));
     let mut bits = 0;
-    let is_bounded = job.means.own_pids && bound(job).is_ok();
-    if job.means.frozen {
-        bits |= may(job, Step::Freeze, freeze(&job.writable), found::FROZEN);
+    let is_bounded = job.mechanisms.own_pids && limit_pids(job).is_ok();
+    if job.mechanisms.frozen {
+        bits |= try_step(job, Step::Freeze, freeze(&job.writable), found::FROZEN);
     }
-    if job.means.hidden {
+    if job.mechanisms.hidden {
         bits |= hide(job);
     }
-    if job.means.own_proc {
+    if job.mechanisms.own_proc {
         // If it is unavailable, the watcher finds hidden processes by their parents.
-        if let Ok(proc) = whole_proc() {
+        if let Ok(proc) = open_full_proc() {
             job.census.read_from(proc);
         }
-        bits |= may(job, Step::Proc, own_proc(), found::OWN_PROC);
+        bits |= try_step(job, Step::Proc, own_proc(), found::OWN_PROC);
     }
-    if job.means.own_pids {
+    if job.mechanisms.own_pids {
         // In many containers this can be set only in the namespace's own `/proc`.
-        let bounded = if is_bounded { Ok(()) } else { bound(job) };
-        bits |= may(job, Step::Pids, bounded, found::OWN_PIDS);
+        let bounded = if is_bounded { Ok(()) } else { limit_pids(job) };
+        bits |= try_step(job, Step::Pids, bounded, found::OWN_PIDS);
     }
     if bits & found::OWN_PROC != 0 {
-        must(
+        require(
             job,
             Step::Proc,
             mount_remount(c"/proc", MountFlags::BIND | QUIET, c""),
@@ -161,7 +161,7 @@ fn hide(job: &Job) -> u32 {
 
 /// Sets the highest process number in this namespace, and so the number of processes. The kernel
 /// enforces this even for root.
-fn bound(job: &Job) -> Sys<()> {
+fn limit_pids(job: &Job) -> Sys<()> {
     write_file(c"/proc/sys/kernel/pid_max", &job.pid_max)
 }
 
@@ -169,7 +169,7 @@ fn bound(job: &Job) -> Sys<()> {
 /// back. So a read-only mount inside such a place stays read-only.
 fn freeze(places: &[CString]) -> Sys<()> {
     let Some((place, others)) = places.split_first() else {
-        return launch::freeze(c"/");
+        return launch::make_read_only(c"/");
     };
     let whole = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -249,7 +249,7 @@ fn own_proc() -> Sys<()> {
 
 /// Opens a `/proc` for the own process namespace that hides nothing, and is not in the file system.
 /// The watcher uses it to count: not even root can inspect every process of a command.
-fn whole_proc() -> Sys<OwnedFd> {
+fn open_full_proc() -> Sys<OwnedFd> {
     let fs = fsopen(c"proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_create(&fs)?;
     let quiet = MountAttrFlags::MOUNT_ATTR_NOSUID
@@ -267,9 +267,9 @@ fn whole_proc() -> Sys<OwnedFd> {
 
 /// Runs the command's process until it executes its program.
 fn command(job: &mut Job) -> ! {
-    must(job, Step::Streams, streams(job));
-    must(job, Step::Limits, limits(job));
-    must(job, Step::Directory, enter(job));
+    require(job, Step::Streams, streams(job));
+    require(job, Step::Limits, limits(job));
+    require(job, Step::Directory, enter(job));
     restrict(job);
     let mut worst = Errno::NOENT;
     for program in &job.programs {
@@ -285,9 +285,9 @@ fn command(job: &mut Job) -> ! {
 fn streams(job: &Job) -> Sys<()> {
     setsid()?;
     launch::reset_signals();
-    launch::place(job.stdin.as_fd(), 0)?;
-    launch::place(job.stdout.as_fd(), 1)?;
-    launch::place(job.stderr.as_fd(), 2)
+    launch::duplicate(job.stdin.as_fd(), 0)?;
+    launch::duplicate(job.stdout.as_fd(), 1)?;
+    launch::duplicate(job.stderr.as_fd(), 2)
 }
 
 /// The nice value of a command, so that its watcher takes precedence.
@@ -314,9 +314,9 @@ fn limits(job: &Job) -> Sys<()> {
 }
 
 /// Sets a limit, unless it is already lower.
-fn limit(resource: Resource, most: u64) -> Sys<()> {
+fn limit(resource: Resource, max: u64) -> Sys<()> {
     let now = rustix::process::getrlimit(resource);
-    let least = |now: Option<u64>| Some(now.map_or(most, |now| now.min(most)));
+    let least = |now: Option<u64>| Some(now.map_or(max, |now| now.min(max)));
     setrlimit(
         resource,
         Rlimit {
@@ -339,31 +339,31 @@ fn enter(job: &Job) -> Sys<()> {
 /// Drops the rights that the command does not need, and returns the bits of the completed steps.
 fn restrict(job: &mut Job) -> u32 {
     let mut bits = 0;
-    must(
+    require(
         job,
         Step::Privileges,
         launch::keep_capabilities(job.capabilities),
     );
-    must(job, Step::Privileges, launch::no_new_privileges());
-    if job.means.landlock > 0 {
-        bits |= may(job, Step::Landlock, landlock(job), found::LANDLOCK);
+    require(job, Step::Privileges, launch::no_new_privileges());
+    if job.mechanisms.landlock > 0 {
+        bits |= try_step(job, Step::Landlock, landlock(job), found::LANDLOCK);
     }
-    if job.means.seccomp {
-        if !job.means.is_apart() {
+    if job.mechanisms.seccomp {
+        if !job.mechanisms.is_isolated() {
             super::filter::name_watcher(&mut job.filters);
         }
         let filtered = job
             .filters
             .iter()
             .try_for_each(|filter| launch::filter_calls(filter));
-        bits |= may(job, Step::Seccomp, filtered, found::SECCOMP);
+        bits |= try_step(job, Step::Seccomp, filtered, found::SECCOMP);
     }
     bits
 }
 
 fn landlock(job: &Job) -> Sys<()> {
     let ruleset = job.ruleset.as_ref().ok_or(Errno::NOSYS)?;
-    if job.means.own_proc {
+    if job.mechanisms.own_proc {
         let proc = openat(CWD, c"/proc", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         launch::landlock_allow(ruleset.as_fd(), proc.as_fd(), job.proc_access)?;
     }
@@ -372,9 +372,9 @@ fn landlock(job: &Job) -> Sys<()> {
 
 /// Runs instead of a command, and tries operations that must fail.
 fn probe(job: &mut Job) -> ! {
-    must(job, Step::Streams, streams(job));
-    must(job, Step::Limits, limits(job));
-    must(job, Step::Directory, enter(job));
+    require(job, Step::Streams, streams(job));
+    require(job, Step::Limits, limits(job));
+    require(job, Step::Directory, enter(job));
     let mut bits = restrict(job);
     if let Some(probe) = &job.probe {
         bits |= attempts(job, probe);
@@ -385,7 +385,7 @@ fn probe(job: &mut Job) -> ! {
             launch::exit(0)
         });
     }
-    tell(job, Record::Found(bits));
+    send(job, Record::Found(bits));
     launch::exit(0)
 }
 
@@ -397,12 +397,12 @@ fn attempts(job: &Job, probe: &Probe) -> u32 {
         let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
         openat(CWD, path, flags, Mode::RUSR | Mode::WUSR).is_ok()
     };
-    let signals_held = match job.means.apart {
-        Apart::Nothing => launch::kill(probe.pid, 0).is_err(),
+    let signals_held = match job.mechanisms.isolation {
+        Isolation::Nothing => launch::kill(probe.pid, 0).is_err(),
         // A process outside the namespace has no number in it.
         _ => true,
     };
-    let tried = [
+    let results = [
         (!opens(&probe.canary, OFlags::RDONLY), found::READS_HELD),
         (!opens(&probe.canary, OFlags::WRONLY), found::WRITES_HELD),
         (
@@ -425,14 +425,14 @@ fn attempts(job: &Job, probe: &Probe) -> u32 {
             found::WORKS,
         ),
     ];
-    tried
+    results
         .into_iter()
         .filter(|(holds, _)| *holds)
         .fold(0, |bits, (_, bit)| bits | bit)
 }
 
-fn has_limit(resource: Resource, most: u64) -> bool {
+fn has_limit(resource: Resource, max: u64) -> bool {
     rustix::process::getrlimit(resource)
         .maximum
-        .is_some_and(|limit| limit <= most)
+        .is_some_and(|limit| limit <= max)
 }

@@ -11,7 +11,7 @@ pub(super) use crate::workspace::Identity;
 
 /// The isolation of a command from other processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Apart {
+pub(super) enum Isolation {
     /// Namespaces, which a privileged host may create directly.
     Namespaces,
     /// Namespaces below a user namespace, which any user may create if the system supports it.
@@ -22,8 +22,8 @@ pub(super) enum Apart {
 
 /// The mechanisms that are used. They were all tried when the sandbox was created.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Means {
-    pub(super) apart: Apart,
+pub(super) struct Mechanisms {
+    pub(super) isolation: Isolation,
     /// A network namespace, with its own loopback device.
     pub(super) own_network: bool,
     /// Everything except the writable places is mounted read-only.
@@ -41,31 +41,31 @@ pub(super) struct Means {
     pub(super) counted: bool,
 }
 
-impl Means {
+impl Mechanisms {
     /// Returns the flags for `clone`.
     pub(super) fn flags(&self) -> c_int {
-        let apart =
+        let isolation =
             libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
         let network = if self.own_network {
             libc::CLONE_NEWNET
         } else {
             0
         };
-        match self.apart {
-            Apart::Namespaces => apart | network,
-            Apart::UserNamespaces => apart | network | libc::CLONE_NEWUSER,
-            Apart::Nothing => 0,
+        match self.isolation {
+            Isolation::Namespaces => isolation | network,
+            Isolation::UserNamespaces => isolation | network | libc::CLONE_NEWUSER,
+            Isolation::Nothing => 0,
         }
     }
 
-    pub(super) fn is_apart(&self) -> bool {
-        self.apart != Apart::Nothing
+    pub(super) fn is_isolated(&self) -> bool {
+        self.isolation != Isolation::Nothing
     }
 }
 
 /// The data that the child needs, prepared in advance: the child cannot allocate.
 pub(super) struct Job {
-    pub(super) means: Means,
+    pub(super) mechanisms: Mechanisms,
     /// The operations to try instead of a command. A mechanism that fails is then skipped;
     /// otherwise it is fatal.
     pub(super) probe: Option<Probe>,
@@ -106,7 +106,7 @@ pub(super) struct Job {
 }
 
 impl Job {
-    pub(super) fn note_descriptors(&mut self) {
+    pub(super) fn record_descriptors(&mut self) {
         let always = [
             &self.stdin,
             &self.stdout,
@@ -176,7 +176,11 @@ pub(super) enum Record {
     Found(u32),
     /// The command ended with a status of `waitpid`, perhaps by a limit, and this many processes
     /// remain.
-    Ended { status: i32, limit: u8, left: u32 },
+    Ended {
+        status: i32,
+        limit: u8,
+        remaining: u32,
+    },
 }
 
 impl Record {
@@ -189,8 +193,8 @@ impl Record {
             Self::Ended {
                 status,
                 limit,
-                left,
-            } => (3, limit, status as u32, left),
+                remaining,
+            } => (3, limit, status as u32, remaining),
         };
         let mut bytes = [0; Self::SIZE];
         bytes[0] = kind;
@@ -214,7 +218,7 @@ impl Record {
             3 => Some(Self::Ended {
                 status: word(4) as i32,
                 limit: bytes[1],
-                left: word(8),
+                remaining: word(8),
             }),
             _ => None,
         }

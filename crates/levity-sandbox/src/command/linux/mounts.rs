@@ -51,19 +51,19 @@ struct View<'a> {
 
 /// The reason why a workspace with several mounts cannot be searched.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum SearchError {
     Io(io::Error),
     /// The part of the workspace that this mount shows cannot be inspected, or cannot be hidden.
     Mount(PathBuf),
 }
 
-impl From<io::Error> for Trouble {
+impl From<io::Error> for SearchError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
 }
 
-impl From<Errno> for Trouble {
+impl From<Errno> for SearchError {
     fn from(error: Errno) -> Self {
         Self::Io(error.into())
     }
@@ -82,7 +82,7 @@ impl Mounts {
         let at = workspace.as_os_str().as_bytes();
         let at = at.strip_suffix(b"/").unwrap_or(at).to_vec();
         let unknown = || io::Error::other("the mount of the workspace cannot be determined");
-        let id = look(workspace.as_os_str().as_bytes())?
+        let id = inspect(workspace.as_os_str().as_bytes())?
             .ok_or_else(unknown)?
             .mount;
         let own = all
@@ -115,17 +115,17 @@ impl Mounts {
 
     /// Adds covers for hidden or protected paths that have other paths in the workspace. Returns
     /// covers for paths elsewhere.
-    pub(super) fn cover_views(&self, covers: &mut Vec<Cover>) -> Result<Vec<Cover>, Trouble> {
+    pub(super) fn cover_views(&self, covers: &mut Vec<Cover>) -> Result<Vec<Cover>, SearchError> {
         let mut elsewhere: Vec<Cover> = Vec::new();
         for view in self.views() {
-            let named = || Trouble::Mount(OsStr::from_bytes(&view.mount.point).into());
+            let named = || SearchError::Mount(OsStr::from_bytes(&view.mount.point).into());
             // If something else is mounted on it, or on a folder above it, it is not visible.
-            let seen = match look(&view.at).map_err(|_| named())? {
-                Some(seen) if seen.mount == view.mount.id => seen,
+            let info = match inspect(&view.at).map_err(|_| named())? {
+                Some(info) if info.mount == view.mount.id => info,
                 _ => continue,
             };
             if below(self.workspace(), &view.at).is_some() {
-                self.cover_inside(&view, &seen, covers)?;
+                self.cover_inside(&view, &info, covers)?;
             } else if self.matters(&view, covers) {
                 if below(&view.at, self.workspace()).is_some() {
                     // This would also hide the workspace itself.
@@ -133,7 +133,7 @@ impl Mounts {
                 }
                 if !is_hidden(&elsewhere, &view.at) {
                     elsewhere.retain(|it| below(&view.at, it.path.as_bytes()).is_none());
-                    elsewhere.extend(seen.cover(seen.hiding(), &view.at));
+                    elsewhere.extend(info.cover(info.hiding(), &view.at));
                 }
             }
         }
@@ -185,16 +185,16 @@ impl Mounts {
     fn cover_inside(
         &self,
         view: &View<'_>,
-        seen: &Seen,
+        info: &PathInfo,
         covers: &mut Vec<Cover>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), SearchError> {
         let shown = append(&view.region.at, &view.part);
         let (mut whole, mut more) = (None, Vec::new());
         for cover in covers.iter() {
             let path = cover.path.as_bytes();
             if below(path, &shown).is_some() && cover.kind != CoverKind::Pinned {
                 let kind = if cover.kind.hides() {
-                    seen.hiding()
+                    info.hiding()
                 } else {
                     CoverKind::Fixed
                 };
@@ -214,15 +214,15 @@ impl Mounts {
             if kind.hides() {
                 covers.retain(|cover| below(&view.at, cover.path.as_bytes()).is_none());
             }
-            covers.extend(seen.cover(kind, &view.at));
+            covers.extend(info.cover(kind, &view.at));
         }
         for (kind, path, identity) in more {
             let is_known = |it: &Cover| it.kind == kind && it.path.as_bytes() == path;
             if is_hidden(covers, &path) || covers.iter().any(is_known) {
                 continue;
             }
-            let trouble = |_| Trouble::Mount(OsStr::from_bytes(&view.mount.point).into());
-            if let Some(there) = look(&path).map_err(trouble)?
+            let trouble = |_| SearchError::Mount(OsStr::from_bytes(&view.mount.point).into());
+            if let Some(there) = inspect(&path).map_err(trouble)?
                 && there.identity == identity
             {
                 covers.retain(|it| !kind.hides() || below(&path, it.path.as_bytes()).is_none());
@@ -241,13 +241,13 @@ fn is_hidden(covers: &[Cover], path: &[u8]) -> bool {
 }
 
 /// The file or folder at a path.
-struct Seen {
+struct PathInfo {
     mount: u64,
     identity: Identity,
     kind: FileType,
 }
 
-impl Seen {
+impl PathInfo {
     fn hiding(&self) -> CoverKind {
         if self.kind == FileType::Directory {
             CoverKind::Folder
@@ -266,7 +266,7 @@ impl Seen {
 }
 
 /// Inspects a path; returns `None` if it does not exist.
-fn look(path: &[u8]) -> io::Result<Option<Seen>> {
+fn inspect(path: &[u8]) -> io::Result<Option<PathInfo>> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let path = if path.is_empty() { &b"/"[..] } else { path };
     let fd = match openat(CWD, path, flags, Mode::empty()) {
@@ -279,7 +279,7 @@ fn look(path: &[u8]) -> io::Result<Option<Seen>> {
         return Err(io::ErrorKind::Unsupported.into());
     }
     let kind = FileType::from_raw_mode(stat.st_mode);
-    Ok(Some(Seen {
+    Ok(Some(PathInfo {
         mount: more.stx_mnt_id,
         identity: Identity::of(&stat),
         kind,

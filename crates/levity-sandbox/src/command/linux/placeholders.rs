@@ -24,7 +24,7 @@ use crate::workspace::Tree;
 const ITSELF: &[u8] = b"./././.\n";
 
 /// The maximum number of placeholders in a repository.
-pub(super) const MOST: usize = 4;
+pub(super) const MAX_PER_REPOSITORY: usize = 4;
 
 /// The maximum length of settings that are inspected.
 const MAX_CONFIG: usize = 64 << 10;
@@ -214,12 +214,12 @@ fn has_include(text: &[u8]) -> bool {
 }
 
 /// Reads the beginning of a regular file.
-fn text(folder: &OwnedFd, name: &str, most: usize) -> Option<Vec<u8>> {
+fn text(folder: &OwnedFd, name: &str, max: usize) -> Option<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = openat(folder, name, flags, Mode::empty()).ok()?;
-    let mut text = vec![0; most];
+    let mut text = vec![0; max];
     let mut length = 0;
-    while length < most {
+    while length < max {
         match read(&file, &mut text[length..]) {
             Ok(0) => break,
             Ok(more) => length += more,

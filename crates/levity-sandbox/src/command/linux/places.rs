@@ -9,7 +9,7 @@ use landlock::{
 
 use crate::SandboxError;
 use crate::command::builder::{Network, Setup};
-use crate::command::private::Private;
+use crate::command::private::PrivateFolder;
 
 /// Files that programs need to run, none of which are personal.
 const PROGRAMS: [&str; 9] = [
@@ -78,7 +78,11 @@ pub(super) struct Places {
 }
 
 impl Places {
-    pub(super) fn new(setup: &Setup, private: &Private, abi: u32) -> Result<Self, SandboxError> {
+    pub(super) fn new(
+        setup: &Setup,
+        private: &PrivateFolder,
+        abi: u32,
+    ) -> Result<Self, SandboxError> {
         let abi = ABI::from(i32::try_from(abi).unwrap_or(0));
         let opened = setup
             .reads

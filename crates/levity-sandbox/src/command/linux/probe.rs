@@ -11,73 +11,80 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use super::host::pipe;
-use super::job::{Apart, Means, Probe, Record, Step, found};
-use super::reading::Reading;
+use super::job::{Isolation, Mechanisms, Probe, Record, Step, found};
+use super::read_only_run::ReadOnlyRun;
 use super::system::System;
 use super::watch::time;
 use crate::command::builder::{Network, Setup};
 use crate::command::error::SandboxError;
 use crate::command::launch;
 use crate::command::limits::Limits;
-use crate::command::private::Private;
+use crate::command::private::PrivateFolder;
 use crate::command::report::{Level, Mechanism, Protection, SandboxReport};
 
 /// The result of a probe.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tried {
+pub(super) struct ProbeResult {
     bits: u32,
     /// `true` if a process that acts like a daemon ended with its command.
     killed_whole: bool,
 }
 
-impl Tried {
+impl ProbeResult {
     fn has(self, bit: u32) -> bool {
         self.bits & bit != 0
     }
 }
 
 /// Returns the best mechanisms that work, and the result of their probe.
-pub(super) fn means(setup: &Setup, private: &Private) -> Result<(Means, Tried), SandboxError> {
+pub(super) fn mechanisms(
+    setup: &Setup,
+    private: &PrivateFolder,
+) -> Result<(Mechanisms, ProbeResult), SandboxError> {
     let mut failure = None;
-    for apart in [Apart::Namespaces, Apart::UserNamespaces, Apart::Nothing] {
-        if is_left_out(setup, apart) {
+    for isolation in [
+        Isolation::Namespaces,
+        Isolation::UserNamespaces,
+        Isolation::Nothing,
+    ] {
+        if is_disabled(setup, isolation) {
             continue;
         }
-        match attempt(setup, private, wanted(setup, apart)) {
+        match attempt(setup, private, wanted(setup, isolation)) {
             Ok(found) => return Ok(found),
-            Err(Trouble::Fatal(error)) => return Err(error),
-            Err(Trouble::Other(error)) => failure = Some(error),
+            Err(AttemptError::Fatal(error)) => return Err(error),
+            Err(AttemptError::Other(error)) => failure = Some(error),
         }
     }
     let failure = failure.unwrap_or_else(|| io::ErrorKind::Unsupported.into());
     Err(SandboxError::Probe("no process could be started", failure))
 }
 
-enum Trouble {
+enum AttemptError {
     Fatal(SandboxError),
     /// It may work with other mechanisms.
     Other(io::Error),
 }
 
-fn is_left_out(setup: &Setup, apart: Apart) -> bool {
+fn is_disabled(setup: &Setup, isolation: Isolation) -> bool {
     let without = |name| setup.without.contains(&name);
-    match apart {
-        Apart::Namespaces => without("namespaces") || without("root"),
-        Apart::UserNamespaces => without("namespaces"),
-        Apart::Nothing => false,
+    match isolation {
+        Isolation::Namespaces => without("namespaces") || without("root"),
+        Isolation::UserNamespaces => without("namespaces"),
+        Isolation::Nothing => false,
     }
 }
 
-fn wanted(setup: &Setup, apart: Apart) -> Means {
+fn wanted(setup: &Setup, isolation: Isolation) -> Mechanisms {
     let with = |name| !setup.without.contains(&name);
-    let is_apart = apart != Apart::Nothing;
-    Means {
-        apart,
-        own_network: is_apart && setup.network == Network::None,
-        frozen: is_apart && with("mounts"),
-        hidden: is_apart && with("mounts"),
-        own_proc: is_apart && with("proc"),
-        own_pids: is_apart && with("pids") && has_own_pids(),
+    let is_isolated = isolation != Isolation::Nothing;
+    Mechanisms {
+        isolation,
+        own_network: is_isolated && setup.network == Network::None,
+        frozen: is_isolated && with("mounts"),
+        hidden: is_isolated && with("mounts"),
+        own_proc: is_isolated && with("proc"),
+        own_pids: is_isolated && with("pids") && has_own_pids(),
         landlock: if with("landlock") {
             launch::landlock_abi()
         } else {
@@ -88,24 +95,29 @@ fn wanted(setup: &Setup, apart: Apart) -> Means {
     }
 }
 
-fn attempt(setup: &Setup, private: &Private, wanted: Means) -> Result<(Means, Tried), Trouble> {
-    let system = System::with(clone(setup), private, wanted).map_err(Trouble::Fatal)?;
-    let tried = try_out(&system, &setup.limits, private, None).map_err(Trouble::Other)?;
-    let means = Means {
-        frozen: tried.has(found::FROZEN),
-        hidden: tried.has(found::HIDDEN),
-        own_proc: tried.has(found::OWN_PROC),
-        own_pids: tried.has(found::OWN_PIDS),
-        landlock: if tried.has(found::LANDLOCK) {
+fn attempt(
+    setup: &Setup,
+    private: &PrivateFolder,
+    wanted: Mechanisms,
+) -> Result<(Mechanisms, ProbeResult), AttemptError> {
+    let system = System::with(clone(setup), private, wanted).map_err(AttemptError::Fatal)?;
+    let probe_result =
+        run_probe(&system, &setup.limits, private, None).map_err(AttemptError::Other)?;
+    let mechanisms = Mechanisms {
+        frozen: probe_result.has(found::FROZEN),
+        hidden: probe_result.has(found::HIDDEN),
+        own_proc: probe_result.has(found::OWN_PROC),
+        own_pids: probe_result.has(found::OWN_PIDS),
+        landlock: if probe_result.has(found::LANDLOCK) {
             wanted.landlock
         } else {
             0
         },
-        seccomp: tried.has(found::SECCOMP),
-        counted: tried.has(found::COUNTED),
-        ..system.means
+        seccomp: probe_result.has(found::SECCOMP),
+        counted: probe_result.has(found::COUNTED),
+        ..system.mechanisms
     };
-    Ok((means, tried))
+    Ok((mechanisms, probe_result))
 }
 
 fn clone(setup: &Setup) -> Setup {
@@ -119,12 +131,12 @@ fn clone(setup: &Setup) -> Setup {
     }
 }
 
-fn try_out(
+fn run_probe(
     system: &System,
     limits: &Limits,
-    private: &Private,
-    reading: Option<&Reading>,
-) -> io::Result<Tried> {
+    private: &PrivateFolder,
+    reading: Option<&ReadOnlyRun>,
+) -> io::Result<ProbeResult> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).ok();
     let port = listener
         .as_ref()
@@ -162,7 +174,7 @@ fn try_out(
         matches!(
             record,
             Record::Ended {
-                left: 0,
+                remaining: 0,
                 status: 0,
                 ..
             }
@@ -172,12 +184,12 @@ fn try_out(
         return Err(io::Error::other("the probe process ended early"));
     }
     // Without a port to try, only the mechanisms in force count.
-    if port == 0 && (system.means.own_network || bits & found::SECCOMP != 0) {
+    if port == 0 && (system.mechanisms.own_network || bits & found::SECCOMP != 0) {
         bits |= found::NETWORK_HELD;
     }
-    Ok(Tried {
+    Ok(ProbeResult {
         bits,
-        killed_whole: is_let_go(&watched, RELEASE),
+        killed_whole: wait_for_release(&watched, RELEASE),
     })
 }
 
@@ -189,15 +201,15 @@ const RELEASE: u64 = 5000;
 ///
 /// A process that another thread starts at the same moment has a copy of every descriptor until it
 /// closes them. So a pipe that is still held at first is not evidence against the command.
-fn is_let_go(watched: &OwnedFd, millis: u64) -> bool {
+fn wait_for_release(watched: &OwnedFd, millis: u64) -> bool {
     let end = launch::millis().saturating_add(millis);
     loop {
-        let left = end.saturating_sub(launch::millis());
+        let remaining = end.saturating_sub(launch::millis());
         let mut polled = [PollFd::new(watched, PollFlags::IN)];
-        match poll(&mut polled, Some(&time(left))) {
+        match poll(&mut polled, Some(&time(remaining))) {
             Ok(ready) if ready > 0 => return polled[0].revents().contains(PollFlags::HUP),
             Ok(_) => return false,
-            Err(Errno::INTR) if left > 0 => {}
+            Err(Errno::INTR) if remaining > 0 => {}
             Err(_) => return false,
         }
     }
@@ -209,43 +221,47 @@ fn failed(step: Step, errno: i32) -> io::Error {
 }
 
 /// Builds the report from the mechanisms and the result of their probe.
-pub(super) fn report(setup: &Setup, means: &Means, tried: Tried) -> SandboxReport {
+pub(super) fn report(
+    setup: &Setup,
+    mechanisms: &Mechanisms,
+    probe_result: ProbeResult,
+) -> SandboxReport {
     SandboxReport {
         level: Level::Open,
-        files: files(means, tried),
-        hidden: hidden(means),
-        network: network(setup, means, tried),
-        processes: processes(means, tried),
-        others: others(means, tried),
-        memory: watched(tried, &[Mechanism::Rlimit]),
-        process_count: process_count(means, tried),
-        cpu_time: watched(tried, &[Mechanism::Rlimit]),
-        file_size: file_size(tried),
+        files: files(mechanisms, probe_result),
+        hidden: hidden(mechanisms),
+        network: network(setup, mechanisms, probe_result),
+        processes: processes(mechanisms, probe_result),
+        others: others(mechanisms, probe_result),
+        memory: watched(probe_result, &[Mechanism::Rlimit]),
+        process_count: process_count(mechanisms, probe_result),
+        cpu_time: watched(probe_result, &[Mechanism::Rlimit]),
+        file_size: file_size(probe_result),
         read_only: Protection::default(),
     }
     .ranked()
 }
 
 /// Tests whether commands can run read-only, by a run that tries to do more.
-pub(super) fn read_only(system: &System, limits: &Limits, private: &Private) -> Protection {
-    let means = &system.means;
-    if means.landlock == 0 || !means.seccomp {
-        return Protection::open([], "Landlock and seccomp are needed");
+pub(super) fn read_only(system: &System, limits: &Limits, private: &PrivateFolder) -> Protection {
+    let mechanisms = &system.mechanisms;
+    if mechanisms.landlock == 0 || !mechanisms.seccomp {
+        return Protection::not_enforced([], "Landlock and seccomp are needed");
     }
     let by = [
         Mechanism::Landlock {
-            abi: means.landlock,
+            abi: mechanisms.landlock,
         },
         Mechanism::Seccomp,
     ];
-    if system.holds_programs() {
-        return Protection::open(
+    if system.contains_programs() {
+        return Protection::not_enforced(
             by,
             "the workspace contains the system's programs, which could not be executed",
         );
     }
     let Some(reading) = system.try_reading() else {
-        return Protection::open(
+        return Protection::not_enforced(
             by,
             "the workspace has too many files, or cannot be searched for denied ones",
         );
@@ -259,143 +275,152 @@ pub(super) fn read_only(system: &System, limits: &Limits, private: &Private) -> 
         found::NETWORK_HELD,
         found::SOCKETS_HELD,
     ];
-    match try_out(system, limits, private, Some(&reading)) {
-        Ok(tried) if needed.into_iter().all(|bit| tried.has(bit)) => Protection::held(by),
-        _ => Protection::open(by, "a read-only command could do more than read"),
+    match run_probe(system, limits, private, Some(&reading)) {
+        Ok(probe_result) if needed.into_iter().all(|bit| probe_result.has(bit)) => {
+            Protection::enforced(by)
+        }
+        _ => Protection::not_enforced(by, "a read-only command could do more than read"),
     }
 }
 
-fn files(means: &Means, tried: Tried) -> Protection {
+fn files(mechanisms: &Mechanisms, probe_result: ProbeResult) -> Protection {
     let mut by = Vec::new();
-    if means.landlock > 0 {
+    if mechanisms.landlock > 0 {
         by.push(Mechanism::Landlock {
-            abi: means.landlock,
+            abi: mechanisms.landlock,
         });
     }
-    if means.frozen {
+    if mechanisms.frozen {
         by.push(Mechanism::MountNamespace);
     }
-    let (reads, writes) = (tried.has(found::READS_HELD), tried.has(found::WRITES_HELD));
+    let (reads, writes) = (
+        probe_result.has(found::READS_HELD),
+        probe_result.has(found::WRITES_HELD),
+    );
     if !writes {
-        return Protection::open(by, "files outside can be read and changed");
+        return Protection::not_enforced(by, "files outside can be read and changed");
     }
     if !reads {
-        return Protection::open(by, "files outside can be read");
+        return Protection::not_enforced(by, "files outside can be read");
     }
     // Before the third version, Landlock allows truncating a readable file; mounts and filters
     // prevent that.
-    let emptied = means.landlock < 3 && !means.frozen && (!means.seccomp || is_root());
+    let emptied =
+        mechanisms.landlock < 3 && !mechanisms.frozen && (!mechanisms.seccomp || is_root());
     if emptied {
-        return Protection::open(by, "readable files outside can be truncated");
+        return Protection::not_enforced(by, "readable files outside can be truncated");
     }
-    if means.frozen {
-        return Protection::held(by);
+    if mechanisms.frozen {
+        return Protection::enforced(by);
     }
-    Protection::held(by).noted("modes, owners and times of files outside can be changed")
+    Protection::enforced(by).with_note("modes, owners and times of files outside can be changed")
 }
 
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-fn hidden(means: &Means) -> Protection {
-    if means.hidden {
-        return Protection::held([Mechanism::MountNamespace]);
+fn hidden(mechanisms: &Mechanisms) -> Protection {
+    if mechanisms.hidden {
+        return Protection::enforced([Mechanism::MountNamespace]);
     }
-    Protection::open([], "denied files of the workspace can be read by commands")
+    Protection::not_enforced([], "denied files of the workspace can be read by commands")
 }
 
-fn network(setup: &Setup, means: &Means, tried: Tried) -> Protection {
+fn network(setup: &Setup, mechanisms: &Mechanisms, probe_result: ProbeResult) -> Protection {
     let mut by = Vec::new();
-    if means.own_network {
+    if mechanisms.own_network {
         by.push(Mechanism::NetworkNamespace);
     }
-    if means.seccomp {
+    if mechanisms.seccomp {
         by.push(Mechanism::Seccomp);
     }
     let is_open = setup.network == Network::Any;
-    if !is_open && !tried.has(found::NETWORK_HELD) {
-        return Protection::open(by, "the network can be reached");
+    if !is_open && !probe_result.has(found::NETWORK_HELD) {
+        return Protection::not_enforced(by, "the network can be reached");
     }
     // These sockets lead to the host itself, whichever network access is allowed.
-    if !means.seccomp || !tried.has(found::SOCKETS_HELD) {
-        return Protection::open(
+    if !mechanisms.seccomp || !probe_result.has(found::SOCKETS_HELD) {
+        return Protection::not_enforced(
             by,
             "services of the host can be reached through sockets in the file system",
         );
     }
     if is_open {
-        Protection::held(by).noted("open, as configured")
+        Protection::enforced(by).with_note("open, as configured")
     } else {
-        Protection::held(by)
+        Protection::enforced(by)
     }
 }
 
-fn processes(means: &Means, tried: Tried) -> Protection {
-    let mut by = vec![if means.is_apart() {
+fn processes(mechanisms: &Mechanisms, probe_result: ProbeResult) -> Protection {
+    let mut by = vec![if mechanisms.is_isolated() {
         Mechanism::ProcessNamespace
     } else {
         Mechanism::Adoption
     }];
-    if !means.is_apart() && means.seccomp {
+    if !mechanisms.is_isolated() && mechanisms.seccomp {
         by.push(Mechanism::ProcessGroup);
     }
-    if !tried.killed_whole {
-        return Protection::open(by, "a process that detaches itself survives");
+    if !probe_result.killed_whole {
+        return Protection::not_enforced(by, "a process that detaches itself survives");
     }
-    if !means.is_apart() && !tried.has(found::SIGNALS_HELD) {
-        return Protection::open(by, "a command can kill its watcher");
+    if !mechanisms.is_isolated() && !probe_result.has(found::SIGNALS_HELD) {
+        return Protection::not_enforced(by, "a command can kill its watcher");
     }
-    Protection::held(by)
+    Protection::enforced(by)
 }
 
-fn others(means: &Means, tried: Tried) -> Protection {
+fn others(mechanisms: &Mechanisms, probe_result: ProbeResult) -> Protection {
     let mut by = Vec::new();
-    if means.is_apart() {
+    if mechanisms.is_isolated() {
         by.push(Mechanism::ProcessNamespace);
     }
-    if means.landlock > 0 {
+    if mechanisms.landlock > 0 {
         by.push(Mechanism::Landlock {
-            abi: means.landlock,
+            abi: mechanisms.landlock,
         });
     }
-    let unseen = means.own_proc || means.landlock > 0;
-    let safe = means.is_apart() || (means.landlock >= 6 && tried.has(found::SIGNALS_HELD));
+    let unseen = mechanisms.own_proc || mechanisms.landlock > 0;
+    let safe = mechanisms.is_isolated()
+        || (mechanisms.landlock >= 6 && probe_result.has(found::SIGNALS_HELD));
     match (unseen, safe) {
         // Landlock does not cover limits and priorities.
-        (true, true) if !means.is_apart() && !means.seccomp => {
-            Protection::open(by, "limits of processes of the same user can be changed")
+        (true, true) if !mechanisms.is_isolated() && !mechanisms.seccomp => {
+            Protection::not_enforced(by, "limits of processes of the same user can be changed")
         }
-        (true, true) => Protection::held(by),
-        (true, false) => Protection::open(by, "processes of the same user can be signalled"),
-        (false, true) => Protection::open(by, "other processes can be seen"),
-        (false, false) => Protection::open(
+        (true, true) => Protection::enforced(by),
+        (true, false) => {
+            Protection::not_enforced(by, "processes of the same user can be signalled")
+        }
+        (false, true) => Protection::not_enforced(by, "other processes can be seen"),
+        (false, false) => Protection::not_enforced(
             by,
             "other processes can be seen, and those of the same user signalled",
         ),
     }
 }
 
-fn watched(tried: Tried, more: &[Mechanism]) -> Protection {
+fn watched(probe_result: ProbeResult, more: &[Mechanism]) -> Protection {
     let by = [more, &[Mechanism::Watcher]].concat();
-    if tried.has(found::COUNTED) {
-        Protection::held(by)
+    if probe_result.has(found::COUNTED) {
+        Protection::enforced(by)
     } else {
-        Protection::open(more, "processes cannot be counted")
+        Protection::not_enforced(more, "processes cannot be counted")
     }
 }
 
 /// The kernel's limit counts all tasks, so it is wider; it stops commands that are faster than the
 /// watcher.
-fn process_count(means: &Means, tried: Tried) -> Protection {
+fn process_count(mechanisms: &Mechanisms, probe_result: ProbeResult) -> Protection {
     let mut by = Vec::new();
-    if means.own_pids {
+    if mechanisms.own_pids {
         by.push(Mechanism::ProcessNamespace);
     }
-    if means.apart == Apart::UserNamespaces && !is_root() {
+    if mechanisms.isolation == Isolation::UserNamespaces && !is_root() {
         by.push(Mechanism::Rlimit);
     }
-    watched(tried, &by)
+    watched(probe_result, &by)
 }
 
 /// Returns `true` if each process namespace has its own highest number. Before Linux 6.14 there is
@@ -416,11 +441,11 @@ pub(super) fn pid_max(tasks: u64) -> u64 {
     (tasks + 301).max(processors * 8).clamp(301, 4 << 20)
 }
 
-fn file_size(tried: Tried) -> Protection {
-    if tried.has(found::FILE_SIZE_HELD) {
-        Protection::held([Mechanism::Rlimit])
+fn file_size(probe_result: ProbeResult) -> Protection {
+    if probe_result.has(found::FILE_SIZE_HELD) {
+        Protection::enforced([Mechanism::Rlimit])
     } else {
-        Protection::open([], "there is no limit")
+        Protection::not_enforced([], "there is no limit")
     }
 }
 
@@ -436,13 +461,13 @@ mod tests {
             (0..10_000).for_each(|_| std::thread::yield_now());
             drop(held);
         });
-        assert!(is_let_go(&watched, 60_000));
+        assert!(wait_for_release(&watched, 60_000));
         other.join().unwrap();
     }
 
     #[test]
     fn pipe_that_is_held_on_counts_as_held() {
         let (watched, _held) = pipe().unwrap();
-        assert!(!is_let_go(&watched, 1));
+        assert!(!wait_for_release(&watched, 1));
     }
 }

@@ -11,12 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::fstat;
 
-use super::hide::{Found, open_found};
+use super::hide::{SearchResult, open_found};
 use super::job::{CoverKind, Identity};
 
 /// The maximum number of denied files that are held open, to check whether they still exist.
 /// Further files are assumed to exist.
-const MOST_OPEN: usize = 128;
+const MAX_OPEN: usize = 128;
 
 static RUNNING: Mutex<Running> = Mutex::new(Running {
     scans: 0,
@@ -30,11 +30,11 @@ struct Running {
     /// A counter of scan starts and command ends.
     time: u64,
     next: u64,
-    commands: Vec<Known>,
+    commands: Vec<RunningCommand>,
 }
 
 /// The files that are hidden from a command.
-struct Known {
+struct RunningCommand {
     number: u64,
     /// The time at which it ended, while a scan was running that it may have disturbed.
     ended: Option<u64>,
@@ -70,21 +70,22 @@ impl ScanMark {
 
     /// Records the files that are hidden from a command, for as long as the result is held; `None`
     /// if the search missed something.
-    pub(super) fn end(self, root: &Path, found: &Found) -> Option<CommandMark> {
+    pub(super) fn end(self, root: &Path, found: &SearchResult) -> Option<CommandMark> {
         let mut names: HashMap<Identity, u64> = HashMap::new();
-        let kept = || {
+        let hidden = || {
             found
                 .covers
                 .iter()
                 .filter(|cover| cover.kind != CoverKind::Pinned)
         };
-        for cover in kept() {
+        for cover in hidden() {
             *names.entry(cover.identity).or_default() += 1;
         }
         let mut running = running();
         // A command that had ended before the scan started did not disturb it.
-        let disturbs =
-            |known: &&Known| known.root == root && known.ended.is_none_or(|end| end > self.0);
+        let disturbs = |known: &&RunningCommand| {
+            known.root == root && known.ended.is_none_or(|end| end > self.0)
+        };
         let mut known = running
             .commands
             .iter()
@@ -98,13 +99,13 @@ impl ScanMark {
             open.extend(file.open.clone().map(|fd| (file.identity, fd)));
         }
         let mut files = Vec::new();
-        for cover in kept() {
+        for cover in hidden() {
             // The first of its names represents all.
             let Some(names) = names.remove(&cover.identity) else {
                 continue;
             };
             let identity = cover.identity;
-            if !open.contains_key(&identity) && open.len() < MOST_OPEN {
+            if !open.contains_key(&identity) && open.len() < MAX_OPEN {
                 open.extend(open_found(cover).map(|fd| (identity, Arc::new(fd))));
             }
             let is_unknown = cover.kind == CoverKind::Unknown;
@@ -117,7 +118,7 @@ impl ScanMark {
         }
         running.next += 1;
         let number = running.next;
-        running.commands.push(Known {
+        running.commands.push(RunningCommand {
             number,
             ended: None,
             root: root.to_owned(),
@@ -196,7 +197,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(".env"), "").unwrap();
         let workspace = Workspace::open(folder.path()).unwrap();
-        let (root, nothing) = (workspace.root(), Found::default());
+        let (root, nothing) = (workspace.root(), SearchResult::default());
         let found = hide::search(
             &workspace,
             &crate::command::linux::search_limit::unlimited(),

@@ -14,13 +14,13 @@ use rustix::io::Errno;
 use seccompiler::sock_filter;
 
 use super::census::Census;
-use super::hide::Found;
-use super::host::{Ear, Feed, Intake, Wires, above, pipe};
-use super::job::{Apart, Cover, CoverKind, Identity, Job, Means, Probe, Record, Step};
-use super::mounts::Trouble;
+use super::hide::SearchResult;
+use super::host::{HostPipes, InputWriter, OutputListener, OutputReader, move_above_stdio, pipe};
+use super::job::{Cover, CoverKind, Identity, Isolation, Job, Mechanisms, Probe, Record, Step};
+use super::mounts::SearchError;
 use super::placeholders::Placeholders;
 use super::places::Places;
-use super::reading::{Reading, Refusal};
+use super::read_only_run::{ReadOnlyRun, Refusal};
 use super::running::{CommandMark, ScanMark};
 use super::search_limit::SearchLimit;
 use super::watch::{THREADS, limit};
@@ -33,12 +33,12 @@ use crate::command::error::{CommandError, SandboxError};
 use crate::command::finished::{CommandLimit, CommandOutput, Exit};
 use crate::command::launch::{self, Strings};
 use crate::command::limits::Limits;
-use crate::command::private::{Private, RunFolder};
+use crate::command::private::{PrivateFolder, RunFolder};
 use crate::command::report::SandboxReport;
-use crate::command::run::{Control, Order};
+use crate::command::run::{CommandSpec, Control};
 
 /// The number of searches for denied files if they are moved meanwhile.
-const TRIES: usize = 16;
+const MAX_ATTEMPTS: usize = 16;
 
 /// The time limit of a trial run before the first command.
 const PROBE_TIME: Duration = Duration::from_secs(5);
@@ -50,7 +50,7 @@ const MOVED: &str =
 #[derive(Debug)]
 pub(in crate::command) struct System {
     workspace: Workspace,
-    pub(super) means: Means,
+    pub(super) mechanisms: Mechanisms,
     places: Places,
     filters: Vec<Vec<sock_filter>>,
     /// The filters of read-only commands; `None` if they cannot be enforced.
@@ -65,12 +65,12 @@ pub(in crate::command) struct System {
 impl System {
     pub(in crate::command) fn new(
         setup: Setup,
-        private: &Private,
+        private: &PrivateFolder,
     ) -> Result<(Self, SandboxReport), SandboxError> {
-        let (means, tried) = probe::means(&setup, private)?;
-        let mut report = probe::report(&setup, &means, tried);
+        let (mechanisms, probe_result) = probe::mechanisms(&setup, private)?;
+        let mut report = probe::report(&setup, &mechanisms, probe_result);
         let limits = setup.limits;
-        let mut system = Self::with(setup, private, means)?;
+        let mut system = Self::with(setup, private, mechanisms)?;
         report.read_only = probe::read_only(&system, &limits, private);
         if !report.read_only.holds {
             system.read_only_filters = None;
@@ -80,17 +80,20 @@ impl System {
 
     pub(super) fn with(
         setup: Setup,
-        private: &Private,
-        mut means: Means,
+        private: &PrivateFolder,
+        mut mechanisms: Mechanisms,
     ) -> Result<Self, SandboxError> {
-        let places = Places::new(&setup, private, means.landlock)?;
-        let filters = filter::filters(&means, setup.network);
-        means.seccomp &= filters.is_some();
-        let can_hold = means.seccomp && means.landlock > 0;
+        let places = Places::new(&setup, private, mechanisms.landlock)?;
+        let filters = filter::filters(&mechanisms, setup.network);
+        mechanisms.seccomp &= filters.is_some();
+        let can_hold = mechanisms.seccomp && mechanisms.landlock > 0;
         let read_only_filters = can_hold
-            .then(|| filter::read_only_filters(&means))
+            .then(|| filter::read_only_filters(&mechanisms))
             .flatten();
-        let zero = SandboxError::Setting("the workspace's path has a zero byte in it");
+        let zero = SandboxError::Setting(
+            "the workspace's path contains a NUL byte; use another \
+            path",
+        );
         let Some(root) = c_path(setup.workspace.root()) else {
             return Err(zero);
         };
@@ -102,7 +105,7 @@ impl System {
         let writable = writable.filter_map(|place| c_path(place)).collect();
         Ok(Self {
             workspace: setup.workspace,
-            means,
+            mechanisms,
             places,
             filters: filters.unwrap_or_default(),
             read_only_filters,
@@ -116,61 +119,61 @@ impl System {
     /// Runs a command to its end.
     pub(in crate::command) fn run(
         &self,
-        order: &Order,
+        spec: &CommandSpec,
         control: &Control,
     ) -> Result<CommandOutput, CommandError> {
-        let limit = SearchLimit::start(order.limits.time, Some(control));
+        let limit = SearchLimit::start(spec.limits.time, Some(control));
         if limit.is_abandoned() {
             // The caller no longer waits for the command, so it does not start.
             return Err(CommandError::Lost);
         }
-        let listener = order.listener.clone();
-        let program = order
+        let listener = spec.listener.clone();
+        let program = spec
             .argv
             .first()
             .map(|name| name.to_string_lossy().into_owned())
             .unwrap_or_default();
-        let dir = order.dir.to_string_lossy().into_owned();
-        let mut ear = Ear::new(listener);
-        Private::open_up(&self.private);
+        let dir = spec.dir.to_string_lossy().into_owned();
+        let mut ear = OutputListener::new(listener);
+        PrivateFolder::make_accessible(&self.private);
         let mut tries = 1;
         let (records, covers, out, err) = loop {
             let control = control
                 .try_clone()
                 .map_err(|source| setup("a descriptor", source))?;
-            let (found, _mark) = self.search(order.read_only, &limit)?;
+            let (found, _mark) = self.search(spec.read_only, &limit)?;
             limit
                 .check()
                 .map_err(|source| setup(Step::Hide.name(), source))?;
-            let reading = order.read_only.then(|| self.reading(&found)).transpose()?;
+            let reading = spec.read_only.then(|| self.reading(&found)).transpose()?;
             let mut covers = Vec::new();
             let mut _placeholders = Placeholders::default();
-            if self.means.hidden {
-                (covers, _placeholders) = self.covers(found, order.read_only);
+            if self.mechanisms.hidden {
+                (covers, _placeholders) = self.covers(found, spec.read_only);
             }
             // The links exist until the command has ended.
             let mut _links = None;
             let covers = Arc::new(covers);
-            let (job, wires) = self.prepare(
-                order,
+            let (job, host_pipes) = self.prepare(
+                spec,
                 control,
                 limit.remaining(),
                 Arc::clone(&covers),
                 reading.as_ref(),
                 &mut _links,
             )?;
-            let (records, out, err) = perform(job, wires, &mut ear)?;
+            let (records, out, err) = run_job(job, host_pipes, &mut ear)?;
             // A file that was found has moved; nothing was run.
             let stale = Errno::STALE.raw_os_error();
             let moved =
                 |it: &Record| matches!(it, Record::Failed(Step::Hide, errno, _) if *errno == stale);
-            if !records.iter().any(moved) || tries == TRIES {
+            if !records.iter().any(moved) || tries == MAX_ATTEMPTS {
                 break (records, covers, out, err);
             }
             tries += 1;
         };
         let exit = outcome(&records, &covers, &program, &dir)?;
-        ear.pass_on_panic();
+        ear.resume_panic();
         Ok(CommandOutput {
             exit,
             stdout: out,
@@ -184,7 +187,7 @@ impl System {
         &self,
         read_only: bool,
         limit: &SearchLimit<'_>,
-    ) -> Result<(Found, Option<CommandMark>), CommandError> {
+    ) -> Result<(SearchResult, Option<CommandMark>), CommandError> {
         let search = || match hide::search(&self.workspace, limit) {
             Ok(mut found) => {
                 self.hide_outside(&mut found);
@@ -193,22 +196,22 @@ impl System {
                     .map_err(|source| setup(Step::Hide.name(), source))?;
                 Ok(found)
             }
-            Err(Trouble::Io(_)) if limit.is_abandoned() => Err(CommandError::Lost),
-            Err(Trouble::Io(source)) => Err(setup(Step::Hide.name(), source)),
-            Err(Trouble::Mount(mount)) => Err(CommandError::SecondMount(mount)),
+            Err(SearchError::Io(_)) if limit.is_abandoned() => Err(CommandError::Lost),
+            Err(SearchError::Io(source)) => Err(setup(Step::Hide.name(), source)),
+            Err(SearchError::Mount(mount)) => Err(CommandError::SecondMount(mount)),
         };
-        if !self.means.hidden {
+        if !self.mechanisms.hidden {
             // Without mounts, nothing is hidden from other commands.
             return Ok((
                 if read_only {
                     search()?
                 } else {
-                    Found::default()
+                    SearchResult::default()
                 },
                 None,
             ));
         }
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             let scan = ScanMark::begin();
             let found = search()?;
             if let Some(mark) = scan.end(self.workspace.root(), &found) {
@@ -220,7 +223,7 @@ impl System {
 
     /// Hides the targets of links with a denied name in places that were allowed. Other targets are
     /// out of reach, or belong to the system.
-    fn hide_outside(&self, found: &mut Found) {
+    fn hide_outside(&self, found: &mut SearchResult) {
         let covered: HashSet<CString> = found.elsewhere.iter().map(|it| it.path.clone()).collect();
         for target in &found.outside {
             let is_open = self
@@ -254,8 +257,8 @@ impl System {
 
     /// Returns the covers to mount, and the placeholders that exist for them as long as the result
     /// is held.
-    fn covers(&self, found: Found, read_only: bool) -> (Vec<Cover>, Placeholders) {
-        let Found {
+    fn covers(&self, found: SearchResult, read_only: bool) -> (Vec<Cover>, Placeholders) {
+        let SearchResult {
             mut covers,
             guarded,
             elsewhere,
@@ -272,11 +275,11 @@ impl System {
         (hide::without_hidden(covers), placeholders)
     }
 
-    fn reading(&self, found: &Found) -> Result<Reading, CommandError> {
+    fn reading(&self, found: &SearchResult) -> Result<ReadOnlyRun, CommandError> {
         if self.read_only_filters.is_none() {
             return Err(CommandError::ReadOnly("the kernel cannot hold it here"));
         }
-        Reading::new(&self.workspace, &self.places, &self.private, found).map_err(|refusal| {
+        ReadOnlyRun::new(&self.workspace, &self.places, &self.private, found).map_err(|refusal| {
             match refusal {
                 Refusal::TooManyRules => CommandError::ReadOnly(
                     "the workspace has too many files beside those that it denies",
@@ -289,25 +292,27 @@ impl System {
 
     fn prepare(
         &self,
-        order: &Order,
+        spec: &CommandSpec,
         control: Control,
         time: Duration,
         covers: Arc<Vec<Cover>>,
-        reading: Option<&Reading>,
+        reading: Option<&ReadOnlyRun>,
         links: &mut Option<RunFolder>,
-    ) -> Result<(Job, Wires), CommandError> {
-        let dir = self.directory(&order.dir)?;
-        let mut environment = Cow::Borrowed(&order.environment);
+    ) -> Result<(Job, HostPipes), CommandError> {
+        let dir = self.directory(&spec.dir)?;
+        let mut environment = Cow::Borrowed(&spec.environment);
         if let Some(reading) = reading {
             let home = self.private.join("empty");
-            environment
-                .to_mut()
-                .keep_to_reading(self.workspace.root(), &home, reading.temp.path());
-        } else if !order.from_system.is_empty() {
-            self.take_from_system(environment.to_mut(), &order.from_system, links)?;
+            environment.to_mut().restrict_to_reading(
+                self.workspace.root(),
+                &home,
+                reading.temp.path(),
+            );
+        } else if !spec.from_system.is_empty() {
+            self.take_from_system(environment.to_mut(), &spec.from_system, links)?;
         }
-        let programs = programs(order, &environment)?;
-        let argv = order
+        let programs = programs(spec, &environment)?;
+        let argv = spec
             .argv
             .iter()
             .map(|arg| c_string(arg, "an argument"))
@@ -317,17 +322,17 @@ impl System {
             .map(|line| c_string(&line, "the environment"))
             .collect::<Result<_, _>>()?;
         let (argv, envp) = (Strings::new(argv), Strings::new(envp));
-        let pipes = Pipes::new(order.stdin.clone(), order.limits.output)
+        let pipes = Pipes::new(spec.stdin.clone(), spec.limits.output)
             .map_err(|source| setup("a pipe", source))?;
         let descriptor = |source| setup("a descriptor", source);
         let mut job = self.job(control, pipes.child).map_err(descriptor)?;
         if let Some(reading) = reading {
-            self.keep_to_reading(&mut job, reading)
+            self.restrict_to_reading(&mut job, reading)
                 .map_err(descriptor)?;
         }
         job.limit(&Limits {
             time,
-            ..order.limits
+            ..spec.limits
         });
         (job.covers, job.dir, job.programs, job.argv, job.envp) =
             (covers, dir, programs, argv, envp);
@@ -345,11 +350,11 @@ impl System {
         places.extend(self.places.writable.iter().map(PathBuf::as_path));
         if places.iter().any(|place| self.private.starts_with(place)) {
             // Links would be in reach of commands.
-            environment.leave_out_of_path(&places);
+            environment.remove_from_path(&places);
             return Ok(());
         }
         let failed = |source| setup("links to programs", source);
-        let folder = links.insert(Private::run_folder(&self.private).map_err(failed)?);
+        let folder = links.insert(PrivateFolder::run_folder(&self.private).map_err(failed)?);
         environment
             .link_programs(programs, &places, folder.path())
             .map_err(failed)
@@ -363,16 +368,16 @@ impl System {
         );
         let map = |id: u32| format!("{id} {id} 1\n").into_bytes();
         Ok(Job {
-            means: self.means,
+            mechanisms: self.mechanisms,
             probe: None,
             maps: [map(ids.0), map(ids.1)],
             writable: self.writable.clone(),
             covers: Arc::default(),
             empty: self.empty.clone(),
-            ruleset: self.places.ruleset().map(above).transpose()?,
+            ruleset: self.places.ruleset().map(move_above_stdio).transpose()?,
             proc_access: Places::proc_access(),
             filters: self.filters.clone(),
-            capabilities: capabilities(&self.means),
+            capabilities: capabilities(&self.mechanisms),
             time_ms: 0,
             cpu_ms: 0,
             memory: 0,
@@ -389,7 +394,7 @@ impl System {
             stdin: child.stdin,
             stdout: child.stdout,
             stderr: child.stderr,
-            control: above(control.into())?,
+            control: move_above_stdio(control.into())?,
             report: child.report,
             census: Census::new(launch::units()),
             keep: Vec::new(),
@@ -397,22 +402,22 @@ impl System {
     }
 
     /// Gives a job the rights of a read-only command instead of its own.
-    fn keep_to_reading(&self, job: &mut Job, reading: &Reading) -> io::Result<()> {
+    fn restrict_to_reading(&self, job: &mut Job, reading: &ReadOnlyRun) -> io::Result<()> {
         // In the host's network, `/proc/net` would reveal its sockets.
-        job.means.own_network = job.means.is_apart();
-        job.ruleset = Some(above(reading.ruleset.try_clone()?)?);
+        job.mechanisms.own_network = job.mechanisms.is_isolated();
+        job.ruleset = Some(move_above_stdio(reading.ruleset.try_clone()?)?);
         job.filters = self.read_only_filters.clone().unwrap_or_default();
         job.writable = c_path(reading.temp.path()).into_iter().collect();
         Ok(())
     }
 
     /// Returns `true` if programs of the system are in the workspace.
-    pub(super) fn holds_programs(&self) -> bool {
+    pub(super) fn contains_programs(&self) -> bool {
         Places::programs().any(|place| place.starts_with(self.workspace.root()))
     }
 
     /// Prepares a read-only run of the workspace for a trial; `None` if that is impossible.
-    pub(super) fn try_reading(&self) -> Option<Reading> {
+    pub(super) fn try_reading(&self) -> Option<ReadOnlyRun> {
         let limit = SearchLimit::start(PROBE_TIME, None);
         let found = hide::search(&self.workspace, &limit).ok()?;
         self.reading(&found).ok()
@@ -424,13 +429,13 @@ impl System {
         &self,
         probe: Probe,
         limits: &Limits,
-        reading: Option<&Reading>,
+        reading: Option<&ReadOnlyRun>,
     ) -> io::Result<Vec<Record>> {
         let (control, _alive) = io::pipe()?;
         let pipes = Pipes::new(Vec::new(), 0)?;
         let mut job = self.job(control, pipes.child)?;
         if let Some(reading) = reading {
-            self.keep_to_reading(&mut job, reading)?;
+            self.restrict_to_reading(&mut job, reading)?;
         }
         job.probe = Some(probe);
         job.limit(limits);
@@ -444,7 +449,7 @@ impl System {
             identity: Identity::of(&stat),
         }]);
         let (records, ..) =
-            perform(job, pipes.host, &mut Ear::new(None)).map_err(io::Error::other)?;
+            run_job(job, pipes.host, &mut OutputListener::new(None)).map_err(io::Error::other)?;
         Ok(records)
     }
 
@@ -466,48 +471,48 @@ impl Job {
             (limits.memory, limits.processes, limits.file_size);
         // In a user namespace the kernel counts the processes in it. Elsewhere it counts all
         // processes of the user, which is at most the system's total. Root has no limit.
-        let before = if self.means.apart == Apart::UserNamespaces {
+        let before = if self.mechanisms.isolation == Isolation::UserNamespaces {
             0
         } else {
             all_tasks()
         };
-        let most = u64::from(limits.processes) * THREADS;
-        self.tasks = before + most;
-        self.pid_max = probe::pid_max(most).to_string().into_bytes();
+        let max = u64::from(limits.processes) * THREADS;
+        self.tasks = before + max;
+        self.pid_max = probe::pid_max(max).to_string().into_bytes();
     }
 }
 
 /// Returns the number of processes and threads of the system; more than enough if it is unknown.
 fn all_tasks() -> u64 {
-    let told = fs::read_to_string("/proc/loadavg").ok();
-    let total = told
+    let text = fs::read_to_string("/proc/loadavg").ok();
+    let total = text
         .as_deref()
         .and_then(|text| text.split(['/', ' ']).nth(4)?.parse().ok());
     total.unwrap_or(1 << 22)
 }
 
 /// Starts the job, serves it and waits for its end.
-fn perform(
+fn run_job(
     mut job: Job,
-    mut wires: Wires,
-    ear: &mut Ear,
+    mut host_pipes: HostPipes,
+    ear: &mut OutputListener,
 ) -> Result<(Vec<Record>, crate::CapturedOutput, crate::CapturedOutput), CommandError> {
-    job.note_descriptors();
-    let (flags, time) = (job.means.flags(), job.time_ms);
+    job.record_descriptors();
+    let (flags, time) = (job.mechanisms.flags(), job.time_ms);
     let pid = launch::spawn(flags, &mut job, inside::watcher);
     // The child's ends must be open in the child alone.
     drop(job);
     let pid = pid.map_err(|error| setup("namespaces", error.into()))?;
-    let records = wires.serve(ear, pid, time);
+    let records = host_pipes.serve(ear, pid, time);
     // A host that ignores its children has none to wait for.
     let _ = launch::wait(pid, true);
-    let Wires { out, err, .. } = wires;
+    let HostPipes { out, err, .. } = host_pipes;
     Ok((records, out.finish(ear), err.finish(ear)))
 }
 
 struct Pipes {
     child: ChildEnds,
-    host: Wires,
+    host: HostPipes,
 }
 
 struct ChildEnds {
@@ -521,18 +526,18 @@ impl Pipes {
     fn new(input: Vec<u8>, output: usize) -> io::Result<Self> {
         let (out, stdout) = pipe()?;
         let (err, stderr) = pipe()?;
-        let (told, report) = pipe()?;
+        let (text, report) = pipe()?;
         let (stdin, feed) = if input.is_empty() {
-            (above(File::open("/dev/null")?.into())?, None)
+            (move_above_stdio(File::open("/dev/null")?.into())?, None)
         } else {
             let (stdin, feed) = pipe()?;
             (stdin, Some(feed))
         };
-        let host = Wires {
-            report: told,
-            out: Intake::new(out, Stream::Stdout, output)?,
-            err: Intake::new(err, Stream::Stderr, output)?,
-            feed: Feed::new(feed, input)?,
+        let host = HostPipes {
+            report: text,
+            out: OutputReader::new(out, Stream::Stdout, output)?,
+            err: OutputReader::new(err, Stream::Stderr, output)?,
+            feed: InputWriter::new(feed, input)?,
         };
         Ok(Self {
             child: ChildEnds {
@@ -574,7 +579,7 @@ fn outcome(
                 let path = covers
                     .get(at as usize)
                     .map_or(b"".as_slice(), |it| it.path.as_bytes());
-                setup(Step::Hide.name(), not_hidden(path, errno))
+                setup(Step::Hide.name(), hide_error(path, errno))
             }
             (step, errno) => setup(step.name(), errno.into()),
         });
@@ -583,19 +588,19 @@ fn outcome(
         Record::Ended {
             status,
             limit,
-            left,
-        } => Some((*status, *limit, *left)),
+            remaining,
+        } => Some((*status, *limit, *remaining)),
         _ => None,
     });
     match ended {
         None => Err(CommandError::Lost),
-        Some((_, _, left)) if left > 0 => Err(CommandError::Survivors(left)),
+        Some((_, _, remaining)) if remaining > 0 => Err(CommandError::Survivors(remaining)),
         Some((status, limit, _)) => Ok(exit(status, limit)),
     }
 }
 
 /// Builds the error for a file that could not be hidden or protected.
-fn not_hidden(path: &[u8], errno: Errno) -> io::Error {
+fn hide_error(path: &[u8], errno: Errno) -> io::Error {
     // A name may contain any character, and the message may be shown in a terminal.
     let path = String::from_utf8_lossy(path).escape_debug().to_string();
     match errno {
@@ -627,8 +632,8 @@ fn exit(status: i32, limit: u8) -> Exit {
 }
 
 /// Returns the candidate paths of the program: the given path, or one in each folder of `PATH`.
-fn programs(order: &Order, environment: &Environment) -> Result<Vec<CString>, CommandError> {
-    let program = order
+fn programs(spec: &CommandSpec, environment: &Environment) -> Result<Vec<CString>, CommandError> {
+    let program = spec
         .argv
         .first()
         .filter(|name| !name.is_empty())
@@ -672,11 +677,11 @@ fn is_read_only(place: &Path) -> bool {
 /// Returns the capabilities that a command retains. If root runs it, it retains those over files,
 /// so that it can work in a workspace of another user. Without CAP_FSETID, no file that it creates
 /// runs with the rights of a group that it is not in.
-fn capabilities(means: &Means) -> u64 {
+fn capabilities(mechanisms: &Mechanisms) -> u64 {
     const CHOWN: u64 = 1;
     const DAC_OVERRIDE: u64 = 1 << 1;
     const FOWNER: u64 = 1 << 3;
-    if means.apart == Apart::UserNamespaces {
+    if mechanisms.isolation == Isolation::UserNamespaces {
         0
     } else {
         CHOWN | DAC_OVERRIDE | FOWNER

@@ -8,8 +8,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::census::Sum;
-use super::inside::tell;
+use super::census::Totals;
+use super::inside::send;
 use super::job::{Job, Record, found};
 use crate::command::launch;
 
@@ -19,19 +19,19 @@ pub(super) const THREADS: u64 = 16;
 /// The interval between two process counts, in milliseconds.
 const TICK: u64 = 25;
 /// The interval between two checks for a sudden increase of tasks, in milliseconds.
-const GLANCE: u64 = 4;
+const CROWD_CHECK: u64 = 4;
 /// The minimum number of new tasks that triggers a count.
-const LEAST_ROOM: u32 = 8;
+const MIN_ROOM: u32 = 8;
 /// The time for a command to end after it was asked to, in milliseconds.
 const GRACE: u64 = 500;
 /// The time for which the watcher tries to kill processes that do not die, in milliseconds.
-const PATIENCE: u64 = 10_000;
+const KILL_TIME: u64 = 10_000;
 
 /// The maximum number of consecutive failures to count processes, for example because of too many
 /// open files.
 const FAILURES: u32 = 8;
 /// The number of searches for a probe, of which at least one process is alive at any time.
-const LOOKS: u32 = 100;
+const PROBE_ATTEMPTS: u32 = 100;
 
 /// The limits that the watcher enforces, as it reports them to the host.
 pub(super) mod limit {
@@ -50,7 +50,7 @@ struct Watch<'a> {
     status: Option<i32>,
     /// The number of this process in `/proc`.
     own: Option<i32>,
-    apart: bool,
+    isolation: bool,
     /// The number of tasks of the system at the last count, and the increase that triggers a new
     /// count.
     tasks: u16,
@@ -69,8 +69,8 @@ pub(super) fn watch(job: &mut Job, children: &OwnedFd, before: &OwnedFd, command
     let keep = [&job.control, &job.report, children, before].map(AsRawFd::as_raw_fd);
     let mut keep = [keep[0], keep[1], keep[2], keep[3], proc];
     keep.sort_unstable();
-    launch::close_all_but(&keep[usize::from(proc < 0)..]);
-    let apart = job.means.is_apart();
+    launch::close_all_except(&keep[usize::from(proc < 0)..]);
+    let isolation = job.mechanisms.is_isolated();
     let (own, tasks, room) = (job.census.own_pid().ok(), launch::tasks(), job.processes);
     let shared = launch::shared_memory();
     let mut watch = Watch {
@@ -78,7 +78,7 @@ pub(super) fn watch(job: &mut Job, children: &OwnedFd, before: &OwnedFd, command
         command,
         status: None,
         own,
-        apart,
+        isolation,
         tasks,
         room,
         shared,
@@ -86,17 +86,17 @@ pub(super) fn watch(job: &mut Job, children: &OwnedFd, before: &OwnedFd, command
         before,
     };
     if watch.job.probe.is_some() && watch.finds_probe() {
-        tell(watch.job, Record::Found(found::COUNTED));
+        send(watch.job, Record::Found(found::COUNTED));
     }
     let limit = watch.until_end(children);
-    let left = watch.kill_all();
+    let remaining = watch.kill_all();
     let status = watch.status.unwrap_or(libc::SIGKILL);
-    tell(
+    send(
         watch.job,
         Record::Ended {
             status,
             limit,
-            left,
+            remaining,
         },
     );
     launch::exit(0)
@@ -112,24 +112,24 @@ impl Watch<'_> {
         loop {
             let now = launch::millis();
             if kill_at.is_none() && now >= end {
-                self.ask_to_end();
+                self.terminate_all();
                 kill_at = Some(now.saturating_add(GRACE));
             }
             if kill_at.is_some_and(|at| now >= at) {
                 return limit::TIME;
             }
-            let passed = if self.is_crowded() {
-                self.passed_while_frozen()
+            let exceeded_limit = if self.is_crowded() {
+                self.exceeded_limit_while_stopped()
             } else {
                 limit::NONE
             };
-            if passed != limit::NONE {
-                return passed;
+            if exceeded_limit != limit::NONE {
+                return exceeded_limit;
             }
             if now >= next {
-                let passed = self.passed(|_| {});
-                if passed != limit::NONE {
-                    return passed;
+                let exceeded_limit = self.exceeded_limit(|_| {});
+                if exceeded_limit != limit::NONE {
+                    return exceeded_limit;
                 }
                 // A count takes long if there are many processes; it may take only a small part of
                 // the time.
@@ -139,11 +139,11 @@ impl Watch<'_> {
             let wake = kill_at
                 .unwrap_or(end)
                 .saturating_sub(launch::millis())
-                .min(GLANCE);
-            let gone = wait(&[&self.job.control, children], wake);
+                .min(CROWD_CHECK);
+            let is_dropped = wait(&[&self.job.control, children], wake);
             drain(children);
             self.reap();
-            if self.status.is_some() || gone {
+            if self.status.is_some() || is_dropped {
                 return if kill_at.is_some() {
                     limit::TIME
                 } else {
@@ -162,56 +162,58 @@ impl Watch<'_> {
 
     /// Returns the limit that is exceeded, computed while all processes are stopped: a fork bomb is
     /// faster than any count.
-    fn passed_while_frozen(&mut self) -> u8 {
-        let passed = if self.apart {
+    fn exceeded_limit_while_stopped(&mut self) -> u8 {
+        let exceeded_limit = if self.isolation {
             stop(-1);
-            self.passed(|_| {})
+            self.exceeded_limit(|_| {})
         } else {
             // Most fork bombs stay in the command's group, which the kernel stops at once.
             stop(-self.command);
-            self.passed(stop)
+            self.exceeded_limit(stop)
         };
-        if passed != limit::NONE {
-            return passed;
+        if exceeded_limit != limit::NONE {
+            return exceeded_limit;
         }
-        if self.apart {
-            go_on(-1);
+        if self.isolation {
+            resume(-1);
         } else {
-            self.job.census.alive().for_each(go_on);
-            go_on(-self.command);
+            self.job.census.alive().for_each(resume);
+            resume(-self.command);
         }
         limit::NONE
     }
 
     /// Returns the limit that is exceeded.
-    fn passed(&mut self, meet: fn(i32)) -> u8 {
+    fn exceeded_limit(&mut self, on_found: fn(i32)) -> u8 {
         let tasks = launch::tasks();
-        let sum = self.census(meet);
-        self.failures = match &sum {
+        let totals = self.census(on_found);
+        self.failures = match &totals {
             None => self.failures + 1,
             // A process that executes another program cannot be inspected for a moment, but hardly
             // at two counts in a row.
-            Some(sum) if sum.unseen > 0 && self.is_program() => self.failures + FAILURES / 2,
+            Some(totals) if totals.unseen > 0 && self.is_program() => self.failures + FAILURES / 2,
             Some(_) => 0,
         };
-        if self.job.means.counted && self.failures >= FAILURES {
+        if self.job.mechanisms.counted && self.failures >= FAILURES {
             return limit::UNCOUNTED;
         }
-        let Some(sum) = sum else { return limit::NONE };
+        let Some(totals) = totals else {
+            return limit::NONE;
+        };
         // A program with many threads must not be stopped for each of them, nor at each count.
         self.tasks = tasks;
-        let count = sum.count + sum.unseen;
+        let count = totals.count + totals.unseen;
         self.room = self
             .job
             .processes
             .saturating_sub(count)
             .max(self.job.processes / 4)
-            .max(LEAST_ROOM);
+            .max(MIN_ROOM);
         let job = &self.job;
-        if count > job.processes || u64::from(sum.threads) > u64::from(job.processes) * THREADS {
+        if count > job.processes || u64::from(totals.threads) > u64::from(job.processes) * THREADS {
             return limit::PROCESSES;
         }
-        if sum.memory > job.memory && job.census.memory() > job.memory {
+        if totals.memory > job.memory && job.census.memory() > job.memory {
             return limit::MEMORY;
         }
         // A process can release pages of shared memory, and most of a mapping, and the pages
@@ -222,22 +224,22 @@ impl Watch<'_> {
         if shared - self.shared > job.memory && job.census.share_memory() {
             return limit::MEMORY;
         }
-        if sum.cpu_ms + launch::children_cpu() > job.cpu_ms {
+        if totals.cpu_ms + launch::children_cpu() > job.cpu_ms {
             return limit::CPU;
         }
         limit::NONE
     }
 
-    fn census(&mut self, meet: fn(i32)) -> Option<Sum> {
-        self.job.census.take(self.own?, meet).ok()
+    fn census(&mut self, on_found: fn(i32)) -> Option<Totals> {
+        self.job.census.take(self.own?, on_found).ok()
     }
 
     /// Returns `true` if the processes of a probe are found. Like those of a command, they may not
     /// be inspectable.
     fn finds_probe(&mut self) -> bool {
-        (0..LOOKS).any(|_| {
+        (0..PROBE_ATTEMPTS).any(|_| {
             self.census(|_| {})
-                .is_some_and(|sum| sum.count + sum.unseen > 0)
+                .is_some_and(|totals| totals.count + totals.unseen > 0)
         })
     }
 
@@ -260,19 +262,19 @@ impl Watch<'_> {
         }
     }
 
-    fn ask_to_end(&mut self) {
-        if self.apart {
-            ask(-1);
+    fn terminate_all(&mut self) {
+        if self.isolation {
+            terminate(-1);
             return;
         }
-        let _ = self.census(ask);
+        let _ = self.census(terminate);
     }
 
     /// Kills all remaining processes, and returns the number of survivors.
     fn kill_all(&mut self) -> u32 {
-        let end = launch::millis().saturating_add(PATIENCE);
+        let end = launch::millis().saturating_add(KILL_TIME);
         while self.reap() {
-            if self.apart {
+            if self.isolation {
                 // The kernel sends it to the whole namespace at once, and no process can start
                 // another meanwhile.
                 kill(-1);
@@ -284,7 +286,9 @@ impl Watch<'_> {
             }
             if launch::millis() >= end {
                 // At least one is known from `reap`, though it may not be visible.
-                return self.census(|_| {}).map_or(u32::MAX, |sum| sum.count.max(1));
+                return self
+                    .census(|_| {})
+                    .map_or(u32::MAX, |totals| totals.count.max(1));
             }
             let _ = poll(&mut [], Some(&time(1)));
         }
@@ -310,11 +314,11 @@ fn stop(pid: i32) {
     let _ = launch::kill(pid, libc::SIGSTOP);
 }
 
-fn go_on(pid: i32) {
+fn resume(pid: i32) {
     let _ = launch::kill(pid, libc::SIGCONT);
 }
 
-fn ask(pid: i32) {
+fn terminate(pid: i32) {
     let _ = launch::kill(pid, libc::SIGTERM);
 }
 

@@ -42,7 +42,7 @@ fn public_addresses_pass() {
     ];
     public
         .iter()
-        .for_each(|text| assert_eq!(objection(address(text)), None, "{text}"));
+        .for_each(|text| assert_eq!(refusal_reason(address(text)), None, "{text}"));
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn others_do_not() {
     ];
     refused
         .iter()
-        .for_each(|text| assert!(objection(address(text)).is_some(), "{text}"));
+        .for_each(|text| assert!(refusal_reason(address(text)).is_some(), "{text}"));
 }
 
 /// A sequence without a pattern, and the same in every run.
@@ -137,14 +137,14 @@ fn nothing_passes_that_the_standard_library_knows_as_special() {
             || v4.is_broadcast()
             || v4.is_documentation()
             || v4.is_unspecified();
-        assert!(!special || objection(v4.into()).is_some(), "{v4}");
+        assert!(!special || refusal_reason(v4.into()).is_some(), "{v4}");
         // The other way round for the large ranges: nearly everything else is public.
         let first = v4.octets()[0];
         if !matches!(
             first,
             0 | 10 | 100 | 127 | 168 | 169 | 172 | 192 | 198 | 203 | 224..
         ) {
-            assert_eq!(objection(v4.into()), None, "{v4}");
+            assert_eq!(refusal_reason(v4.into()), None, "{v4}");
         }
     }
 }
@@ -171,8 +171,8 @@ fn nothing_passes_in_ipv6_that_the_standard_library_knows_as_special() {
             || v6.is_unique_local()
             || v6.is_unicast_link_local()
             || v6.to_ipv4().is_some();
-        assert!(!special || objection(v6.into()).is_some(), "{v6}");
-        if objection(v6.into()).is_none() {
+        assert!(!special || refusal_reason(v6.into()).is_some(), "{v6}");
+        if refusal_reason(v6.into()).is_none() {
             assert!(
                 (0x2000..0x4000).contains(&segments[0]) || segments[..2] == [0x64, 0xff9b],
                 "{v6}"

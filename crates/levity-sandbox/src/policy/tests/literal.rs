@@ -237,18 +237,19 @@ fn reason_says_how_to_write_the_line() {
     for (line, reason) in [
         (
             "cargo test *",
-            "it has `*` outside of quotes beside `cargo test`, which a rule allows; write it as \
+            "it combines `*` outside of quotes with `cargo test`, which a rule allows; write it as \
                 plain words",
         ),
         ("make; export A=b", "`export` may change something"),
         (
             "make; printf a",
-            "it has `printf`, which is a part of the shell, beside `make`, which a rule allows; \
+            "it combines `printf`, which is a shell builtin, with `make`, which a rule allows; \
                 write it as plain words",
         ),
         (
             "make; nice ls",
-            "it has `nice`, which runs another program, beside `make`, which a rule allows; write \
+            "it combines `nice`, which runs another program, with `make`, which a rule allows; \
+                write \
                 it as plain words",
         ),
         (
@@ -272,7 +273,7 @@ fn reason_says_how_to_write_the_line() {
     assert_eq!(
         named.judge(CommandLine::Shell("make # all")),
         Permit::deny(
-            "it has `#` outside of quotes beside `make`, which a rule allows; write it as plain \
+            "it combines `#` outside of quotes with `make`, which a rule allows; write it as plain \
                 words"
         )
     );

@@ -299,10 +299,11 @@ fn allowed_line_with_more_rights_runs_exactly_what_was_judged() {
         for shell in &shells {
             let mut ran = run(shell, &line, root.path());
             if !runs_all {
-                let mut left = judged.clone();
+                let mut remaining = judged.clone();
                 for words in ran.drain(..) {
-                    let at = left.iter().position(|it| *it == words);
-                    left.remove(at.unwrap_or_else(|| panic!("{shell} ran {words:?}: {line:?}")));
+                    let at = remaining.iter().position(|it| *it == words);
+                    remaining
+                        .remove(at.unwrap_or_else(|| panic!("{shell} ran {words:?}: {line:?}")));
                 }
                 continue;
             }

@@ -107,7 +107,7 @@ fn less_than_was_demanded_is_refused() {
     else {
         panic!("{error:?}")
     };
-    assert!(missing.contains("files not held"), "{missing}");
+    assert!(missing.contains("files not enforced"), "{missing}");
     assert!(report.level < Level::Guarded);
     assert!(error.to_string().contains("at_least"), "{error}");
     assert!(

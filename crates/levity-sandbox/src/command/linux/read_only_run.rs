@@ -15,16 +15,16 @@ use landlock::{AccessFs, BitFlags};
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 
-use super::hide::{Found, join};
+use super::hide::{SearchResult, join};
 use super::job::Identity;
 use super::places::Places;
 use crate::Workspace;
 use crate::command::launch;
-use crate::command::private::{Private, RunFolder};
+use crate::command::private::{PrivateFolder, RunFolder};
 use crate::workspace::Tree;
 
 /// The maximum number of rules of a ruleset. A workspace that needs more is refused.
-const MOST_RULES: usize = 20_000;
+const MAX_RULES: usize = 20_000;
 
 const OPEN: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const LIST: OFlags = OFlags::RDONLY
@@ -34,7 +34,7 @@ const LIST: OFlags = OFlags::RDONLY
 
 /// A read-only run: its rights, and the folder for its temporary files.
 #[derive(Debug)]
-pub(super) struct Reading {
+pub(super) struct ReadOnlyRun {
     pub(super) ruleset: OwnedFd,
     pub(super) temp: RunFolder,
 }
@@ -53,21 +53,21 @@ impl From<Errno> for Refusal {
     }
 }
 
-impl Reading {
+impl ReadOnlyRun {
     /// Computes the rights of a run. `private` is the sandbox's own folder.
     pub(super) fn new(
         workspace: &Workspace,
         places: &Places,
         private: &Path,
-        found: &Found,
+        found: &SearchResult,
     ) -> Result<Self, Refusal> {
-        let temp = Private::run_folder(private).map_err(Refusal::Failed)?;
+        let temp = PrivateFolder::run_folder(private).map_err(Refusal::Failed)?;
         let ruleset = places
             .bare_ruleset(temp.path())
             .ok_or(Refusal::NoLandlock)?;
         let mut rules = Rules {
             ruleset: ruleset.as_fd(),
-            left: MOST_RULES,
+            remaining: MAX_RULES,
         };
         let empty = private.join("empty");
         let elsewhere: Vec<PathBuf> = found
@@ -103,12 +103,12 @@ fn read() -> BitFlags<AccessFs> {
 
 struct Rules<'a> {
     ruleset: BorrowedFd<'a>,
-    left: usize,
+    remaining: usize,
 }
 
 impl Rules<'_> {
     fn allow(&mut self, place: impl AsFd, access: BitFlags<AccessFs>) -> Result<(), Refusal> {
-        self.left = self.left.checked_sub(1).ok_or(Refusal::TooManyRules)?;
+        self.remaining = self.remaining.checked_sub(1).ok_or(Refusal::TooManyRules)?;
         Ok(launch::landlock_allow(
             self.ruleset,
             place.as_fd(),
@@ -133,10 +133,10 @@ impl Rules<'_> {
         place: &Path,
         access: BitFlags<AccessFs>,
         except: &[&Path],
-        found: &Found,
+        found: &SearchResult,
     ) -> Result<(), Refusal> {
-        let mut waiting: Vec<PathBuf> = vec![place.to_owned()];
-        while let Some(place) = waiting.pop() {
+        let mut pending: Vec<PathBuf> = vec![place.to_owned()];
+        while let Some(place) = pending.pop() {
             if except.iter().any(|except| place.starts_with(except)) {
                 continue;
             }
@@ -155,16 +155,20 @@ impl Rules<'_> {
                 AccessFs::ReadDir.into(),
             )?;
             for entry in place.read_dir().map_err(Refusal::Failed)? {
-                if waiting.len() > self.left {
+                if pending.len() > self.remaining {
                     return Err(Refusal::TooManyRules);
                 }
-                waiting.push(entry.map_err(Refusal::Failed)?.path());
+                pending.push(entry.map_err(Refusal::Failed)?.path());
             }
         }
         Ok(())
     }
 
-    fn allow_workspace(&mut self, workspace: &Workspace, found: &Found) -> Result<(), Refusal> {
+    fn allow_workspace(
+        &mut self,
+        workspace: &Workspace,
+        found: &SearchResult,
+    ) -> Result<(), Refusal> {
         let root = openat(
             CWD,
             workspace.root(),
@@ -279,10 +283,10 @@ mod tests {
         let Some(ruleset) = ruleset else { return true };
         let mut rules = Rules {
             ruleset: ruleset.as_fd(),
-            left: rules,
+            remaining: rules,
         };
         match rules.allow_workspace(&workspace, &found) {
-            Ok(()) => rules.left == 0,
+            Ok(()) => rules.remaining == 0,
             Err(Refusal::TooManyRules) => false,
             Err(other) => panic!("{other:?}"),
         }
