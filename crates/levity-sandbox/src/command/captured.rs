@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn decoded(pieces: &[&[u8]], expected: &str) {
+    fn check_decoded(pieces: &[&[u8]], expected: &str) {
         let mut decoder = Decoder::default();
         let mut text: String = pieces.iter().map(|piece| decoder.decode(piece)).collect();
         text += &decoder.finish();
@@ -166,17 +166,17 @@ mod tests {
     }
 
     #[test]
-    fn characters_may_be_cut_between_pieces() {
-        decoded(&[b"a\xC3", b"\xA4b"], "aäb");
-        decoded(&[b"\xF0", b"\x9F", b"\x98", b"\x80"], "😀");
-        decoded(&["€".as_bytes(), b"\xE2\x82"], "€\u{FFFD}");
-        decoded(&[b"\xFFa", b"\xC3", b"a"], "\u{FFFD}a\u{FFFD}a");
-        decoded(&[b"\x80\x80\x80"], "\u{FFFD}\u{FFFD}\u{FFFD}");
-        decoded(&[b"", b""], "");
+    fn decoder_joins_characters_split_between_chunks() {
+        check_decoded(&[b"a\xC3", b"\xA4b"], "aäb");
+        check_decoded(&[b"\xF0", b"\x9F", b"\x98", b"\x80"], "😀");
+        check_decoded(&["€".as_bytes(), b"\xE2\x82"], "€\u{FFFD}");
+        check_decoded(&[b"\xFFa", b"\xC3", b"a"], "\u{FFFD}a\u{FFFD}a");
+        check_decoded(&[b"\x80\x80\x80"], "\u{FFFD}\u{FFFD}\u{FFFD}");
+        check_decoded(&[b"", b""], "");
     }
 
     #[test]
-    fn any_bytes_in_any_pieces_make_the_same_text() {
+    fn decoder_output_does_not_depend_on_chunk_size() {
         let bytes: Vec<u8> = (0..4000_u32)
             .map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8)
             .collect();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn head_and_tail_are_kept() {
+    fn buffer_over_limit_retains_head_and_tail() {
         retained(8, &["abcd", "efgh"], "abcdefgh", 0);
         retained(8, &["abcdefghi"], "abcd\n[.. 1 bytes left out ..]\nfghi", 1);
         retained(

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn link_programs_takes_what_a_program_runs_from_outside() {
+    fn link_programs_links_programs_that_scripts_run() {
         let everywhere = ["links", "work", "system"];
         for (names, folders, links) in [
             (&["tail"][..], &everywhere[..], &["tail system/tail"][..]),

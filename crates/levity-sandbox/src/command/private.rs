@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn drop_removes_deep_and_shut_folders_on_a_small_stack() {
+    fn drop_removes_deep_and_inaccessible_folders_on_small_stack() {
         let base = tempfile::tempdir().unwrap();
         let outside = base.path().join("outside");
         fs::create_dir(&outside).unwrap();
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn new_sandbox_sweeps_only_folders_that_nobody_holds() {
+    fn new_sandbox_removes_only_unlocked_private_folders() {
         let base = tempfile::tempdir().unwrap();
         let live = PrivateFolder::new_in(base.path()).unwrap();
         let abandoned = PrivateFolder::new_in(base.path()).unwrap();

@@ -183,7 +183,7 @@ mod tests {
 
     /// On Btrfs, a folder that was empty when it was opened also lists nothing later.
     #[test]
-    fn clear_lists_a_folder_anew_that_was_read_before() {
+    fn clear_rereads_folder_that_was_listed_before() {
         let folder = tempfile::tempdir().unwrap();
         let root = CString::new(folder.path().as_os_str().as_encoded_bytes()).unwrap();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

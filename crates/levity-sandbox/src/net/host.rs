@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_are_compared_in_one_form() {
+    fn patterns_match_canonical_form_of_names() {
         check("*", &["a.org", "127.0.0.1"], &[]);
         check(
             "Example.ORG.",
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused() {
+    fn invalid_patterns_are_refused() {
         for text in [
             "",
             "*.",
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn local_names_are_known() {
+    fn local_names_are_detected() {
         for name in [
             "localhost",
             "intranet",

@@ -18,7 +18,7 @@ fn check(policy: &CommandPolicy, line: &str, expected: &str) {
 }
 
 #[test]
-fn what_only_reads_is_allowed() {
+fn read_only_lines_are_allowed() {
     for line in [
         "ls",
         "ls -la src",
@@ -53,7 +53,7 @@ fn what_only_reads_is_allowed() {
         "tail -n +3 a | cut -d, -f2",
         "diff a b",
         "cat <<< hello",
-        // What these find, and which files it names, is for the kernel to limit.
+        // The kernel limits which files these find and name.
         "ls .e*",
         "cat ?env",
         "cat [.]env",
@@ -75,7 +75,7 @@ fn what_only_reads_is_allowed() {
 }
 
 #[test]
-fn read_scope_is_what_a_line_needs() {
+fn read_scope_matches_files_that_line_reads() {
     use ReadScope::{Files, Nothing};
     let folder = tempfile::tempdir().unwrap();
     let policy = CommandPolicy::new()
@@ -89,7 +89,7 @@ fn read_scope_is_what_a_line_needs() {
         ),
         ("echo a | sed -n 1,3p", Some(Nothing)),
         ("cd a && pwd 2>/dev/null", Some(Nothing)),
-        // A line that is not plain may do more than it seems to.
+        // A line that is not plain may do more than it appears to.
         ("sh -c 'echo a | sed -n 1,3p'", Some(Files)),
         ("timeout 5 echo a", Some(Files)),
         ("printf a", Some(Files)),
@@ -113,10 +113,10 @@ fn read_scope_is_what_a_line_needs() {
         ("echo a | tail -n 3 b", Some(Files)),
         ("date -uf.b", Some(Files)),
         ("find . -name a", Some(Files)),
-        // What a rule allows has all rights, and no scope.
+        // A command that a rule allows has all rights, and no scope.
         ("make", None),
         ("make | tail -3; ls", None),
-        // What is asked about has none either.
+        // A command that needs approval has none either.
         ("rm a", None),
         ("cat a > b", None),
         ("make; cat a", None),
@@ -149,9 +149,9 @@ fn read_scope_is_what_a_line_needs() {
 }
 
 #[test]
-fn everything_else_is_asked_about() {
+fn lines_that_do_more_than_read_need_approval() {
     for line in [
-        // Options of wrappers that become more words.
+        // Options of wrappers that expand to more words.
         "timeout $(echo 5 touch a --) true",
         "git status -s; timeout $(echo 5 git show HEAD~1:.env --) true",
         "nice -n $(echo 1 sh run.sh) true",
@@ -277,7 +277,7 @@ fn everything_else_is_asked_about() {
         "busybox rm a",
         "case a in b) rm a;; esac",
         "ls\u{0}rm",
-        // To some shells these are two commands.
+        // Some shells read these as two commands.
         "ls &>/dev/null rm a",
         "ls &>>/dev/null rm a",
         "cat a | uniq - b",
@@ -288,7 +288,7 @@ fn everything_else_is_asked_about() {
         "zsh -c 'printf %d \"a[\\`rm b\\`]\"'",
         "bash -oc posix 'rm a'",
         "echo a >&b",
-        // Files of the working directory say which program has these names.
+        // Files of the working directory select which program has these names.
         "cargo --version",
         "rustc --version",
         "rustup --version",
@@ -309,7 +309,7 @@ fn everything_else_is_asked_about() {
 }
 
 #[test]
-fn option_by_which_a_file_names_others_is_asked_about() {
+fn option_that_reads_names_from_file_needs_approval() {
     for line in [
         "sort --files0-from=a",
         "sort --files0-from a",
@@ -366,8 +366,8 @@ fn option_by_which_a_file_names_others_is_asked_about() {
     }
 }
 
-/// Patterns that become the names of files, and files can have any name: `-e1e sh evil.md`,
-/// `--pre=sh`, `a[$(rm b)]`.
+/// Globs that expand to names of files, which can be any text: `-e1e sh evil.md`, `--pre=sh`,
+/// `a[$(rm b)]`.
 const MISLEADING: &[&str] = &[
     "sed -n 1p *",
     "sed -n 1,5p *.md",
@@ -412,7 +412,7 @@ const MISLEADING: &[&str] = &[
 ];
 
 #[test]
-fn pattern_that_may_become_an_option_is_asked_about() {
+fn glob_that_may_become_option_needs_approval() {
     let folder = tempfile::tempdir().unwrap();
     let policy = CommandPolicy::new().within(&crate::Workspace::open(folder.path()).unwrap());
     for line in MISLEADING {
@@ -463,7 +463,7 @@ fn rule_without_words_allows_nothing() {
             "ls",
             "allow",
         );
-        // What forbids speaks of every command.
+        // A deny rule applies to every command.
         check(&CommandPolicy::new().deny(empty, "no"), "ls", "deny");
         check(
             &CommandPolicy::allow_all().deny(empty, "no"),
@@ -480,7 +480,7 @@ fn rule_without_words_allows_nothing() {
 }
 
 #[test]
-fn rules_come_first() {
+fn rules_take_precedence_over_read_only_lists() {
     let policy = CommandPolicy::new()
         .allow("cargo test")
         .allow("npm run *")
@@ -510,7 +510,7 @@ fn rules_come_first() {
         ("ls", "allow"),
         ("cargo test 2>&1 | tail -n 40 | grep -v warning", "allow"),
         ("cd core && cargo test; ls target", "allow"),
-        // Beside it they would run with its rights.
+        // In one line with it, they would run with its rights.
         ("cargo test; cat a", "ask"),
         ("cargo test | tail -n 40 a", "ask"),
         ("cargo test < a", "ask"),
@@ -520,14 +520,14 @@ fn rules_come_first() {
 }
 
 #[test]
-fn all_can_be_allowed_asked_about_or_denied() {
+fn policy_can_allow_ask_or_deny_all() {
     check(&CommandPolicy::allow_all(), "rm -rf a > b; (x)", "allow");
     check(
         &CommandPolicy::allow_all().deny("rm", "no"),
         "ls && rm a",
         "deny",
     );
-    // What cannot be looked into may hide what is denied.
+    // A line that cannot be analyzed may hide a denied command.
     check(
         &CommandPolicy::allow_all().deny("rm", "no"),
         "(rm a)",
@@ -547,7 +547,7 @@ fn all_can_be_allowed_asked_about_or_denied() {
 }
 
 #[test]
-fn denied_files_and_folders_are_asked_about() {
+fn lines_with_denied_files_need_approval() {
     let folder = tempfile::tempdir().unwrap();
     let policy = CommandPolicy::new().within(&crate::Workspace::open(folder.path()).unwrap());
     check(&policy, "cat a", "allow");
@@ -566,7 +566,7 @@ fn denied_files_and_folders_are_asked_about() {
 }
 
 #[test]
-fn words_are_judged_as_they_are() {
+fn argv_words_are_judged_literally() {
     let judge = |words: &[&str]| {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         CommandPolicy::new().judge(CommandLine::Argv(&words))
@@ -585,7 +585,7 @@ fn words_are_judged_as_they_are() {
 }
 
 #[test]
-fn a_policy_is_data() {
+fn policy_survives_serde_round_trip() {
     let policy = CommandPolicy::new()
         .allow("cargo test")
         .deny("git push", "no");
@@ -603,11 +603,11 @@ fn a_policy_is_data() {
 }
 
 #[test]
-fn many_folders_in_a_line_take_no_longer_than_the_line() {
+fn judging_many_cd_commands_takes_linear_time() {
     let line: String = (0..400).map(|number| format!("cd d{number}; ")).collect();
     let folder = tempfile::tempdir().unwrap();
     let policy = CommandPolicy::new().within(&crate::Workspace::open(folder.path()).unwrap());
-    // With every `cd`, the folders that are possible would double.
+    // Each `cd` would double the number of possible folders.
     assert!(matches!(
         policy.judge(CommandLine::Shell(&format!("{line}strings *"))),
         Permit::Ask { .. }

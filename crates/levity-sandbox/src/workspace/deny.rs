@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_not() {
+    fn ordinary_files_are_not_denied() {
         let deny = standard();
         for path in [
             "",
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_rule_decides_and_a_path_weighs_more() {
+    fn last_rule_decides_and_path_rule_takes_precedence() {
         let mut rules = Rules::standard();
         rules.add(".env", false);
         rules.add("private/", true);
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_for_exactly_a_name_denies_it() {
+    fn rule_for_literal_name_denies_it() {
         for name in [
             "mcp:x.json",
             "a:",
@@ -522,14 +522,14 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn rule_for_exactly_any_name_denies_it(name in "[^/\0]{1,12}|[a-zA-Z:. \u{200b}\u{ad}＊［：．\\[\\]{}*?!,\\\\-]{1,8}") {
+        fn rule_for_random_literal_name_denies_it(name in "[^/\0]{1,12}|[a-zA-Z:. \u{200b}\u{ad}＊［：．\\[\\]{}*?!,\\\\-]{1,8}") {
             proptest::prop_assume!(name != "." && name != "..");
             check_own_name(&name);
         }
     }
 
     #[test]
-    fn a_broken_glob_is_named() {
+    fn invalid_glob_is_named_in_error() {
         let mut rules = Rules::default();
         rules.add("a[", true);
         let error = rules.compile().unwrap_err();

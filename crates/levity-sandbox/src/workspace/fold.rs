@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_some_file_system_confuses_are_one() {
+    fn fold_merges_names_that_file_systems_confuse() {
         for name in [
             ".env",
             ".ENV",
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_spelling_keeps_what_the_folded_one_cuts() {
+    fn whole_spelling_retains_removed_characters() {
         for (name, folded, whole) in [
             (".env", ".env", None),
             (".ENV", ".env", None),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_stay_apart() {
+    fn fold_leaves_distinct_names_unchanged() {
         for name in ["env", ".env.example", "a b", "...", ".", ":", "é"] {
             assert_eq!(fold(name), name);
         }

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_become_plain() {
+    fn normalize_returns_relative_path() {
         check("a", Some("a"));
         check("./a//b/../c", Some("a/c"));
         check("a/b/", Some("a/b"));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_leave_are_refused() {
+    fn normalize_refuses_paths_that_leave_workspace() {
         for path in [
             "..",
             "../a",
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_are_none_are_refused() {
+    fn normalize_refuses_invalid_paths() {
         for path in [
             "",
             "a\0b",

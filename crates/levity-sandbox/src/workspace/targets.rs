@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn gone_targets_are_let_go_and_few_stay_open() {
+    fn removed_targets_are_closed_and_open_files_are_limited() {
         let folder = tempfile::tempdir().unwrap();
         let mut known = KnownTargets::default();
         let note = |range: std::ops::Range<usize>, known: &mut KnownTargets| -> Vec<Identity> {
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn real_path_is_the_canonical_one() {
+    fn real_path_equals_canonical_path() {
         use std::os::unix::fs::symlink;
 
         let folder = tempfile::tempdir().unwrap();
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn opening_fails_when_links_take_too_long() {
+    fn open_fails_when_links_take_too_long() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("settings"), "").unwrap();
         let open = || super::super::Workspace::open(folder.path()).unwrap();
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn target_that_is_noted_again_stays_what_it_was_or_is_kept_from_more() {
+    fn target_recorded_twice_never_becomes_less_denied() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         fs::write(&path, "").unwrap();

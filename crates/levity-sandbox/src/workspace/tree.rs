@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_open_in_any_order_and_few_stay_open() {
+    fn tree_opens_folders_in_any_order_with_few_handles() {
         let root = tempfile::tempdir().unwrap();
         let deep = vec!["d"; 300].join("/");
         fs::create_dir_all(root.path().join(&deep)).unwrap();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn link_in_a_path_is_not_followed() {
+    fn tree_does_not_follow_links() {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir_all(root.path().join("a/b")).unwrap();
         std::os::unix::fs::symlink("a", root.path().join("link")).unwrap();

@@ -1,27 +1,30 @@
-//! Commands that try to get out, to stay, or to take too much. Each is tried on every rung that
-//! this system has; where the report says that a rung does not hold something, what needs it is
-//! left out aloud.
+//! Commands that try to escape, to stay behind, or to exceed their limits. Each is tried on every
+//! set of disabled mechanisms that this system supports. If the report states that a protection is
+//! not enforced, the tests that need it print that they are skipped.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
     reason = "real processes take real time"
 )]
 
-mod arena;
 mod attacks;
+mod basics;
 mod errors;
+mod fixture;
+mod git;
 mod hidden;
-mod kept;
-mod life;
+mod kernel_requests;
+mod lifetime;
 mod limits;
 mod mounts;
-mod plain;
+mod other_processes;
+mod protected;
 
-use arena::Arena;
+use fixture::Fixture;
 use levity_sandbox::{Level, Mechanism, SandboxBuilder};
 
-/// The means that a rung does without.
-const RUNGS: [&[&str]; 9] = [
+/// The mechanisms that each round of a test disables.
+const DISABLED: [&[&str]; 9] = [
     &[],
     &["root"],
     &["proc"],
@@ -33,25 +36,27 @@ const RUNGS: [&[&str]; 9] = [
     &["namespaces", "landlock", "seccomp"],
 ];
 
-fn lower(builder: SandboxBuilder, rung: &[&'static str]) -> SandboxBuilder {
-    rung.iter()
+fn disable(builder: SandboxBuilder, disabled: &[&'static str]) -> SandboxBuilder {
+    disabled
+        .iter()
         .fold(builder.at_least(Level::Open), |builder, means| {
             builder.without(means)
         })
 }
 
 #[tokio::test]
-async fn the_report_says_what_is_left_out() {
-    for rung in RUNGS {
-        let arena = Arena::new(rung, |builder| builder);
-        let report = arena.sandbox.report();
-        println!("without {rung:?}:\n{report}\n");
+async fn report_reflects_disabled_mechanisms() {
+    for disabled in DISABLED {
+        let fixture = Fixture::new(disabled, |builder| builder);
+        let report = fixture.sandbox.report();
+        println!("without {disabled:?}:\n{report}\n");
         assert!(
             report.memory.holds && report.process_count.holds && report.cpu_time.holds,
             "{report}"
         );
-        // A means that is there is worth something.
-        let new = |how: &Mechanism| matches!(how, Mechanism::Landlock { abi } if *abi >= 3);
+        // A mechanism that is available must enforce its protection.
+        let new =
+            |mechanism: &Mechanism| matches!(mechanism, Mechanism::Landlock { abi } if *abi >= 3);
         assert!(
             report.files.holds || !report.files.by.iter().any(new),
             "{report}"
@@ -64,17 +69,17 @@ async fn the_report_says_what_is_left_out() {
             report.processes.holds || !report.processes.by.contains(&Mechanism::ProcessNamespace),
             "{report}"
         );
-        if rung.contains(&"landlock") {
+        if disabled.contains(&"landlock") {
             assert!(!report.files.holds, "{report}");
             assert!(report.level < Level::Guarded, "{report}");
         }
-        if rung.contains(&"namespaces") {
+        if disabled.contains(&"namespaces") {
             assert!(
                 !report.hidden.holds && report.level < Level::Isolated,
                 "{report}"
             );
         }
-        if rung.contains(&"seccomp") {
+        if disabled.contains(&"seccomp") {
             assert!(!report.network.holds, "{report}");
         }
     }

@@ -1,12 +1,9 @@
-//! Commands that would read what the workspace denies: they are asked about, or run read-only and
-//! read nothing of it.
+//! Commands that would read denied files: they need approval, or run read-only and cannot read
+//! them.
 //!
-//! Every line runs for real, in a sandbox with mounts and in one without. Whatever the policy says
-//! of a line, the kernel must keep its secret.
-#![allow(
-    clippy::print_stdout,
-    reason = "what this system cannot hold is left out aloud"
-)]
+//! Every line really runs, in a sandbox with mounts and in one without. Whatever the policy
+//! decides, the kernel must protect the secret.
+#![allow(clippy::print_stdout, reason = "skipped tests are printed")]
 
 use std::ffi::OsStr;
 use std::fs;
@@ -21,13 +18,13 @@ use tempfile::TempDir;
 const SECRET: &str = "hush-7c1f";
 
 /// A workspace with secrets in many places, and a policy that knows them.
-struct Arena {
+struct Fixture {
     folder: TempDir,
     space: Workspace,
     policy: CommandPolicy,
 }
 
-impl Arena {
+impl Fixture {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
@@ -113,7 +110,7 @@ impl Arena {
             )
             .unwrap();
         }
-        // Deeper than a path can say.
+        // Deeper than a path can express.
         let name = "d".repeat(200);
         let line = format!(
             "i=0; while [ $i -lt 25 ]; do mkdir {name}; cd -P {name}; i=$((i+1)); done; echo \
@@ -163,7 +160,7 @@ pub(crate) fn sandboxes(space: &Workspace) -> Vec<(&'static str, Sandbox)> {
         .collect()
 }
 
-/// What each of these lines writes when it runs read-only. They share a few shells, to be quick.
+/// Returns the output of each line when it runs read-only. The lines share a few shells, for speed.
 pub(crate) async fn run_all(sandbox: &Sandbox, lines: &[&str]) -> Vec<String> {
     let mut outputs = Vec::new();
     for some in lines.chunks(200) {
@@ -231,7 +228,7 @@ fn allows(policy: &CommandPolicy, line: &str) {
     );
 }
 
-/// Lines that read a secret where nothing holds them.
+/// Lines that read a secret if nothing is enforced.
 const SPELLED: &[&str] = &[
     "cat .env",
     "cat ./.env",
@@ -384,13 +381,13 @@ const SPELLED: &[&str] = &[
     "jq -n 'import \"x\" as $x {search: \"./sub/.ssh\"}; $x'",
     "jq -L sub/.ssh -n 'import \"x\" as $x; $x'",
     "wc --files0-from=opts",
-    // Names that are no text.
+    // Names that are not UTF-8.
     "cat nb/z*",
     "cat nb/*",
     "grep -rh '' nb",
     "cd nb; head *",
     "head -c 99 nb/?l*",
-    // Paths that are too long to be written down.
+    // Paths that are too long to be written.
     "grep -rh '' d*",
     "cd -P d*; cd -P d*; grep -rh '' .",
     "cd -P d*/d*/d*/d*/d*/d*/d*/d*; cd -P d*/d*/d*/d*/d*/d*/d*/d*; cd -P d*/d*/d*/d*/d*/d*/d*/d*; \
@@ -406,7 +403,7 @@ const SPELLED: &[&str] = &[
     "cat kept/dir/file",
     "cat kept/.aws/file",
     "grep -r hush kept/dir",
-    // Ways around.
+    // Indirect access.
     "cat /proc/self/cwd/.env",
     "cat /proc/self/root$PWD/.env",
     "cat $PWD/.env",
@@ -431,24 +428,24 @@ const SPELLED: &[&str] = &[
 
 #[tokio::test(flavor = "multi_thread")]
 async fn read_only_command_reads_no_denied_file_in_any_spelling() {
-    let arena = Arena::new();
-    // The secrets can be read where nothing holds a command.
+    let fixture = Fixture::new();
+    // Without a sandbox, the secrets can be read.
     let shown = Command::new("grep")
         .args(["-rh", "hush", "."])
-        .current_dir(arena.root())
+        .current_dir(fixture.root())
         .output()
         .unwrap();
     assert!(String::from_utf8_lossy(&shown.stdout).contains(SECRET));
-    for (name, sandbox) in sandboxes(&arena.space) {
+    for (name, sandbox) in sandboxes(&fixture.space) {
         for (line, text) in SPELLED.iter().zip(run_all(&sandbox, SPELLED).await) {
             assert!(!text.contains(SECRET), "{name}: {line}: {text}");
         }
     }
-    assert!(arena.root().join("src/deep/.env").exists() && arena.root().join(".env").exists());
+    assert!(fixture.root().join("src/deep/.env").exists() && fixture.root().join(".env").exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn read_only_command_reads_other_files_without_a_question() {
+async fn read_only_command_reads_other_files_without_approval() {
     const LINES: &[&str] = &[
         "cat notes.txt",
         "cat .env.example",
@@ -475,16 +472,16 @@ async fn read_only_command_reads_other_files_without_a_question() {
         "od -c notes.txt | head -1; cat notes.txt",
         "test -f a.txt && cat a.txt",
     ];
-    let arena = Arena::new();
+    let fixture = Fixture::new();
     for line in LINES {
-        allows(&arena.policy, line);
+        allows(&fixture.policy, line);
         assert_eq!(
-            arena.policy.read_scope(CommandLine::Shell(line)),
+            fixture.policy.read_scope(CommandLine::Shell(line)),
             Some(ReadScope::Files),
             "{line}"
         );
     }
-    for (name, sandbox) in sandboxes(&arena.space) {
+    for (name, sandbox) in sandboxes(&fixture.space) {
         for (line, text) in LINES.iter().zip(run_all(&sandbox, LINES).await) {
             assert!(text.contains("nothing"), "{name}: {line}: {text}");
         }
@@ -499,8 +496,8 @@ async fn read_only_command_reads_other_files_without_a_question() {
 }
 
 #[test]
-fn reading_denied_file_by_its_name_is_asked_about() {
-    let arena = Arena::new();
+fn reading_denied_file_by_name_needs_approval() {
+    let fixture = Fixture::new();
     for line in [
         "cat .env",
         "cat ./.env",
@@ -520,9 +517,9 @@ fn reading_denied_file_by_its_name_is_asked_about() {
         "cat ~/.env",
         "cat {.env,a.txt}",
     ] {
-        asks(&arena.policy, line);
+        asks(&fixture.policy, line);
     }
-    let judge = |dir: &str, line: &str| arena.policy.judge_in(dir, CommandLine::Shell(line));
+    let judge = |dir: &str, line: &str| fixture.policy.judge_in(dir, CommandLine::Shell(line));
     assert_eq!(judge("open", "cat a.txt"), Permit::Allow);
     for (dir, line) in [
         ("src", "cat deep/.env"),
@@ -537,7 +534,7 @@ fn reading_denied_file_by_its_name_is_asked_about() {
     }
 }
 
-/// Lines that show a secret which was committed, where nothing holds them.
+/// Lines that show a committed secret if nothing is enforced.
 const COMMITTED: &[&str] = &[
     "git show HEAD:.env",
     "git log -p",
@@ -557,7 +554,7 @@ const COMMITTED: &[&str] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn read_only_command_reads_nothing_of_a_repository() {
+async fn read_only_command_reads_nothing_of_repository() {
     if !has_git() {
         return;
     }
@@ -601,7 +598,7 @@ async fn read_only_command_reads_nothing_of_a_repository() {
     }
 }
 
-/// Programs and spellings that lines are made of, most of which reach a secret.
+/// Programs and spellings that are combined to lines, most of which reach a secret.
 const PROGRAMS: &[&str] = &[
     "cat",
     "head -c99",
@@ -687,21 +684,22 @@ const SPELLINGS: &[&str] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_line_of_programs_and_spellings_shows_a_secret() {
-    let arena = Arena::new();
+async fn no_combination_of_program_and_spelling_shows_secret() {
+    let fixture = Fixture::new();
     let pairs = PROGRAMS
         .iter()
         .flat_map(|program| SPELLINGS.iter().map(move |it| format!("{program} {it}")));
     let lines: Vec<String> = pairs.collect();
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-    let is_allowed = |line: &&&str| arena.policy.judge(CommandLine::Shell(line)) == Permit::Allow;
+    let is_allowed = |line: &&&str| fixture.policy.judge(CommandLine::Shell(line)) == Permit::Allow;
     let allowed = lines.iter().filter(is_allowed).count();
     assert!(
         allowed > 500,
         "only {allowed} lines were allowed: the test has lost its point"
     );
-    for (name, sandbox) in sandboxes(&arena.space) {
-        // Mounts hide what the other means hide already, so some of the lines do for them.
+    for (name, sandbox) in sandboxes(&fixture.space) {
+        // Mounts hide files that the other mechanisms already hide, so a subset of the lines is
+        // enough.
         let step = if name == "best" { 5 } else { 1 };
         let lines: Vec<&str> = lines.iter().copied().step_by(step).collect();
         for (line, text) in lines.iter().zip(run_all(&sandbox, &lines).await) {

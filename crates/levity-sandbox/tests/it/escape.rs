@@ -15,17 +15,17 @@ use levity_sandbox::{PathError, Workspace};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tempfile::TempDir;
 
-/// What only a file outside holds.
+/// The content of a file outside, which no file inside has.
 const SECRET: &str = "OUTSIDE-SECRET";
 
-/// A workspace `ws` and a folder `out` beside it.
-pub(crate) struct Scene {
+/// A workspace `ws` and a folder `out` next to it.
+pub(crate) struct Fixture {
     temp: TempDir,
 }
 
-impl Scene {
+impl Fixture {
     pub(crate) fn new() -> Self {
-        let scene = Self {
+        let fixture = Self {
             temp: tempfile::tempdir().unwrap(),
         };
         for dir in [
@@ -35,7 +35,7 @@ impl Scene {
             "out/dir",
             "out/empty",
         ] {
-            fs::create_dir_all(scene.path(dir)).unwrap();
+            fs::create_dir_all(fixture.path(dir)).unwrap();
         }
         for (file, text) in [
             ("ws/a.txt", "inside a"),
@@ -49,16 +49,16 @@ impl Scene {
             ("out/dir/b.txt", SECRET),
             ("out/dir/c.txt", SECRET),
         ] {
-            fs::write(scene.path(file), text).unwrap();
+            fs::write(fixture.path(file), text).unwrap();
         }
-        scene
+        fixture
     }
 
     pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.temp.path().join(path)
     }
 
-    /// Both ways to resolve a path.
+    /// Returns one workspace for each way to resolve a path.
     pub(crate) fn workspaces(&self) -> [Workspace; 2] {
         let builder = Workspace::builder(self.path("ws"));
         [
@@ -67,7 +67,7 @@ impl Scene {
         ]
     }
 
-    /// Everything outside the workspace, and all that is denied in it.
+    /// Returns everything outside the workspace, and all denied files in it.
     fn untouchable(&self) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
         let mut found = BTreeMap::new();
         for place in ["out", "ws/.git", "ws/.ssh"] {
@@ -86,7 +86,7 @@ impl Scene {
         found
     }
 
-    /// Puts something into the workspace; `{out}` and `{ws}` stand for absolute paths.
+    /// Adds something to the workspace; `{out}` and `{ws}` are replaced with absolute paths.
     fn prepare(&self, set: &Set) {
         let fill = |text: &str| {
             let text = text.replace("{out}", self.path("out").to_str().unwrap());
@@ -117,7 +117,7 @@ fn collect(path: &Path, found: &mut BTreeMap<PathBuf, Option<Vec<u8>>>) {
     }
 }
 
-/// What an attacker puts into the workspace first.
+/// A file or link that an attacker creates first.
 #[derive(Debug)]
 enum Set {
     Link(&'static str, &'static str),
@@ -128,7 +128,7 @@ enum Set {
     Socket(&'static str),
 }
 
-/// What is asked of the workspace.
+/// An operation on the workspace.
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Read(&'static str),
@@ -139,13 +139,13 @@ enum Op {
     Remove(&'static str),
     Rename(&'static str, &'static str),
     Mkdir(&'static str),
-    /// A file by its name in a folder that is held open.
+    /// Opens a file by its name in an open folder.
     Entry(&'static str, &'static str),
-    /// A folder by its name in a folder that is held open.
+    /// Opens a folder by its name in an open folder.
     Below(&'static str, &'static str),
 }
 
-/// What came of it: what was seen, or the kind of error.
+/// Performs an operation, and returns the visible result or the error.
 fn perform(space: &Workspace, op: Op) -> Result<String, PathError> {
     let shown = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     match op {
@@ -181,7 +181,7 @@ fn perform(space: &Workspace, op: Op) -> Result<String, PathError> {
     }
 }
 
-/// The name of the error's variant.
+/// Returns the name of the error's variant.
 fn kind(error: &PathError) -> String {
     let text = format!("{error:?}");
     text.chars().take_while(|c| c.is_alphanumeric()).collect()

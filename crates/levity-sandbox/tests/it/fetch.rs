@@ -1,4 +1,4 @@
-//! What a guarded client sends, follows, reads and gives up on.
+//! Requests, redirects, bodies and timeouts of a guarded client.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use levity_sandbox::{AddressError, NetError};
 use super::loopback::{Answer, Server, moved, ok};
 
 #[tokio::test]
-async fn a_request_says_no_more_than_it_must() {
+async fn request_sends_only_required_headers() {
     let server = Server::start(&[("/", ok("hello"))]).await;
     let client = server
         .guard()
@@ -50,7 +50,7 @@ async fn a_request_says_no_more_than_it_must() {
 }
 
 #[tokio::test]
-async fn headers_that_were_set_stay_with_the_first_server() {
+async fn custom_headers_are_sent_to_first_server_only() {
     let other = Server::start(&[("/there", ok("there"))]).await;
     let away = other.url("/there");
     let first = Server::start(&[("/a", moved(302, "/b")), ("/b", moved(302, &away))]).await;
@@ -91,7 +91,7 @@ async fn headers_that_were_set_stay_with_the_first_server() {
 }
 
 #[tokio::test]
-async fn a_time_limit_may_be_as_long_as_there_are_numbers() {
+async fn maximum_time_limit_is_accepted() {
     let server = Server::start(&[("/", ok("hello"))]).await;
     let client = server
         .guard()
@@ -114,7 +114,7 @@ async fn fails(server: &Server, path: &str) -> NetError {
 }
 
 #[tokio::test]
-async fn redirects_come_to_an_end() {
+async fn too_many_redirects_return_error() {
     let chain: Vec<_> = (0..9)
         .map(|at| (format!("/{at}"), moved(302, &format!("/{}", at + 1))))
         .collect();
@@ -160,7 +160,7 @@ async fn redirects_come_to_an_end() {
 }
 
 #[tokio::test]
-async fn what_is_no_redirect_is_a_reply() {
+async fn status_that_is_not_a_redirect_returns_reply() {
     let bare = Answer::Say(b"HTTP/1.1 302 Found\r\ncontent-length: 0\r\n\r\n".to_vec());
     let server = Server::start(&[
         ("/bare", bare),
@@ -184,7 +184,7 @@ async fn what_is_no_redirect_is_a_reply() {
 }
 
 #[tokio::test]
-async fn a_body_is_read_as_far_as_it_may_be() {
+async fn body_is_read_up_to_limit() {
     let head = b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n".to_vec();
     let lies = Answer::Say(b"HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\n\r\nshort".to_vec());
     let server = Server::start(&[
@@ -229,7 +229,7 @@ async fn a_body_is_read_as_far_as_it_may_be() {
 }
 
 #[tokio::test]
-async fn servers_that_do_not_answer_are_left() {
+async fn unresponsive_servers_time_out() {
     let half = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf".to_vec();
     let server = Server::start(&[
         ("/silent", Answer::Stall(Vec::new())),

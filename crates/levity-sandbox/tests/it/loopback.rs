@@ -1,4 +1,4 @@
-//! Web servers on loopback that say what they are told to, and names that lead where a test wants.
+//! Web servers on loopback with scripted replies, and names with scripted addresses.
 #![allow(
     clippy::disallowed_methods,
     reason = "a server is aborted when it is dropped"
@@ -15,16 +15,16 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
-/// What is done with a request.
+/// The reply to a request.
 #[derive(Clone)]
 pub(crate) enum Answer {
-    /// These bytes, and the end.
+    /// Sends these bytes, and ends.
     Say(Vec<u8>),
-    /// These bytes, and then nothing for ever.
+    /// Sends these bytes, and then nothing forever.
     Stall(Vec<u8>),
-    /// These bytes, and then the second ones without end.
+    /// Sends these bytes, and then repeats the second ones forever.
     Endless(Vec<u8>, Vec<u8>),
-    /// These bytes, and then the connection is torn down.
+    /// Sends these bytes, and then resets the connection.
     Reset(Vec<u8>),
 }
 
@@ -45,11 +45,11 @@ pub(crate) fn moved(status: u16, to: &str) -> Answer {
     )
 }
 
-/// Serves by path until it is dropped, and keeps the heads of all requests.
+/// Serves by path until it is dropped, and stores the heads of all requests.
 pub(crate) struct Server {
     port: u16,
     heads: Arc<Mutex<Vec<String>>>,
-    /// Connections, also those that said nothing.
+    /// The number of connections, including those without a request.
     touched: Arc<Mutex<usize>>,
     task: JoinHandle<()>,
 }
@@ -103,7 +103,7 @@ impl Server {
         *self.touched.lock().unwrap()
     }
 
-    /// A guard that lets this server be reached, and nothing else of what is local.
+    /// Returns a guard that allows this server, and no other local address.
     pub(crate) fn guard(&self) -> NetGuardBuilder {
         NetGuard::builder()
             .allow_http()
@@ -152,17 +152,16 @@ async fn serve(
             return stream.set_zero_linger();
         }
     }
-    // Ends when the client goes.
+    // Ends when the client disconnects.
     while stream.read(&mut [0; 64]).await? > 0 {}
     Ok(())
 }
 
-/// Names that lead where a test says: each question gets the next answer, and the last one for
-/// ever.
+/// Names with scripted addresses: each query gets the next answer, and then the last one forever.
 #[derive(Clone, Default)]
 pub(crate) struct Names(Arc<Mutex<HashMap<String, Asked>>>);
 
-/// How often a name was asked for, and what is said of it.
+/// The number of queries for a name, and its answers.
 type Asked = (usize, Vec<Vec<IpAddr>>);
 
 impl Names {
@@ -174,7 +173,7 @@ impl Names {
             .insert(name.to_owned(), (0, answers.iter().map(read).collect()));
     }
 
-    /// How often a name was asked for.
+    /// Returns the number of queries for a name.
     pub(crate) fn asked(&self, name: &str) -> usize {
         self.0
             .lock()

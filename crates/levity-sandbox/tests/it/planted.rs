@@ -1,5 +1,5 @@
-//! Programs and settings that lie in the workspace: a command that runs read-only runs none of
-//! them, and changes nothing.
+//! Programs and settings in the workspace: a read-only command runs none of them, and changes
+//! nothing.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,24 +11,24 @@ use tempfile::TempDir;
 
 /// A workspace with a repository in it, and a place outside where a planted program leaves its
 /// mark.
-struct Arena {
+struct Fixture {
     folder: TempDir,
 }
 
-impl Arena {
+impl Fixture {
     fn new() -> Self {
-        let arena = Self {
+        let fixture = Self {
             folder: tempfile::tempdir().unwrap(),
         };
         for dir in ["work/dir", "home"] {
-            fs::create_dir_all(arena.folder.path().join(dir)).unwrap();
+            fs::create_dir_all(fixture.folder.path().join(dir)).unwrap();
         }
-        arena.git(&["init", "-q"]);
-        arena.write("a.txt", "one\n");
-        arena.write("dir/b.txt", "one\n");
-        arena.git(&["add", "-A"]);
-        arena.git(&["commit", "-qm", "one"]);
-        arena
+        fixture.git(&["init", "-q"]);
+        fixture.write("a.txt", "one\n");
+        fixture.write("dir/b.txt", "one\n");
+        fixture.git(&["add", "-A"]);
+        fixture.git(&["commit", "-qm", "one"]);
+        fixture
     }
 
     fn work(&self) -> PathBuf {
@@ -45,7 +45,7 @@ impl Arena {
         fs::write(path, text).unwrap();
     }
 
-    /// A script that leaves the mark.
+    /// Creates a script that leaves the mark.
     fn script(&self, name: &str) {
         self.write(
             name,
@@ -75,13 +75,13 @@ impl Arena {
             .stderr(Stdio::null())
     }
 
-    /// A line as a shell runs it, without any precaution.
+    /// Runs a line in a shell, without any precaution.
     fn run(&self, line: &str) {
         let mut command = Command::new("/bin/sh");
         let _ = self.prepare(command.args(["-c", line])).status().unwrap();
     }
 
-    /// Whether the mark is there, which is removed.
+    /// Returns `true` if the mark exists, and removes it.
     fn is_marked(&self) -> bool {
         fs::remove_file(self.mark()).is_ok()
     }
@@ -90,7 +90,7 @@ impl Arena {
         CommandPolicy::new().within(&Workspace::open(self.work()).unwrap())
     }
 
-    /// A sandbox in which a command could leave the mark, with mounts or without.
+    /// Returns a sandbox in which a command could leave the mark, with mounts or without.
     fn sandbox(&self, without: &[&'static str]) -> Sandbox {
         let builder = Sandbox::builder(Workspace::open(self.work()).unwrap())
             .write(self.folder.path())
@@ -109,7 +109,7 @@ fn has_git() -> bool {
     Command::new("git").arg("--version").output().is_ok()
 }
 
-/// Lines that change something, or reach somebody, where nothing holds them.
+/// Lines that change something, or reach a server, if nothing is enforced.
 const CHANGES: &[&str] = &[
     "echo x > made",
     "echo x >> a.txt",
@@ -161,7 +161,7 @@ async fn read_only_command_changes_nothing_but_temporary_files() {
     if !has_git() {
         return;
     }
-    let arena = Arena::new();
+    let fixture = Fixture::new();
     let state = || {
         let mut list = Command::new("find");
         list.args([
@@ -174,7 +174,7 @@ async fn read_only_command_changes_nothing_but_temporary_files() {
             "%p %y %m %U %G %s %T@ %n\\n",
         ]);
         String::from_utf8(
-            list.current_dir(arena.folder.path())
+            list.current_dir(fixture.folder.path())
                 .output()
                 .unwrap()
                 .stdout,
@@ -182,7 +182,7 @@ async fn read_only_command_changes_nothing_but_temporary_files() {
         .unwrap()
     };
     for without in [&[][..], &["namespaces"]] {
-        let sandbox = arena.sandbox(without);
+        let sandbox = fixture.sandbox(without);
         if !sandbox.report().read_only.holds {
             continue;
         }
@@ -200,14 +200,14 @@ async fn read_only_command_changes_nothing_but_temporary_files() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn read_only_command_reaches_no_network_whatever_the_sandbox_allows() {
-    let arena = Arena::new();
+async fn read_only_command_reaches_no_network() {
+    let fixture = Fixture::new();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let line = format!("bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}' && echo reached");
     for without in [&[][..], &["namespaces"]] {
         let builder =
-            Sandbox::builder(Workspace::open(arena.work()).unwrap()).at_least(Level::Open);
+            Sandbox::builder(Workspace::open(fixture.work()).unwrap()).at_least(Level::Open);
         let builder = without
             .iter()
             .fold(builder, |builder, means| builder.without(means));
@@ -229,7 +229,7 @@ async fn read_only_command_reaches_no_network_whatever_the_sandbox_allows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn read_only_command_runs_nothing_that_an_earlier_command_left() {
+async fn read_only_command_runs_nothing_left_by_earlier_command() {
     let plants = "printf 'echo PLANTED\\n' | tee $HOME/.profile $HOME/.bash_profile $HOME/.bashrc \
         > $HOME/.bash_login; \
         printf '[core]\\nfsmonitor = echo PLANTED >&2; false\\n[alias]\\nx = y\\n' > \
@@ -258,8 +258,8 @@ async fn read_only_command_runs_nothing_that_an_earlier_command_left() {
         "cp bin/ls $TMPDIR/x; $TMPDIR/x",
     ];
     for without in [&[][..], &["namespaces"]] {
-        let arena = Arena::new();
-        let root = arena.work();
+        let fixture = Fixture::new();
+        let root = fixture.work();
         let builder = Sandbox::builder(Workspace::open(&root).unwrap()).at_least(Level::Open);
         let paths =
             ["way", "bin", "dir/../bin", "."].map(|name| root.join(name).display().to_string());
@@ -295,26 +295,26 @@ async fn read_only_command_runs_nothing_that_an_earlier_command_left() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn place_around_the_workspace_opens_nothing_of_it() {
-    let arena = Arena::new();
-    arena.write(".env", "hush");
-    arena.write("run", "#!/bin/sh\necho PLANTED\n");
-    arena.write("../tools/run", "#!/bin/sh\necho own\n");
+async fn place_around_workspace_exposes_no_denied_file() {
+    let fixture = Fixture::new();
+    fixture.write(".env", "hush");
+    fixture.write("run", "#!/bin/sh\necho PLANTED\n");
+    fixture.write("../tools/run", "#!/bin/sh\necho own\n");
     for name in ["work/run", "tools/run"] {
-        let path = arena.folder.path().join(name);
+        let path = fixture.folder.path().join(name);
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
     for without in [&[][..], &["namespaces"]] {
         let builder =
-            Sandbox::builder(Workspace::open(arena.work()).unwrap()).at_least(Level::Open);
+            Sandbox::builder(Workspace::open(fixture.work()).unwrap()).at_least(Level::Open);
         let builder = without
             .iter()
             .fold(builder, |builder, means| builder.without(means));
-        // The place holds the workspace, and another lies in it.
+        // The place contains the workspace, and another place is in it.
         let builder = builder
-            .read(arena.folder.path())
-            .read(arena.work().join("dir"))
-            .read(arena.work());
+            .read(fixture.folder.path())
+            .read(fixture.work().join("dir"))
+            .read(fixture.work());
         let sandbox = builder.build().unwrap();
         if !sandbox.report().read_only.holds {
             continue;
@@ -339,14 +339,14 @@ async fn place_around_the_workspace_opens_nothing_of_it() {
 }
 
 #[tokio::test]
-async fn read_only_command_is_refused_where_it_cannot_be_held() {
-    let arena = Arena::new();
+async fn read_only_command_is_refused_if_not_enforceable() {
+    let fixture = Fixture::new();
     for without in [
         &["landlock"][..],
         &["seccomp"],
         &["namespaces", "landlock", "seccomp"],
     ] {
-        let sandbox = arena.sandbox(without);
+        let sandbox = fixture.sandbox(without);
         assert!(!sandbox.report().read_only.holds, "{}", sandbox.report());
         let refused = sandbox.shell("ls").read_only().run().await.unwrap_err();
         assert!(
@@ -356,7 +356,7 @@ async fn read_only_command_is_refused_where_it_cannot_be_held() {
     }
 }
 
-/// Parts of shells that may set `PATH` to a folder of the workspace, or run a text.
+/// Shell builtins that may set `PATH` to a folder of the workspace, or run a text.
 const COMPUTING: [&str; 7] = [
     "printf abcde%n PATH",
     "printf -- '%s%n' abcde PATH",
@@ -368,19 +368,19 @@ const COMPUTING: [&str; 7] = [
 ];
 
 #[tokio::test]
-async fn read_only_line_runs_no_program_that_a_computed_path_names() {
+async fn read_only_line_runs_no_program_of_computed_path() {
     let has_bash = Command::new("bash").args(["-c", "true"]).output().is_ok();
     if !has_git() || !has_bash {
         return;
     }
-    let arena = Arena::new();
-    arena.script("5/ls");
-    arena.script("5/cat");
-    arena.run("bash -c 'printf abcde%n PATH; ls'");
-    assert!(arena.is_marked(), "nothing but the kernel prevents it");
-    let policy = arena.policy().allow("ls");
+    let fixture = Fixture::new();
+    fixture.script("5/ls");
+    fixture.script("5/cat");
+    fixture.run("bash -c 'printf abcde%n PATH; ls'");
+    assert!(fixture.is_marked(), "nothing but the kernel prevents it");
+    let policy = fixture.policy().allow("ls");
     for without in [&[][..], &["namespaces"]] {
-        let sandbox = arena.sandbox(without);
+        let sandbox = fixture.sandbox(without);
         if !sandbox.report().read_only.holds {
             continue;
         }
@@ -394,15 +394,15 @@ async fn read_only_line_runs_no_program_that_a_computed_path_names() {
                     Permit::Allow,
                     "{line}"
                 );
-                // The rule for `ls` gives such a line no rights, and it never runs where nothing
-                // holds it.
+                // The rule for `ls` gives such a line no rights, and it never runs without
+                // enforcement.
                 assert_eq!(
                     policy.read_scope(CommandLine::Shell(&line)),
                     Some(ReadScope::Files),
                     "{line}"
                 );
                 sandbox.shell(&line).read_only().run().await.unwrap();
-                assert!(!arena.is_marked(), "without {without:?}: {line}");
+                assert!(!fixture.is_marked(), "without {without:?}: {line}");
             }
         }
     }

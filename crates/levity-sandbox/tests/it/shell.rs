@@ -1,5 +1,5 @@
-//! Lines that a policy allows, run by real shells: nothing runs but programs that only read, and
-//! nothing is written.
+//! Lines that a policy allows, run by real shells: only programs that read run, and nothing is
+//! written.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,8 +8,7 @@ use std::process::{Command, Stdio};
 
 use levity_sandbox::{CommandLine, CommandPolicy, Permit, Workspace, WorkspaceBuilder};
 
-/// Pieces that lines are made of: harmless and evil programs, and all that a shell reads between
-/// them.
+/// Parts of lines: harmless and evil programs, and everything that a shell parses between them.
 const PIECES: &[&str] = &[
     "ls",
     "cat",
@@ -126,7 +125,7 @@ const PIECES: &[&str] = &[
     "PATH=5",
 ];
 
-/// Names of files that are lines, words or programs of their own once a pattern becomes them.
+/// Names of files that become lines, words or programs when a glob expands to them.
 const NAMES: &[&str] = &[
     "a",
     "ls ;evil",
@@ -145,7 +144,7 @@ const SHIMS: &[&str] = &[
     "timeout", "nice", "xargs", "env",
 ];
 
-/// Programs that do nothing but write down that they ran, and with which arguments.
+/// Creates programs that only record that they ran, and with which arguments.
 fn shims(folder: &Path) {
     for name in SHIMS {
         let runs = match *name {
@@ -208,7 +207,7 @@ impl Dice {
 }
 
 #[test]
-fn allowed_lines_run_only_what_reads() {
+fn allowed_lines_run_only_reading_programs() {
     let root = tempfile::tempdir().unwrap();
     let [bin, ran, work] = ["bin", "ran", "work"].map(|name| root.path().join(name));
     for folder in [&bin, &ran, &work] {
@@ -224,7 +223,7 @@ fn allowed_lines_run_only_what_reads() {
     let (mut dice, mut allowed) = (Dice(7), 0);
     for _ in 0..400_000 {
         let pieces = 1 + dice.roll(9);
-        // Most lines begin with something harmless, or next to none would be allowed.
+        // Most lines begin with something harmless, or almost none would be allowed.
         let mut line = if dice.roll(4) > 0 {
             PIECES[dice.roll(8)].to_owned() + " "
         } else {
@@ -252,12 +251,12 @@ fn allowed_lines_run_only_what_reads() {
     }
     assert!(
         allowed > 300,
-        "only {allowed} lines were allowed: the test has lost its point"
+        "only {allowed} lines were allowed: the test is no longer meaningful"
     );
 }
 
 #[test]
-fn allowed_words_before_a_redirection_are_read_by_shells_as_they_were_judged() {
+fn shells_read_words_before_redirections_as_judged() {
     const PARTS: [&str; 19] = [
         "",
         "1",
@@ -285,7 +284,7 @@ fn allowed_words_before_a_redirection_are_read_by_shells_as_they_were_judged() {
         fs::create_dir(folder).unwrap();
     }
     shims(&bin);
-    // Words that are judged as arguments are asked about, so no shell may make arguments of others.
+    // Words that are judged as arguments need approval, so no shell may turn others into arguments.
     let denied = ["1", "2", "12"];
     let space = denied
         .into_iter()
@@ -327,12 +326,12 @@ fn allowed_words_before_a_redirection_are_read_by_shells_as_they_were_judged() {
     }
     assert!(
         allowed > 40,
-        "only {allowed} lines were allowed: the test has lost its point"
+        "only {allowed} lines were allowed: the test is no longer meaningful"
     );
 }
 
-/// Runs lines that a policy allows in all shells, and checks that nothing evil runs. Returns how
-/// many were allowed.
+/// Runs lines that a policy allows in all shells, and checks that nothing evil runs. Returns the
+/// number of allowed lines.
 fn check_lines(policy: &CommandPolicy, lines: impl Iterator<Item = String>) -> usize {
     let root = tempfile::tempdir().unwrap();
     let [bin, ran, work] = ["bin", "ran", "work"].map(|name| root.path().join(name));
@@ -364,7 +363,7 @@ fn check_lines(policy: &CommandPolicy, lines: impl Iterator<Item = String>) -> u
 }
 
 #[test]
-fn allowed_lines_for_inner_shells_are_what_was_judged() {
+fn inner_shells_run_lines_as_judged() {
     const TEXTS: [&str; 6] = ["", "'ls '", "\"cat \"", "ls", "ls\\ ", "'ls a'"];
     const ENDS: [&str; 13] = [
         "",
@@ -402,13 +401,13 @@ fn allowed_lines_for_inner_shells_are_what_was_judged() {
         let allowed = check_lines(&policy, lines);
         assert!(
             allowed > 30,
-            "only {allowed} lines were allowed: the test has lost its point"
+            "only {allowed} lines were allowed: the test is no longer meaningful"
         );
     }
 }
 
 #[test]
-fn allowed_redirections_leave_variables_as_they_are() {
+fn allowed_redirections_set_no_variables() {
     const WORDS: [&str; 12] = [
         "{PATH}",
         "{x}",
@@ -433,7 +432,7 @@ fn allowed_redirections_leave_variables_as_they_are() {
         "<&1",
         "<<<a",
     ];
-    // Parts of the shell, for which the shell itself sets what a redirection sets.
+    // Shell builtins, for which the shell itself performs the redirection.
     let policy = ["ls", "cat", "echo", "test", "cd"]
         .into_iter()
         .fold(CommandPolicy::new(), CommandPolicy::allow);
@@ -452,18 +451,19 @@ fn allowed_redirections_leave_variables_as_they_are() {
     let allowed = check_lines(&policy, lines);
     assert!(
         allowed > 100,
-        "only {allowed} lines were allowed: the test has lost its point"
+        "only {allowed} lines were allowed: the test is no longer meaningful"
     );
 }
 
 proptest::proptest! {
     #[test]
-    fn any_text_is_judged(line in "\\PC{0,200}|[ -~\n\t]{0,400}|[$(){}`'\"\\\\;&|<>#! \
+    fn judging_random_text_does_not_panic(line in "\\PC{0,200}|[ \
+        -~\n\t]{0,400}|[$(){}`'\"\\\\;&|<>#! \
         a\n]{0,200}") {
         let policy = CommandPolicy::new();
         let ruling = policy.judge(CommandLine::Shell(&line));
-        // A second program that is surely asked about is never hidden by what stands before it,
-        // unless that is a quote or a comment that goes on.
+        // A second program that needs approval is never hidden by the text before it, unless that
+        // is an open quote or a comment.
         if ruling == Permit::Allow && !line.contains('#') {
             let both = policy.judge(CommandLine::Shell(&format!("{line}\nevil")));
             proptest::prop_assert_ne!(both, Permit::Allow, "{:?}", line);
@@ -472,7 +472,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn call_with_long_arguments_is_asked_about_like_a_long_line() {
+fn call_with_long_arguments_needs_approval() {
     let policy = CommandPolicy::new();
     for size in [100, 20_000] {
         let words = ["cat".to_owned(), "a".repeat(size)];
@@ -486,8 +486,7 @@ fn call_with_long_arguments_is_asked_about_like_a_long_line() {
     }
 }
 
-/// Runs a line in a shell that finds only the programs of `bin`, which note in `ran` that they were
-/// run.
+/// Runs a line in a shell that finds only the programs of `bin`, which record their runs in `ran`.
 fn run_in(shell: &str, line: &str, work: &Path, bin: &Path, ran: &Path) {
     let mut command = Command::new(shell);
     command

@@ -1,16 +1,16 @@
-//! URLs that lead where nobody may go, and servers that lead there.
+//! URLs that lead to refused addresses, and servers that redirect there.
 
 use levity_sandbox::{AddressError, NetError, NetGuard};
 use tokio::net::TcpListener;
 
 use super::loopback::{Names, Server, moved, ok};
 
-/// What a default guard refuses, under the rule that refuses it.
+/// URLs that a default guard refuses, grouped by the rule that refuses them.
 const REFUSED: &[(&str, &[&str])] = &[
     (
         "address",
         &[
-            // Plain.
+            // Plain notation.
             "https://127.0.0.1/",
             "https://127.0.0.1:443/",
             "https://127.1.2.3/",
@@ -35,7 +35,8 @@ const REFUSED: &[(&str, &[&str])] = &[
             "https://203.0.113.1/",
             "https://198.18.0.1/",
             "https://192.88.99.1/",
-            // In other numbers: octal, hexadecimal, short, all in one, with dots at the end.
+            // Other number formats: octal, hexadecimal, short, a single number, with dots at the
+            // end.
             "https://0177.0.0.1/",
             "https://0x7f.0.0.1/",
             "https://0X7F.0.0.1/",
@@ -55,7 +56,7 @@ const REFUSED: &[(&str, &[&str])] = &[
             "https://169.254.43518/",
             "https://127.0.0.1./",
             "https://0x7f.1./",
-            // Written with other digits and dots, or escaped.
+            // Other digits and dots, or escapes.
             "https://１２７.０.０.１/",
             "https://①②⑦.⓪.⓪.①/",
             "https://127。0。0。1/",
@@ -250,7 +251,7 @@ fn rule(error: &AddressError) -> &'static str {
 }
 
 #[test]
-fn a_default_guard_refuses_them_all() {
+fn default_guard_refuses_listed_urls() {
     let guard = NetGuard::default();
     let mut wrong = Vec::new();
     for (expected, urls) in REFUSED {
@@ -266,7 +267,7 @@ fn a_default_guard_refuses_them_all() {
 }
 
 #[test]
-fn what_is_public_passes_in_one_form() {
+fn public_urls_are_returned_in_canonical_form() {
     let passes = [
         ("https://example.org", "https://example.org/"),
         ("https://example.org:443/a", "https://example.org/a"),
@@ -319,7 +320,7 @@ fn what_is_public_passes_in_one_form() {
 }
 
 #[test]
-fn lists_of_hosts_hold_for_every_spelling() {
+fn host_lists_match_every_spelling() {
     let guard = NetGuard::builder()
         .allow_host("example.org")
         .allow_host("*.Bücher.example")
@@ -372,7 +373,7 @@ fn lists_of_hosts_hold_for_every_spelling() {
 }
 
 #[test]
-fn an_allowed_address_is_allowed_alone() {
+fn only_allowed_address_range_is_reachable() {
     let guard = NetGuard::builder()
         .allow_address("10.1.0.0/16")
         .allow_port(8443)
@@ -390,7 +391,7 @@ fn an_allowed_address_is_allowed_alone() {
 }
 
 #[test]
-fn settings_that_cannot_be_read_are_named() {
+fn invalid_guard_settings_are_named_in_error() {
     let refused = |builder: levity_sandbox::NetGuardBuilder| {
         builder.build().map(drop).unwrap_err().to_string()
     };
@@ -403,7 +404,7 @@ fn settings_that_cannot_be_read_are_named() {
 }
 
 #[test]
-fn no_error_says_what_is_there() {
+fn address_error_does_not_reveal_target() {
     let error = NetGuard::default()
         .check_url("https://10.11.12.13/")
         .unwrap_err()
@@ -414,7 +415,7 @@ fn no_error_says_what_is_there() {
     );
 }
 
-/// Where a redirect from `https://example.org/dir/page` leads.
+/// Returns the target of a redirect from `https://example.org/dir/page`.
 fn redirect(guard: &NetGuard, location: &str) -> Result<String, &'static str> {
     let from = guard.check_url("https://example.org/dir/page").unwrap();
     match guard.check_redirect(&from, location) {
@@ -425,7 +426,7 @@ fn redirect(guard: &NetGuard, location: &str) -> Result<String, &'static str> {
 }
 
 #[test]
-fn redirects_are_looked_at_like_any_url() {
+fn redirect_targets_are_checked_like_urls() {
     let guard = NetGuard::default();
     for (location, expected) in [
         ("other", "https://example.org/dir/other"),
@@ -464,8 +465,7 @@ fn redirects_are_looked_at_like_any_url() {
     }
 }
 
-/// A server that may be reached, at `127.0.0.1`, and one that may not, at `127.0.0.2`, on the same
-/// port.
+/// Starts an allowed server at `127.0.0.1`, and a refused one at `127.0.0.2`, on the same port.
 async fn pair(answers: &[(&str, super::loopback::Answer)]) -> Option<(Server, Server)> {
     for _ in 0..20 {
         let open = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -497,12 +497,12 @@ fn refused(found: Result<String, NetError>) -> &'static str {
 }
 
 #[tokio::test]
-async fn a_name_is_resolved_once_and_the_connection_goes_there() {
+async fn name_is_resolved_once_per_connection() {
     let Some((open, closed)) = pair(&[("/", ok("open"))]).await else {
         return;
     };
     let names = Names::default();
-    // A rebinding server: a good address for the one who looks, a bad one for the one who connects.
+    // A rebinding server: a good address for the check, a bad one for the connection.
     names.add("rebind.example.org", &[&["127.0.0.1"], &["127.0.0.2"]]);
     let guard = open.guard().resolver(names.clone()).build().unwrap();
     let url = format!("http://rebind.example.org:{}/", open.port());
@@ -515,7 +515,7 @@ async fn a_name_is_resolved_once_and_the_connection_goes_there() {
         ),
         (1, 1, 0)
     );
-    // The next request looks again.
+    // The next request checks again.
     assert_eq!(refused(get(&guard, &url).await), "address");
     assert_eq!(
         (
@@ -528,7 +528,7 @@ async fn a_name_is_resolved_once_and_the_connection_goes_there() {
 }
 
 #[tokio::test]
-async fn one_bad_address_spoils_the_rest() {
+async fn one_private_address_refuses_whole_name() {
     let Some((open, closed)) = pair(&[("/", ok("open"))]).await else {
         return;
     };
@@ -551,7 +551,7 @@ async fn one_bad_address_spoils_the_rest() {
 }
 
 #[tokio::test]
-async fn a_name_that_changes_between_redirects_is_noticed() {
+async fn name_that_changes_between_redirects_is_refused() {
     let Some((open, closed)) = pair(&[("/", moved(302, "/next")), ("/next", ok("next"))]).await
     else {
         return;
@@ -568,7 +568,7 @@ async fn a_name_that_changes_between_redirects_is_noticed() {
 }
 
 #[tokio::test]
-async fn redirects_into_private_ranges_are_not_followed() {
+async fn redirects_to_private_ranges_are_not_followed() {
     let names = Names::default();
     names.add("inside.example.org", &[&["127.0.0.2"]]);
     let Some((open, closed)) = pair(&[]).await else {
@@ -600,7 +600,7 @@ async fn redirects_into_private_ranges_are_not_followed() {
     for (status, (location, expected)) in [301, 302, 303, 307, 308].into_iter().cycle().zip(&leads)
     {
         let first = Server::start(&[("/", moved(status, location))]).await;
-        // Both ports are allowed; what stops it is the address.
+        // Both ports are allowed; the address is refused.
         let guard = first
             .guard()
             .allow_port(port)
@@ -618,7 +618,7 @@ async fn redirects_into_private_ranges_are_not_followed() {
 }
 
 #[tokio::test]
-async fn what_is_refused_at_once_touches_nobody() {
+async fn refused_url_opens_no_connection() {
     let server = Server::start(&[("/", ok("open"))]).await;
     let guard = NetGuard::builder()
         .allow_http()
@@ -635,10 +635,10 @@ async fn what_is_refused_at_once_touches_nobody() {
     assert_eq!(server.touched(), 0);
 }
 
-/// Proxies of the environment are read by a process as it is, so this test runs itself again in one
-/// that has them.
+/// Proxies of the environment are read at process start, so this test runs itself again in a
+/// process that has them.
 #[tokio::test]
-async fn a_proxy_of_the_environment_is_not_used() {
+async fn proxy_of_environment_is_not_used() {
     if let Ok(url) = std::env::var("LEVITY_TEST_BEHIND_PROXY") {
         let port = url
             .rsplit(':')
@@ -659,7 +659,7 @@ async fn a_proxy_of_the_environment_is_not_used() {
         Server::start(&[]).await,
     );
     let mut child = tokio::process::Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "ssrf::a_proxy_of_the_environment_is_not_used"]);
+    child.args(["--exact", "ssrf::proxy_of_environment_is_not_used"]);
     for name in [
         "http_proxy",
         "HTTP_PROXY",

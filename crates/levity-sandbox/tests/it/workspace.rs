@@ -1,4 +1,4 @@
-//! What a workspace does with files that may be touched.
+//! Operations of a workspace on files that are allowed.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -24,7 +24,7 @@ fn names(space: &Workspace, path: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_file_is_written_whole_and_keeps_its_rights() {
+fn write_replaces_whole_file_and_preserves_mode() {
     let (temp, space) = open();
     let written = space.write("a.sh", b"one").unwrap();
     assert!(written.created && written.path == "a.sh");
@@ -43,7 +43,7 @@ fn a_file_is_written_whole_and_keeps_its_rights() {
     assert_eq!(
         mode & 0o7777,
         0o750,
-        "the rights are kept, and what runs as its owner is not"
+        "the permissions are preserved, but not the set-user-ID bit"
     );
     assert_eq!(
         fs::read_dir(temp.path()).unwrap().count(),
@@ -53,7 +53,7 @@ fn a_file_is_written_whole_and_keeps_its_rights() {
 }
 
 #[test]
-fn a_failed_write_leaves_nothing() {
+fn failed_write_leaves_no_temporary_file() {
     let (temp, space) = open();
     space.write("a", b"old").unwrap();
     fs::set_permissions(temp.path().join("a"), fs::Permissions::from_mode(0o444)).unwrap();
@@ -80,7 +80,7 @@ fn a_failed_write_leaves_nothing() {
 }
 
 #[test]
-fn parents_are_made_when_asked_for() {
+fn write_with_parents_creates_folders() {
     let (_temp, space) = open();
     space
         .write_with("a/b/c.txt", b"x", WriteOptions::new().parents())
@@ -96,7 +96,7 @@ fn parents_are_made_when_asked_for() {
 }
 
 #[test]
-fn reading_is_bounded() {
+fn read_is_limited_to_max_bytes() {
     let (temp, space) = open();
     fs::write(temp.path().join("f"), vec![b'x'; 5000]).unwrap();
     for max in [0, 1, 63, 64, 65, 4999] {
@@ -119,7 +119,7 @@ fn reading_is_bounded() {
 }
 
 #[test]
-fn a_file_that_grows_while_it_is_read_is_bounded() {
+fn read_of_growing_file_is_limited() {
     let (temp, space) = open();
     fs::write(temp.path().join("f"), "12345").unwrap();
     let mut file = space.open_file("f").unwrap();
@@ -129,7 +129,7 @@ fn a_file_that_grows_while_it_is_read_is_bounded() {
 }
 
 #[test]
-fn what_is_denied_is_not_listed() {
+fn denied_entries_are_not_listed() {
     let (temp, space) = open();
     for name in [".env", ".env.example", "key.pem", "a.txt", ".hidden"] {
         fs::write(temp.path().join(name), "x").unwrap();
@@ -148,7 +148,7 @@ fn what_is_denied_is_not_listed() {
 }
 
 #[test]
-fn rules_can_be_changed() {
+fn builder_rules_change_denied_paths() {
     let temp = tempfile::tempdir().unwrap();
     for dir in [".git", "private"] {
         fs::create_dir(temp.path().join(dir)).unwrap();
@@ -165,7 +165,7 @@ fn rules_can_be_changed() {
         space.read("private/f", 10),
         Err(PathError::Denied(_))
     ));
-    // By another name of the folder, the file would be another path.
+    // Under another name of the folder, the file would have another path.
     assert!(matches!(
         space.rename("private", "public"),
         Err(PathError::Denied(_))
@@ -176,7 +176,7 @@ fn rules_can_be_changed() {
 }
 
 #[test]
-fn a_read_only_workspace_stays_as_it_is() {
+fn read_only_workspace_refuses_changes() {
     let temp = tempfile::tempdir().unwrap();
     fs::write(temp.path().join("a"), "x").unwrap();
     let space = Workspace::builder(temp.path()).read_only().build().unwrap();
@@ -196,7 +196,7 @@ fn a_read_only_workspace_stays_as_it_is() {
 }
 
 #[test]
-fn hard_links_may_be_allowed() {
+fn hard_links_can_be_allowed() {
     let temp = tempfile::tempdir().unwrap();
     fs::write(temp.path().join("a"), "x").unwrap();
     fs::hard_link(temp.path().join("a"), temp.path().join("b")).unwrap();
@@ -207,13 +207,13 @@ fn hard_links_may_be_allowed() {
         .build()
         .unwrap();
     assert_eq!(space.read("b", 10).unwrap(), b"x");
-    // What is written is another file from then on: who shares the old one does not notice.
+    // A write creates a new file, so the other hard link is unchanged.
     space.write("b", b"y").unwrap();
     assert_eq!(fs::read(temp.path().join("a")).unwrap(), b"x");
 }
 
 #[test]
-fn changes_are_told() {
+fn listener_is_notified_of_changes() {
     let (_temp, space) = open();
     let heard = Arc::new(Mutex::new(Vec::new()));
     let listener = heard.clone();
@@ -242,7 +242,7 @@ fn changes_are_told() {
 }
 
 #[test]
-fn an_absolute_path_below_the_root_is_understood() {
+fn absolute_path_below_root_is_accepted() {
     let (temp, space) = open();
     space.write("a.txt", b"x").unwrap();
     let absolute = temp.path().join("a.txt");
@@ -251,7 +251,7 @@ fn an_absolute_path_below_the_root_is_understood() {
 }
 
 #[test]
-fn a_workspace_needs_a_folder() {
+fn open_without_folder_returns_error() {
     let temp = tempfile::tempdir().unwrap();
     fs::write(temp.path().join("a"), "x").unwrap();
     assert!(matches!(
@@ -269,7 +269,7 @@ fn a_workspace_needs_a_folder() {
 }
 
 #[test]
-fn names_that_are_no_utf8_are_counted() {
+fn names_that_are_not_utf8_are_counted() {
     use std::os::unix::ffi::OsStrExt as _;
 
     let (temp, space) = open();
@@ -283,7 +283,7 @@ fn names_that_are_no_utf8_are_counted() {
 }
 
 #[test]
-fn metadata_tells_what_a_path_is() {
+fn metadata_reports_kind_and_size() {
     let (temp, space) = open();
     space.write("b", b"12345").unwrap();
     space.create_dir("dir").unwrap();
@@ -302,7 +302,7 @@ fn metadata_tells_what_a_path_is() {
 }
 
 #[test]
-fn a_name_that_is_taken_is_not_replaced() {
+fn rename_new_does_not_replace_existing_file() {
     let folder = tempfile::tempdir().unwrap();
     let space = Workspace::open(folder.path()).unwrap();
     space.write("new", b"new").unwrap();
@@ -344,7 +344,7 @@ fn a_name_that_is_taken_is_not_replaced() {
 }
 
 #[test]
-fn target_of_a_link_with_a_denied_name_is_denied_by_every_path() {
+fn target_of_denied_link_is_denied_by_every_path() {
     use std::os::unix::fs::symlink;
 
     for walks in [false, true] {
@@ -367,7 +367,7 @@ fn target_of_a_link_with_a_denied_name_is_denied_by_every_path() {
         for (to, from) in [
             ("settings", ".env.local"),
             ("conf/keys", ".ssh"),
-            // In a folder that is denied itself.
+            // In a folder that is itself denied.
             ("../../vault/a", ".aws/deep/link"),
             ("store", ".git"),
             // A rule allows these by their own names.
@@ -438,7 +438,7 @@ fn target_of_a_link_with_a_denied_name_is_denied_by_every_path() {
             space.list("moved/keys", 9),
             Err(PathError::Denied(_))
         ));
-        // A new file with the number of one that is gone is no secret.
+        // A new file that reuses the inode number of a removed one is not a secret.
         fs::remove_file(root.join("plain")).unwrap();
         for number in 0..20 {
             let name = format!("new{number}");

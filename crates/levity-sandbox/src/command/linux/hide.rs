@@ -793,7 +793,7 @@ mod tests {
     }
 
     #[test]
-    fn scan_covers_denied_names_wherever_they_are() {
+    fn scan_covers_denied_names_at_any_depth() {
         use CoverKind::{File, Fixed, Folder, Pinned};
         check(&["a", "b/c"], BOUNDS, &[]);
         check(&["b/.ENV", "b/id_rsa\nx"], BOUNDS, &[(File, "b/.ENV")]);
@@ -873,7 +873,7 @@ mod tests {
     }
 
     #[test]
-    fn scan_covers_files_with_names_in_folders_that_it_cannot_search() {
+    fn scan_covers_files_with_names_in_unsearchable_folders() {
         let folder = tempfile::tempdir().unwrap();
         put(
             folder.path(),
@@ -945,7 +945,7 @@ mod tests {
     }
 
     #[test]
-    fn scan_pins_folders_where_a_rule_looks_at_paths() {
+    fn scan_with_path_rule_pins_folders() {
         let folder = tempfile::tempdir().unwrap();
         put(folder.path(), &["a/b/plan.txt", "a/b/other.txt"]);
         let workspace = Workspace::builder(folder.path())
@@ -983,7 +983,7 @@ mod tests {
     }
 
     #[test]
-    fn scan_counts_folders_that_it_pins() {
+    fn scan_counts_pinned_folders_as_covers() {
         let folder = tempfile::tempdir().unwrap();
         put(folder.path(), &["a/b/c/d/plan.txt"]);
         let workspace = Workspace::builder(folder.path())
@@ -999,7 +999,7 @@ mod tests {
     }
 
     #[test]
-    fn scan_notes_target_outside_once() {
+    fn scan_records_outside_target_once() {
         let folder = tempfile::tempdir().unwrap();
         for n in 0..3 {
             std::os::unix::fs::symlink("/etc/passwd", folder.path().join(format!("{n}.key")))
@@ -1015,7 +1015,7 @@ mod tests {
     }
 
     #[test]
-    fn scan_refuses_what_it_cannot_finish() {
+    fn scan_over_bounds_returns_error() {
         let folder = tempfile::tempdir().unwrap();
         put(folder.path(), &["a", "b", ".env", "d/.env"]);
         let workspace = Workspace::open(folder.path()).unwrap();
@@ -1064,7 +1064,7 @@ mod tests {
     }
 
     #[test]
-    fn search_checks_the_time_before_it_follows_a_link() {
+    fn search_checks_time_limit_before_following_link() {
         let folder = tempfile::tempdir().unwrap();
         let workspace = Workspace::open(folder.path()).unwrap();
         fs::write(folder.path().join("settings"), "").unwrap();
@@ -1079,7 +1079,7 @@ mod tests {
     }
 
     #[test]
-    fn search_ends_when_nobody_waits_for_the_command() {
+    fn search_ends_when_caller_drops_command() {
         let folder = tempfile::tempdir().unwrap();
         let workspace = Workspace::open(folder.path()).unwrap();
         std::os::unix::fs::symlink("settings", folder.path().join(".env")).unwrap();

@@ -346,7 +346,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn line_of_mountinfo_is_taken_apart() {
+    fn mountinfo_line_is_parsed() {
         let line = b"36 35 98:0 /mnt\\1341 /a\\040b rw,noatime master:1 - ext3 /dev/root rw";
         let mount = Mount {
             id: 36,
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_compared_by_names() {
+    fn below_compares_whole_path_names() {
         for (folder, path, rest) in [
             ("/", "/", Some("")),
             ("/", "/a/b", Some("a/b")),

@@ -454,7 +454,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pipe_that_another_thread_holds_for_a_moment_counts_as_let_go() {
+    fn pipe_held_briefly_by_another_thread_counts_as_released() {
         let (watched, held) = pipe().unwrap();
         let other = std::thread::spawn(move || {
             // This is long enough for the pipe to be held at the first check.
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn pipe_that_is_held_on_counts_as_held() {
+    fn pipe_held_past_time_limit_counts_as_held() {
         let (watched, _held) = pipe().unwrap();
         assert!(!wait_for_release(&watched, 1));
     }

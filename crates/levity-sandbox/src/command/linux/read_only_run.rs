@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn folder_without_denied_files_needs_one_rule_and_others_one_for_each_entry() {
+    fn ruleset_needs_rule_per_entry_only_for_folders_with_denied_files() {
         assert!(fits(&["a", "b", "sub/c"], 1));
         // The folder, and `a`, `b` and `sub`.
         assert!(fits(&["a", "b", ".env", "sub/c"], 4));

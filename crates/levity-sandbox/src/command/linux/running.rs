@@ -193,7 +193,7 @@ mod tests {
     use crate::Workspace;
 
     #[test]
-    fn command_disturbs_only_scans_that_began_before_its_end() {
+    fn command_disturbs_only_scans_started_before_its_end() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(".env"), "").unwrap();
         let workspace = Workspace::open(folder.path()).unwrap();

@@ -693,7 +693,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outcome_names_the_path_that_could_not_be_hidden() {
+    fn outcome_names_path_that_could_not_be_hidden() {
         let identity = Identity::of(&rustix::fs::stat("/").unwrap());
         let cover = |path: &str| Cover {
             kind: CoverKind::File,

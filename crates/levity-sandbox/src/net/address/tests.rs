@@ -5,7 +5,7 @@ fn address(text: &str) -> IpAddr {
 }
 
 #[test]
-fn public_addresses_pass() {
+fn public_addresses_are_allowed() {
     let public = [
         "1.1.1.1",
         "8.8.8.8",
@@ -46,7 +46,7 @@ fn public_addresses_pass() {
 }
 
 #[test]
-fn others_do_not() {
+fn non_public_addresses_are_refused() {
     let refused = [
         "0.0.0.0",
         "0.1.2.3",
@@ -115,7 +115,7 @@ fn others_do_not() {
         .for_each(|text| assert!(refusal_reason(address(text)).is_some(), "{text}"));
 }
 
-/// A sequence without a pattern, and the same in every run.
+/// Returns a pseudorandom sequence, the same in every run.
 fn random() -> impl Iterator<Item = u64> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     std::iter::repeat_with(move || {
@@ -127,7 +127,7 @@ fn random() -> impl Iterator<Item = u64> {
 }
 
 #[test]
-fn nothing_passes_that_the_standard_library_knows_as_special() {
+fn special_ipv4_addresses_of_std_are_refused() {
     for bits in random().take(500_000) {
         let v4 = Ipv4Addr::from_bits((bits >> 32) as u32);
         let special = v4.is_private()
@@ -138,7 +138,7 @@ fn nothing_passes_that_the_standard_library_knows_as_special() {
             || v4.is_documentation()
             || v4.is_unspecified();
         assert!(!special || refusal_reason(v4.into()).is_some(), "{v4}");
-        // The other way round for the large ranges: nearly everything else is public.
+        // Conversely, for the large ranges: nearly everything else is public.
         let first = v4.octets()[0];
         if !matches!(
             first,
@@ -150,7 +150,7 @@ fn nothing_passes_that_the_standard_library_knows_as_special() {
 }
 
 #[test]
-fn nothing_passes_in_ipv6_that_the_standard_library_knows_as_special() {
+fn special_ipv6_addresses_of_std_are_refused() {
     let mut numbers = random();
     let heads = [
         0_u16, 0x64, 0x100, 0x2001, 0x2002, 0x2606, 0x3fff, 0x5f00, 0xfc00, 0xfe80, 0xff02,
@@ -182,7 +182,7 @@ fn nothing_passes_in_ipv6_that_the_standard_library_knows_as_special() {
 }
 
 #[test]
-fn ranges_are_read_and_hold_what_they_say() {
+fn parsed_ranges_contain_their_addresses() {
     let holds = |range: &str, text: &str| {
         range
             .parse::<Cidr>()

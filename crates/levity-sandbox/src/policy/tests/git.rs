@@ -1,11 +1,11 @@
-//! Lines with git: a person or a rule decides about them, and no file has a say.
+//! Lines with git: a person or a rule decides on them, and no file does.
 
 use std::fs;
 
 use super::check;
 use crate::{CommandLine, CommandPolicy, Permit, Workspace};
 
-/// Lines that show something of a repository, or have git run what its settings name.
+/// Lines that show something of a repository, or make git run programs that its settings name.
 const LINES: &[&str] = &[
     "git",
     "git version",
@@ -78,7 +78,7 @@ const LINES: &[&str] = &[
     "find . -exec git status ';'",
 ];
 
-/// A workspace with these files.
+/// Creates a workspace with these files.
 fn workspace(files: &[(&str, &str)]) -> (tempfile::TempDir, Workspace) {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in files {
@@ -91,7 +91,7 @@ fn workspace(files: &[(&str, &str)]) -> (tempfile::TempDir, Workspace) {
 }
 
 #[test]
-fn line_with_git_is_asked_about_whatever_the_repository_says() {
+fn git_line_needs_approval_for_any_repository() {
     let harmless = [
         (".git/HEAD", "ref: refs/heads/main\n"),
         (".git/objects/x", ""),
@@ -127,7 +127,7 @@ fn line_with_git_is_asked_about_whatever_the_repository_says() {
 }
 
 #[test]
-fn rule_for_a_command_of_git_allows_no_options_before_it() {
+fn allow_rule_for_git_command_excludes_options_before_it() {
     let policy = CommandPolicy::new().allow("git status").allow("git diff");
     for (line, expected) in [
         ("git status", "allow"),
@@ -163,7 +163,7 @@ fn rule_for_a_command_of_git_allows_no_options_before_it() {
 }
 
 #[test]
-fn rule_that_denies_or_asks_speaks_of_git_with_options_before_the_command() {
+fn deny_and_ask_rules_match_git_options_before_command() {
     for (line, denied, asked) in [
         ("git -C . push", "deny", "ask"),
         ("git --no-pager push", "deny", "ask"),
@@ -172,7 +172,7 @@ fn rule_that_denies_or_asks_speaks_of_git_with_options_before_the_command() {
         ("/opt/git -C . push", "deny", "ask"),
         ("git -c push log", "allow", "allow"),
         ("git -C . log", "allow", "allow"),
-        // A word that is not known may become the command, or more words.
+        // An unknown word may become the command, or more words.
         ("git -C . $X", "ask", "ask"),
         ("git -C . pu*", "ask", "ask"),
         ("git -C $X", "ask", "ask"),
@@ -180,7 +180,7 @@ fn rule_that_denies_or_asks_speaks_of_git_with_options_before_the_command() {
         ("git -C . log $X", "allow", "allow"),
         ("git --shallow-file x push", "deny", "ask"),
         ("/usr/lib/git-core/git-push origin", "deny", "ask"),
-        // An alias, or an option that is not known, may make another command of it.
+        // An alias, or an unknown option, may turn it into another command.
         ("git -c alias.p=push p", "ask", "ask"),
         ("git -c ALIAS.p='!git push' p", "ask", "ask"),
         ("git --config-env=alias.p=X p", "ask", "ask"),

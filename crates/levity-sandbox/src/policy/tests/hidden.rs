@@ -1,9 +1,9 @@
-//! Commands that hide behind others, and in words that shells expand.
+//! Commands that are hidden in others, and in words that shells expand.
 
 use super::check;
 use crate::CommandPolicy;
 
-/// Lines for a shell that a pattern makes, so that the name of a file says what runs.
+/// Shell lines that a glob produces, so that the name of a file determines the command.
 const LINES_WITH_PATTERNS: &[&str] = &[
     "sh -c 'ls '*",
     "sh -c *",
@@ -37,19 +37,19 @@ const LINES_WITH_PATTERNS: &[&str] = &[
     "echo `sh -c 'ls '*`",
     "sh -c \"sh -c 'ls '*\"",
     "echo a | sh -c 'ls '*",
-    // Words behind the line are its arguments.
+    // Words after the line are its arguments.
     "sh -c 'ls' *",
     "sh -c 'ls' sh {a,b}",
     "sh -c ls ~",
     "sh -c ls sh [a]",
     "sh -c ls $X",
     "sh -c ls sh \"$(pwd)\"",
-    // To zsh it is where the program lies.
+    // In zsh it is the path of the program.
     "zsh -c =ls",
 ];
 
 #[test]
-fn line_for_a_shell_that_a_pattern_makes_is_asked_about() {
+fn shell_line_made_by_glob_needs_approval() {
     let folder = tempfile::tempdir().unwrap();
     let space = crate::Workspace::open(folder.path()).unwrap();
     let alone = CommandPolicy::new().within(&space);
@@ -89,7 +89,7 @@ fn line_for_a_shell_that_a_pattern_makes_is_asked_about() {
 }
 
 #[test]
-fn option_in_place_of_a_line_hides_no_command() {
+fn option_after_shell_c_hides_no_command() {
     let policy = CommandPolicy::allow_all().deny("git push", "no");
     for line in [
         "bash -c -x 'git push'",
@@ -105,7 +105,7 @@ fn option_in_place_of_a_line_hides_no_command() {
 }
 
 #[test]
-fn word_that_expands_is_not_taken_for_its_text() {
+fn expanding_word_does_not_match_as_literal_text() {
     let policy = CommandPolicy::new()
         .deny("git push", "no")
         .ask("npm publish", "sure?")
@@ -169,7 +169,7 @@ fn word_that_expands_is_not_taken_for_its_text() {
         "git push $X",
         "deny",
     );
-    // A text that only looks like the file that nothing is read from.
+    // A text that only looks like `/dev/null`.
     let policy = CommandPolicy::new().allow("make");
     for line in [
         "cat < $X/dev/null",
@@ -185,7 +185,7 @@ fn word_that_expands_is_not_taken_for_its_text() {
 }
 
 #[test]
-fn program_that_a_search_runs_is_denied_by_its_rule() {
+fn program_run_by_search_is_denied_by_its_rule() {
     let policy = CommandPolicy::allow_all()
         .deny("git push", "no")
         .deny("rm", "no")
@@ -249,7 +249,7 @@ fn program_that_a_search_runs_is_denied_by_its_rule() {
         ("cargo build -p a", "allow"),
         ("nice ls rm", "allow"),
         ("grep rm a", "allow"),
-        // Parts of shells that run or rename programs.
+        // Shell builtins that run or rename programs.
         ("trap 'rm a' EXIT", "ask"),
         ("alias ls=rm\nls a", "ask"),
         ("hash -p /bin/rm ls; ls a", "ask"),
@@ -260,7 +260,7 @@ fn program_that_a_search_runs_is_denied_by_its_rule() {
     ] {
         check(&policy, line, expected);
     }
-    // A rule for the search allows what it runs.
+    // A rule for the search also allows the programs that it runs.
     check(
         &CommandPolicy::new().allow("find"),
         "find . -exec rm '{}' +",
@@ -289,7 +289,7 @@ fn program_that_a_search_runs_is_denied_by_its_rule() {
 }
 
 #[test]
-fn word_that_may_expand_to_a_denied_command_is_asked_about() {
+fn word_that_may_expand_to_denied_command_needs_approval() {
     let policy = CommandPolicy::allow_all().deny("git push", "no");
     for (line, expected) in [
         ("git $(echo push)", "ask"),
@@ -305,7 +305,7 @@ fn word_that_may_expand_to_a_denied_command_is_asked_about() {
 }
 
 #[test]
-fn old_version_that_a_file_system_keeps_is_asked_about() {
+fn snapshot_folder_of_file_system_needs_approval() {
     let folder = tempfile::tempdir().unwrap();
     let space = crate::Workspace::open(folder.path()).unwrap();
     let policy = CommandPolicy::new().within(&space);

@@ -1,4 +1,4 @@
-//! Lines whose programs have more rights than to read.
+//! Lines whose programs have more than read rights.
 
 use super::super::{literal, shell};
 use super::check;
@@ -119,7 +119,7 @@ const LINES: &[(&str, &str)] = &[
     ("A=b make", "ask"),
     ("A=b; make", "ask"),
     ("A[0]=b make", "ask"),
-    // Programs that run others, and parts of the shell.
+    // Programs that run others, and shell builtins.
     ("env make", "ask"),
     ("env A=b make", "ask"),
     ("timeout 5 make", "ask"),
@@ -187,7 +187,7 @@ fn policy(folder: &tempfile::TempDir) -> CommandPolicy {
 }
 
 #[test]
-fn line_with_more_rights_is_allowed_as_plain_words_only() {
+fn line_with_allow_rule_must_be_plain_words() {
     let folder = tempfile::tempdir().unwrap();
     for (line, expected) in LINES {
         check(&policy(&folder), line, expected);
@@ -202,7 +202,7 @@ fn line_with_more_rights_is_allowed_as_plain_words_only() {
 }
 
 #[test]
-fn rule_has_no_say_in_what_only_reads() {
+fn allow_rule_does_not_restrict_read_only_line() {
     let folder = tempfile::tempdir().unwrap();
     let named = ["ls", "cat", "head"]
         .into_iter()
@@ -226,13 +226,13 @@ fn rule_has_no_say_in_what_only_reads() {
         assert_eq!(ruling == Permit::Allow, !line.starts_with("for"), "{line}");
         assert_eq!(found, scope, "{line}");
     }
-    // A rule that asks is heard all the same.
+    // An ask rule still applies.
     check(&named.clone().ask("ls", "sure?"), "ls; stat a", "ask");
     check(&named.deny("stat", "no"), "ls; stat a", "deny");
 }
 
 #[test]
-fn reason_says_how_to_write_the_line() {
+fn reason_explains_how_to_rewrite_line() {
     let folder = tempfile::tempdir().unwrap();
     for (line, reason) in [
         (
@@ -280,7 +280,7 @@ fn reason_says_how_to_write_the_line() {
 }
 
 #[test]
-fn call_without_a_shell_has_plain_words() {
+fn argv_call_is_judged_as_plain_words() {
     let folder = tempfile::tempdir().unwrap();
     for (words, expected) in [
         (&["cargo", "test", "$X *"][..], true),
@@ -297,7 +297,7 @@ fn call_without_a_shell_has_plain_words() {
     }
 }
 
-/// Lines in which a part of some shells computes, sets a variable or runs a text.
+/// Lines in which a builtin of some shells computes, sets a variable or runs a text.
 const COMPUTING: &[&str] = &[
     "printf 'abcde%n' PATH",
     "printf -- 'abcde%n' PATH",
@@ -334,7 +334,7 @@ const COMPUTING: &[&str] = &[
 ];
 
 #[test]
-fn part_of_a_shell_that_computes_stands_beside_no_command_with_more_rights() {
+fn computing_builtin_with_allowed_command_needs_approval() {
     let folder = tempfile::tempdir().unwrap();
     let policy = CommandPolicy::new()
         .allow("make")
@@ -360,7 +360,7 @@ fn part_of_a_shell_that_computes_stands_beside_no_command_with_more_rights() {
                 check(&named, &mixed, "ask");
             }
         }
-        // By itself it is asked about, or the kernel holds it.
+        // Alone, it needs approval, or the kernel restricts it.
         let scope = policy.read_scope(CommandLine::Shell(line));
         assert!(
             matches!(scope, None | Some(ReadScope::Files)),
@@ -375,7 +375,7 @@ fn part_of_a_shell_that_computes_stands_beside_no_command_with_more_rights() {
 
 proptest::proptest! {
     #[test]
-    fn plain_line_is_the_same_to_both_parsers(
+    fn both_parsers_agree_on_plain_lines(
         line in "([a-z./=~^:,-]{1,5}|'[^']{0,4}'|\"[ \
             -~]{0,4}\"|[ \t\n;|&]{1,2}|[12]?>(&[12]|/dev/null)|</dev/null|[*$#(){}<!]){0,12}"
     ) {

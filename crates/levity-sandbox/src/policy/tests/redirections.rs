@@ -4,10 +4,10 @@ use super::check;
 use crate::{CommandLine, CommandPolicy};
 
 #[test]
-fn word_before_a_redirection_is_a_descriptor_only_as_one_digit() {
+fn only_single_digit_before_redirection_is_descriptor() {
     let policy = CommandPolicy::new().allow("make").deny("rm", "no");
     for (line, expected) in [
-        // One digit is a descriptor to every shell.
+        // Every shell reads one digit as a descriptor.
         ("echo a 1>&2", "allow"),
         ("echo a 9>&1", "allow"),
         ("echo a 1>&2 2>&1", "allow"),
@@ -29,7 +29,7 @@ fn word_before_a_redirection_is_a_descriptor_only_as_one_digit() {
         ("2>&1 rm a", "deny"),
         ("rm a 2>/dev/null", "deny"),
         ("1>&1 2>&2 rm", "deny"),
-        // Every shell takes these for arguments.
+        // Every shell reads these as arguments.
         ("echo 12 >&2", "allow"),
         ("echo a1>&2", "allow"),
         ("echo 1a>&2", "allow"),
@@ -48,7 +48,7 @@ fn word_before_a_redirection_is_a_descriptor_only_as_one_digit() {
         ("'1'>&2 ls", "ask"),
         ("1\\2>&2 ls", "ask"),
         ("ls; rm a1>&2", "deny"),
-        // So they do with a digit beside what is not known yet, which may be a program.
+        // The same applies to a digit next to an unknown word, which may be a program.
         ("`echo \"./evil.sh \"`1>&1", "ask"),
         ("`echo ./evil.sh`1>&1", "ask"),
         ("`echo ./evil.sh`12>&1", "ask"),
@@ -82,7 +82,7 @@ fn word_before_a_redirection_is_a_descriptor_only_as_one_digit() {
         ("`echo rm`1>&1", "ask"),
         ("`rm a`1>&1", "deny"),
         ("$(rm a)1>&2", "deny"),
-        // Two digits are a descriptor to some shells, and an argument to others.
+        // Some shells read two digits as a descriptor, and others as an argument.
         ("cat 12>&1", "ask"),
         ("cat 12>/dev/null", "ask"),
         ("cat 12</dev/null", "ask"),
@@ -104,7 +104,7 @@ fn word_before_a_redirection_is_a_descriptor_only_as_one_digit() {
 }
 
 #[test]
-fn word_before_a_redirection_hides_no_denied_command() {
+fn word_before_redirection_hides_no_denied_command() {
     let policy = CommandPolicy::allow_all().deny("git push", "no");
     for (line, expected) in [
         ("git 2>&1 push", "deny"),
@@ -124,7 +124,7 @@ fn word_before_a_redirection_hides_no_denied_command() {
         let denied = policy.denial_in(".", CommandLine::Shell(line));
         assert_eq!(denied.is_some(), expected == "deny", "{line}");
     }
-    // Nobody is asked where nothing but a rule allows.
+    // No approval is requested if only rules can allow.
     for line in ["`echo ls`1>&1", "ls 12>&1"] {
         check(
             &CommandPolicy::deny_all().allow("ls").allow("echo"),
@@ -135,7 +135,7 @@ fn word_before_a_redirection_hides_no_denied_command() {
 }
 
 #[test]
-fn redirection_that_sets_a_variable_is_asked_about() {
+fn redirection_that_sets_variable_needs_approval() {
     let folder = tempfile::tempdir().unwrap();
     let alone = CommandPolicy::new().within(&crate::Workspace::open(folder.path()).unwrap());
     let beside = alone.clone().allow("make");

@@ -1,5 +1,5 @@
-//! Lines with more rights than to read, run by real shells: each program gets exactly the words
-//! that were judged.
+//! Lines with more than read rights, run by real shells: each program gets exactly the judged
+//! words.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use super::super::literal;
 use crate::{CommandLine, CommandPolicy, Permit, Workspace};
 
-/// Pieces of plain lines.
+/// Parts of plain lines.
 const PLAIN: &[&str] = &[
     "make",
     "make",
@@ -76,7 +76,7 @@ const PLAIN: &[&str] = &[
     "< /dev/null",
 ];
 
-/// Pieces that shells read in their own ways.
+/// Parts that shells parse differently.
 const ODD: &[&str] = &[
     "*",
     "?",
@@ -170,7 +170,7 @@ const ODD: &[&str] = &[
     "cat a",
 ];
 
-/// A folder of programs that write something down, each run in a file of its own.
+/// Creates a folder of programs that record their words, each run in a separate file.
 fn recorders(folder: &Path, names: &[&str], words: &str) {
     fs::create_dir(folder).unwrap();
     for name in names {
@@ -242,7 +242,7 @@ impl Dice {
 }
 
 #[test]
-fn allowed_line_with_more_rights_runs_exactly_what_was_judged() {
+fn shells_run_exactly_the_judged_words_of_allowed_lines() {
     const PROGRAMS: [&str; 10] = [
         "make", "tool", "cargo", "git", "head", "grep", "tail", "sort", "wc", "ls",
     ];
@@ -259,7 +259,7 @@ fn allowed_line_with_more_rights_runs_exactly_what_was_judged() {
     for name in ["a", "-c", "a;evil", "ls ;evil"] {
         fs::write(work.join(name), "").unwrap();
     }
-    // A folder that a variable may be set to, whose programs are none of those that were judged.
+    // A folder that a variable may be set to, whose programs differ from the judged ones.
     recorders(&work.join("5"), &PROGRAMS, "evil");
     let space = Workspace::open(&work).unwrap();
     let rules = ["make", "tool", "cargo test", "git status", "git log"];
@@ -294,7 +294,7 @@ fn allowed_line_with_more_rights_runs_exactly_what_was_judged() {
             .filter(|words| PROGRAMS.contains(&&*words[0]))
             .collect();
         judged.sort();
-        // Every program succeeds, so all of them run, unless a line has other ways.
+        // Every program succeeds, so all of them run, unless the line branches.
         let runs_all = !line.contains("||") && !line.contains("cd sub");
         for shell in &shells {
             let mut ran = run(shell, &line, root.path());
@@ -312,7 +312,7 @@ fn allowed_line_with_more_rights_runs_exactly_what_was_judged() {
     }
     assert!(
         compared > 300,
-        "only {compared} lines were compared: the test has lost its point"
+        "only {compared} lines were compared: the test is no longer meaningful"
     );
     assert_eq!(fs::read_dir(&work).unwrap().count(), 6, "a line wrote");
 }

@@ -1,15 +1,14 @@
-use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::net::{SocketAddr, UnixListener};
+//! Attempts to leave the sandbox, on every combination of mechanisms.
 
 use levity_sandbox::{Exit, SandboxReport};
 
-use super::RUNGS;
-use super::arena::Arena;
+use super::DISABLED;
+use super::fixture::Fixture;
 
-/// What must hold for an attack to fail.
+/// The protection that must be enforced for an attack to fail.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Needs {
-    /// Nothing but that the command is run at all.
+pub(super) enum Needs {
+    /// No protection: the command only has to run.
     Nothing,
     /// Files outside cannot be read.
     Files,
@@ -19,11 +18,11 @@ enum Needs {
     Seccomp,
     /// Other processes are out of reach.
     Others,
-    /// What watches the command is out of reach.
+    /// The watcher of the command is out of reach.
     Watcher,
 }
 
-fn holds(report: &SandboxReport, needs: Needs) -> bool {
+pub(super) fn holds(report: &SandboxReport, needs: Needs) -> bool {
     let by = |name: &str| {
         report
             .guards()
@@ -41,8 +40,8 @@ fn holds(report: &SandboxReport, needs: Needs) -> bool {
     }
 }
 
-/// A name, what must hold, and a line that writes `ESCAPED` when it got out. `$OUT` is a folder
-/// outside.
+/// A name, the required protection, and a line that writes `ESCAPED` if it escaped. `$OUT` is a
+/// folder outside.
 const LINES: &[(&str, Needs, &str)] = &[
     (
         "read by an absolute path",
@@ -335,7 +334,7 @@ const LINES: &[(&str, Needs, &str)] = &[
     ),
 ];
 
-/// Lines of Perl, which speaks to the system more directly.
+/// Perl code, which makes system calls more directly.
 const PERL: &[(&str, Needs, &str)] = &[
     (
         "empty a file by its path",
@@ -527,7 +526,7 @@ const PAIR: &str =
     "use Socket; my $file = sockaddr_un(\"$ENV{OUT}/datagram\"); my $name = \"\\1\\0\\0$ENV{MARK}\";
     my $service = sockaddr_un(\"$ENV{OUT}/socket\"); socketpair(A,B,PF_UNIX,KIND,0)";
 
-/// System calls that no command may make. They are named by their numbers, which differ between
+/// System calls that no command may make. They are given by their numbers, which differ between
 /// machines.
 const CALLS: &[(&str, i64, &str)] = &[
     ("ptrace", libc::SYS_ptrace, "16, 0+$ENV{HOST}, 0, 0"),
@@ -747,26 +746,26 @@ const CALLS: &[(&str, i64, &str)] = &[
     ),
 ];
 
-async fn attack(arena: &Arena, name: &str, line: &str) {
-    let finished = arena.shell(line).await;
+pub(super) async fn attack(fixture: &Fixture, name: &str, line: &str) {
+    let finished = fixture.shell(line).await;
     let finished = finished.unwrap_or_else(|error| panic!("`{name}`: {error:?}"));
     assert!(
         !finished.stdout.text.contains("ESCAPED"),
-        "`{name}` got out: {finished:?}"
+        "`{name}` escaped: {finished:?}"
     );
     assert!(
         !finished.stdout.text.contains("the secret"),
         "`{name}` read: {finished:?}"
     );
-    assert_eq!(arena.damage(), None, "`{name}`: {finished:?}");
+    assert_eq!(fixture.damage(), None, "`{name}`: {finished:?}");
     assert!(
         matches!(finished.exit, Exit::Code(_) | Exit::Signal(_)),
         "`{name}`: {finished:?}"
     );
-    arena.assert_empty();
+    fixture.assert_empty();
 }
 
-fn perl(code: &str) -> String {
+pub(super) fn perl(code: &str) -> String {
     let code = match code
         .strip_prefix("PAIR(")
         .and_then(|rest| rest.split_once(')'))
@@ -777,10 +776,10 @@ fn perl(code: &str) -> String {
     format!("perl -e '{}'", code.replace('\'', "'\\''"))
 }
 
-async fn all(rung: &[&'static str]) {
-    let arena = Arena::new(rung, |builder| builder);
-    let report = arena.sandbox.report();
-    let has_perl = arena.shell("perl -e 1").await.unwrap().is_success();
+async fn all(disabled: &[&'static str]) {
+    let fixture = Fixture::new(disabled, |builder| builder);
+    let report = fixture.sandbox.report();
+    let has_perl = fixture.shell("perl -e 1").await.unwrap().is_success();
     let lines = LINES
         .iter()
         .map(|(name, needs, line)| (*name, *needs, (*line).to_owned()));
@@ -790,7 +789,7 @@ async fn all(rung: &[&'static str]) {
     let calls = CALLS.iter().map(|(name, number, args)| {
         let pidfd = format!("syscall({}, 0+$ENV{{WATCHER}}, 0)", libc::SYS_pidfd_open);
         let args = args.replace("SYS_PIDFD_OPEN", &pidfd);
-        // Some calls need a file of the command's own.
+        // Some calls need a file that belongs to the command.
         let args = args.replace("SCRATCH", "\"scratch\"");
         let open = "open(OPEN, \"+>\", \"scratch\"); pipe(READ, PIPE);";
         let open = if args.contains("scratch") || args.contains("fileno") {
@@ -809,548 +808,57 @@ async fn all(rung: &[&'static str]) {
     for (name, needs, line) in lines.chain(scripts).chain(calls) {
         if !holds(report, needs) || (line.contains("perl -e") && !has_perl) {
             println!(
-                "without {rung:?}, `{name}` is not tried: {needs:?} does not hold, or there is no \
+                "without {disabled:?}, `{name}` is not tried: {needs:?} does not hold, or there is \
+                    no \
                     Perl"
             );
             continue;
         }
-        attack(&arena, name, &line).await;
+        attack(&fixture, name, &line).await;
         tried += 1;
     }
-    println!("without {rung:?}: {tried} attacks");
+    println!("without {disabled:?}: {tried} attacks");
 }
 
 macro_rules! on_rungs {
-    ($($name:ident: $rung:literal,)*) => {
+    ($($name:ident: $disabled:literal,)*) => {
         $(#[tokio::test]
         async fn $name() {
-            all(RUNGS[$rung]).await;
+            all(DISABLED[$disabled]).await;
         })*
     };
 }
 
 on_rungs! {
-    attacks_on_all_means: 0,
-    attacks_in_a_user_namespace: 1,
-    attacks_without_own_proc: 2,
-    attacks_without_mounts: 3,
-    attacks_without_landlock: 4,
-    attacks_without_seccomp: 5,
-    attacks_without_namespaces: 6,
-    attacks_on_seccomp_alone: 7,
-    attacks_on_nothing: 8,
+    attacks_fail_with_all_mechanisms: 0,
+    attacks_fail_in_user_namespace: 1,
+    attacks_fail_without_own_proc: 2,
+    attacks_fail_without_mounts: 3,
+    attacks_fail_without_landlock: 4,
+    attacks_fail_without_seccomp: 5,
+    attacks_fail_without_namespaces: 6,
+    attacks_fail_with_seccomp_alone: 7,
+    attacks_fail_without_mechanisms: 8,
 }
 
 #[test]
-fn there_are_many_attacks() {
+fn attack_tables_have_expected_size() {
     assert!(LINES.len() + PERL.len() + CALLS.len() >= 135);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[tokio::test]
-async fn calls_of_another_abi_are_fatal() {
-    let arena = Arena::new(&[], |builder| builder);
-    if !holds(arena.sandbox.report(), Needs::Seccomp) {
+async fn x32_calls_kill_command() {
+    let fixture = Fixture::new(&[], |builder| builder);
+    if !holds(fixture.sandbox.report(), Needs::Seccomp) {
         println!("not tried: there is no seccomp");
         return;
     }
-    let finished = arena
+    let finished = fixture
         .shell("exec perl -e 'syscall(0x40000000 + 39); print qq(ESCAPED)'")
         .await
         .unwrap();
     if finished.exit != Exit::Code(127) {
         assert_eq!(finished.exit, Exit::Signal(libc::SIGSYS), "{finished:?}");
-    }
-}
-
-/// What a command at `guarded` might do to another process of the same user, which is `$VICTIM`.
-const HARM: &[(&str, &str)] = &[
-    ("renice", "renice -n 19 -p $VICTIM"),
-    ("renice the group", "renice -n 19 -g $VICTIM"),
-    ("renice the user", "renice -n 19 -u $(id -u)"),
-    ("ionice", "ionice -c 3 -p $VICTIM"),
-    ("ionice the group", "ionice -c 3 -P $VICTIM"),
-    ("ionice the user", "ionice -c 3 -u $(id -u)"),
-    ("chrt batch", "chrt -b -p 0 $VICTIM"),
-    ("chrt idle", "chrt -i -p 0 $VICTIM"),
-    ("taskset", "taskset -p 1 $VICTIM"),
-    ("prlimit", "prlimit --pid $VICTIM --nofile=5:5"),
-    ("prlimit of memory", "prlimit --pid $VICTIM --as=1:1"),
-    ("choom", "choom -p $VICTIM -n 1000"),
-    ("kill", "kill -9 $VICTIM"),
-    ("stop", "kill -STOP $VICTIM"),
-    ("stop the group", "kill -STOP -$VICTIM"),
-];
-
-/// A process of the same user, in a group of its own.
-struct Victim(std::process::Child);
-
-impl Victim {
-    fn new() -> Self {
-        let mut victim = std::process::Command::new("sleep");
-        std::os::unix::process::CommandExt::process_group(&mut victim, 0);
-        let null = std::process::Stdio::null;
-        Self(
-            victim
-                .arg("1000")
-                .stdin(null())
-                .stdout(null())
-                .stderr(null())
-                .spawn()
-                .unwrap(),
-        )
-    }
-}
-
-impl Drop for Victim {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-#[derive(Debug, PartialEq)]
-struct Condition {
-    state: String,
-    scheduling: Vec<String>,
-    limits: String,
-    affinity: String,
-}
-
-/// How a process is off.
-fn condition(pid: u32) -> Condition {
-    let read =
-        |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
-    let stat = read("stat");
-    let fields: Vec<_> = stat
-        .rsplit(')')
-        .next()
-        .unwrap_or_default()
-        .split_whitespace()
-        .collect();
-    let field = |number: usize| {
-        fields
-            .get(number - 3)
-            .copied()
-            .unwrap_or_default()
-            .to_owned()
-    };
-    let affinity = read("status")
-        .lines()
-        .find(|line| line.starts_with("Cpus_allowed:"))
-        .unwrap_or("")
-        .to_owned();
-    let stopped = ["T", "Z", "X", ""].contains(&field(3).as_str());
-    let state = if stopped { "stopped or gone" } else { "alive" };
-    Condition {
-        state: state.to_owned(),
-        // Priority, nice value, policy.
-        scheduling: [18, 19, 41].map(field).to_vec(),
-        limits: read("limits") + &read("oom_score_adj"),
-        affinity,
-    }
-}
-
-#[tokio::test]
-async fn commands_leave_other_processes_of_the_user_as_they_are() {
-    for rung in RUNGS {
-        let victim = Victim::new();
-        let pid = victim.0.id();
-        // It must have become the program before its condition is worth comparing.
-        while std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap() != "sleep\n" {
-            std::thread::yield_now();
-        }
-        let before = condition(pid);
-        let arena = Arena::new(rung, |builder| builder.env("VICTIM", pid.to_string()));
-        let report = arena.sandbox.report();
-        for (name, line) in HARM {
-            let needs = match line.split(' ').next() {
-                Some("kill") => Needs::Others,
-                // It writes to a file of the process.
-                Some("choom") => Needs::Files,
-                _ => Needs::Seccomp,
-            };
-            if !holds(report, needs) {
-                println!("without {rung:?}, `{name}` is not tried: {}", report.others);
-                continue;
-            }
-            let finished = arena.shell(line).await.unwrap();
-            assert_eq!(
-                condition(pid),
-                before,
-                "without {rung:?}, `{name}`: {finished:?}"
-            );
-        }
-    }
-}
-
-/// What programs do to themselves, and with each other.
-const ALLOWED: &[(&str, &str)] = &[
-    ("nice", "nice -n 5 true"),
-    ("ionice", "ionice -c 3 true"),
-    ("chrt", "chrt -b 0 true"),
-    (
-        "taskset",
-        "taskset -c $(taskset -cp $$ | sed 's/.*: //; s/[-,].*//') true",
-    ),
-    ("ulimit", "ulimit -n 100"),
-    ("prlimit", "prlimit --nofile=100:100 true"),
-    ("kill a child", "sleep 1000 & kill $! && ! wait $!"),
-    (
-        "stream pairs",
-        "perl -MSocket -e 'socketpair(A,B,1,1,0) && syswrite(A,q(x)) && sysread(B,$_,1) or die'",
-    ),
-    (
-        "packet pairs",
-        "perl -MSocket -e 'socketpair(A,B,1,5,0) && syswrite(A,q(x)) && sysread(B,$_,1) or die'",
-    ),
-];
-
-#[tokio::test]
-async fn programs_may_change_themselves() {
-    for rung in RUNGS {
-        let arena = Arena::new(rung, |builder| builder);
-        for (name, line) in ALLOWED {
-            let program = line.split(' ').next().unwrap();
-            if !arena
-                .shell(&format!("command -v {program}"))
-                .await
-                .unwrap()
-                .is_success()
-            {
-                println!("`{name}` is not tried: there is no `{program}`");
-                continue;
-            }
-            let finished = arena.shell(line).await.unwrap();
-            assert!(
-                finished.is_success(),
-                "without {rung:?}, `{name}`: {finished:?}"
-            );
-        }
-    }
-}
-
-#[tokio::test]
-async fn an_open_network_tells_of_routes_alone() {
-    for rung in RUNGS {
-        let arena = Arena::new(rung, |builder| {
-            builder.network(levity_sandbox::Network::Any)
-        });
-        let report = arena.sandbox.report();
-        assert_eq!(
-            report.network.holds,
-            holds(report, Needs::Seccomp),
-            "{report}"
-        );
-        if !holds(report, Needs::Seccomp) {
-            continue;
-        }
-        for code in [
-            "for my $p (1..31) { socket(S,16,$_,$p) && print 'ESCAPED' for 2,3 }",
-            "PAIR(SOCK_DGRAM); connect(A,$file); send(A,'x',0); send(A,'x',0,$file); \
-                send(A,'x',0,$name)",
-            "for my $f (1,3..9,11..15,17..46) { socket(S,$f,$_,0) && print 'ESCAPED' for 1..5 }",
-        ] {
-            attack(&arena, code, &perl(code)).await;
-        }
-    }
-}
-
-#[tokio::test]
-async fn no_command_takes_a_name_for_sockets_of_the_host() {
-    for rung in RUNGS {
-        let arena = Arena::new(rung, |builder| builder);
-        if !holds(arena.sandbox.report(), Needs::Seccomp) {
-            continue;
-        }
-        let name = SocketAddr::from_abstract_name(format!("{}-own", arena.mark())).unwrap();
-        let _taken = UnixListener::bind_addr(&name).unwrap();
-        let code = "PAIR(SOCK_STREAM); bind(A,\"\\1\\0\\0$ENV{MARK}-own\"); print $!{EADDRINUSE} ? \
-            'of the host' : 'done'";
-        let finished = arena.shell(&perl(code)).await.unwrap();
-        assert!(
-            !finished.stdout.text.contains("of the host"),
-            "without {rung:?}: {finished:?}"
-        );
-    }
-}
-
-/// Requests to file systems that change something, of files that are open for reading: flags,
-/// versions, projects, encryption, and those of single file systems.
-const CHANGING: &[u32] = &[
-    0x4008_6602,
-    0x4004_6602,
-    0x4008_7602,
-    0x4008_6604,
-    0x401C_5820,
-    0x4080_6685,
-    0x800C_6613,
-    0xC050_6617,
-    0xC040_6618,
-    0xC040_6619,
-    0xC004_5877,
-    0xC018_5879,
-    0x4100_9432,
-    0x6609,
-    0x660C,
-    0x5000_940E,
-    0x4008_941A,
-    0x4004_7211,
-    0xF501,
-    0x1,
-    0x5301,
-    0x5501,
-];
-
-#[tokio::test]
-async fn read_only_command_can_ask_file_systems_and_not_change_files() {
-    for rung in RUNGS {
-        let arena = Arena::new(rung, |builder| builder);
-        if !arena.sandbox.report().read_only.holds {
-            println!(
-                "without {rung:?} not tried: {}",
-                arena.sandbox.report().read_only
-            );
-            continue;
-        }
-        std::fs::write(arena.work().join("file"), "text").unwrap();
-        // Terminals and pipes, the size of a block, and flags.
-        for (requests, refused) in [
-            (CHANGING, true),
-            (&[0x5401, 0x5413, 0x541B, 0x2, 0x8008_6601], false),
-        ] {
-            for request in requests {
-                let code = format!(
-                    "open(F,\"<\",\"file\") or die; my $b = \"\\0\" x 4096; ioctl(F,{request},$b); \
-                        print $!{{EACCES}} ? 1 : 0"
-                );
-                let line = perl(&code);
-                let finished = arena.sandbox.shell(line).read_only().run().await.unwrap();
-                let expected = if refused { "1" } else { "0" };
-                assert_eq!(
-                    finished.stdout.text, expected,
-                    "without {rung:?}, {request:#x}: {finished:?}"
-                );
-            }
-        }
-    }
-}
-
-/// Whether a call fails because a filter denies it, for each of a list of Perl expressions that
-/// make one. There is a file F.
-async fn denied(arena: &Arena, calls: &[String]) -> Option<Vec<bool>> {
-    std::fs::write(arena.work().join("file"), "text").unwrap();
-    let each = calls
-        .iter()
-        .map(|call| format!("$! = 0; {call}; print $!{{EACCES}} ? 1 : 0;"));
-    let code = format!(
-        "open(F,\"+<\",\"file\") or die; my $b = \"\\0\" x 4096; {}",
-        each.collect::<String>()
-    );
-    let finished = arena.shell(&perl(&code)).await.unwrap();
-    if finished.exit == Exit::Code(127) {
-        println!("not tried: there is no Perl");
-        return None;
-    }
-    assert_eq!(finished.stdout.text.len(), calls.len(), "{finished:?}");
-    Some(
-        finished
-            .stdout
-            .text
-            .chars()
-            .map(|char| char == '1')
-            .collect(),
-    )
-}
-
-/// Requests for snapshots, subvolumes and the like, which show files under new names, or cannot be
-/// removed: of Btrfs, bcachefs and OCFS2.
-const SNAPSHOTS: &[u32] = &[
-    0x5000_9401,
-    0x5000_9417,
-    0x5000_9418,
-    0x5000_940E,
-    0x5000_940F,
-    0x5000_943F,
-    0x4008_941A,
-    0xD000_9412,
-    0xC400_945D,
-    0x8000_94FF,
-    0x401C_BC10,
-    0x401C_BC11,
-    0x4018_6F04,
-];
-
-/// Requests that share the contents of two open files.
-const SHARING: &[u32] = &[0x4004_9409, 0x4020_940D, 0xC018_9436];
-
-#[tokio::test]
-async fn no_command_asks_file_systems_for_snapshots() {
-    for rung in RUNGS {
-        let arena = Arena::new(rung, |builder| builder);
-        if !holds(arena.sandbox.report(), Needs::Seccomp) {
-            continue;
-        }
-        for (requests, expected) in [(SNAPSHOTS, true), (SHARING, false)] {
-            let calls: Vec<_> = requests
-                .iter()
-                .map(|request| format!("ioctl(F,{request},$b)"))
-                .collect();
-            let Some(denied) = denied(&arena, &calls).await else {
-                return;
-            };
-            for (request, denied) in requests.iter().zip(denied) {
-                assert_eq!(denied, expected, "without {rung:?}, {request:#x}");
-            }
-        }
-    }
-}
-
-/// Calls for objects of System V, and for queues, that others have made. Numbers of objects can be
-/// guessed.
-const OBJECTS: &[(i64, &str)] = &[
-    (libc::SYS_shmat, "-1, 0, 0"),
-    (libc::SYS_shmctl, "-1, 2, $b"),
-    (libc::SYS_semop, "-1, $b, 1"),
-    (libc::SYS_semtimedop, "-1, $b, 1, 0"),
-    (libc::SYS_semctl, "-1, 0, 12, 0"),
-    (libc::SYS_semget, "0, 1, 0"),
-    (libc::SYS_msgsnd, "-1, $b, 1, 04000"),
-    (libc::SYS_msgrcv, "-1, $b, 1, 0, 04000"),
-    (libc::SYS_msgctl, "-1, 2, $b"),
-    (libc::SYS_msgget, "0, 0"),
-    (libc::SYS_mq_unlink, "$n"),
-    (libc::SYS_mq_open, "$n, 0, 0, 0"),
-];
-
-#[tokio::test]
-async fn no_command_uses_objects_of_system_v() {
-    for rung in RUNGS {
-        let arena = Arena::new(rung, |builder| builder);
-        if !holds(arena.sandbox.report(), Needs::Seccomp) {
-            continue;
-        }
-        let call = |(number, args): &(i64, &str)| {
-            format!("my $n = \"levity-none\"; syscall({number}, {args})")
-        };
-        let calls: Vec<_> = OBJECTS.iter().map(call).collect();
-        let Some(denied) = denied(&arena, &calls).await else {
-            return;
-        };
-        for ((number, _), denied) in OBJECTS.iter().zip(denied) {
-            assert!(denied, "without {rung:?}, call {number}");
-        }
-    }
-}
-
-/// Socket filters are denied. Filters of system calls seem to be loaded and have no effect: each
-/// would deny the call `getpid`, which still works in the end.
-#[tokio::test]
-async fn no_command_loads_filters_into_the_kernel() {
-    let code = r#"
-        use Socket;
-        socketpair(A, B, AF_UNIX, SOCK_STREAM, 0) or die;
-        # A program that accepts all bytes, and one that denies `getpid`.
-        my $all = pack("SCCL", 0x06, 0, 0, 0xFFFF);
-        my $accept = pack("Sx6P", 1, $all);
-        for my $option (26, 50, 51, 52) {
-            $! = 0;
-            setsockopt(A, 1, $option, $accept);
-            print $!{EACCES} ? 1 : 0;
-        }
-        my $getpid = pack("(SCCL)4", 0x20, 0, 0, 0, 0x15, 0, 1, GETPID,
-            0x06, 0, 0, 0x50001, 0x06, 0, 0, 0x7FFF0000);
-        my $deny = pack("Sx6P", 4, $getpid);
-        print syscall(PRCTL, 22, 2, $deny);
-        print syscall(SECCOMP, 1, 0, $deny);
-        print syscall(SECCOMP, 1, 8, $deny) == -1 && $!{EACCES} ? 1 : 0;
-        print syscall(GETPID) > 0 ? 1 : 0;
-    "#;
-    let code = code
-        .replace("GETPID", &libc::SYS_getpid.to_string())
-        .replace("PRCTL", &libc::SYS_prctl.to_string())
-        .replace("SECCOMP", &libc::SYS_seccomp.to_string());
-    for rung in RUNGS {
-        let arena = Arena::new(rung, |builder| builder);
-        if !holds(arena.sandbox.report(), Needs::Seccomp) {
-            continue;
-        }
-        let finished = arena.shell(&perl(&code)).await.unwrap();
-        if finished.exit == Exit::Code(127) {
-            println!("not tried: there is no Perl");
-            return;
-        }
-        assert_eq!(
-            finished.stdout.text, "11110011",
-            "without {rung:?}: {finished:?}"
-        );
-    }
-}
-
-/// Leases and delegations make others wait who open a file or a folder.
-#[tokio::test]
-async fn no_command_takes_a_lease() {
-    for rung in RUNGS {
-        let arena = Arena::new(rung, |builder| builder);
-        if !holds(arena.sandbox.report(), Needs::Seccomp) {
-            continue;
-        }
-        let calls = [1024, 1040].map(|command| format!("fcntl(F,{command},$b)"));
-        let Some(denied) = denied(&arena, &calls).await else {
-            return;
-        };
-        assert_eq!(denied, [true, true], "without {rung:?}");
-    }
-}
-
-#[tokio::test]
-async fn read_only_command_sees_no_sockets_of_the_host() {
-    for rung in RUNGS {
-        let arena = Arena::new(rung, |builder| builder);
-        if !arena.sandbox.report().read_only.holds {
-            continue;
-        }
-        let line = "cat /proc/net/unix /proc/self/net/unix; true";
-        let finished = arena.sandbox.shell(line).read_only().run().await.unwrap();
-        assert!(
-            !finished.stdout.text.contains(arena.mark()),
-            "without {rung:?}: {finished:?}"
-        );
-    }
-}
-
-#[tokio::test]
-async fn command_that_shuts_the_private_folders_keeps_no_other_from_running() {
-    for rung in RUNGS {
-        let arena = Arena::new(rung, |builder| builder);
-        let line = "chmod 000 $TMPDIR $HOME; cd /; chmod 000 ${TMPDIR%/*}/empty ${TMPDIR%/*}; true";
-        arena.shell(line).await.unwrap();
-        let finished = arena
-            .shell("echo x > $TMPDIR/x && echo x > $HOME/x")
-            .await
-            .unwrap();
-        assert!(finished.is_success(), "without {rung:?}: {finished:?}");
-        arena.shell(line).await.unwrap();
-        if arena.sandbox.report().read_only.holds {
-            let finished = arena
-                .sandbox
-                .shell("echo x > $TMPDIR/x; ls $HOME")
-                .read_only()
-                .run();
-            let finished = finished.await.unwrap();
-            assert!(finished.is_success(), "without {rung:?}: {finished:?}");
-        }
-    }
-}
-
-/// Root could give a file any group, and everybody who starts it the rights of that group.
-#[tokio::test]
-async fn no_command_makes_a_file_run_with_the_rights_of_another_group() {
-    for rung in RUNGS {
-        let arena = Arena::new(rung, |builder| builder);
-        let line = "cp /bin/cat own; chgrp 42 own; chmod g+s own; test ! -g own || test $(stat -c \
-            %g own) != 42";
-        let finished = arena.shell(line).await.unwrap();
-        assert!(finished.is_success(), "without {rung:?}: {finished:?}");
     }
 }

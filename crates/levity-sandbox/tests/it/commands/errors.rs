@@ -4,21 +4,21 @@ use std::time::Duration;
 
 use levity_sandbox::{CommandError, Level, Sandbox, SandboxError, Workspace};
 
-use super::RUNGS;
-use super::arena::Arena;
+use super::DISABLED;
+use super::fixture::Fixture;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_run_says_why() {
-    for rung in RUNGS {
-        let arena = Arena::new(rung, |builder| builder);
-        let work = arena.work();
+async fn command_that_cannot_run_returns_reason() {
+    for disabled in DISABLED {
+        let fixture = Fixture::new(disabled, |builder| builder);
+        let work = fixture.work();
         fs::write(work.join("plain"), "no program").unwrap();
         fs::write(work.join("text"), "no program").unwrap();
         fs::set_permissions(work.join("text"), fs::Permissions::from_mode(0o755)).unwrap();
         fs::create_dir_all(work.join("sub")).unwrap();
-        symlink(arena.outside(), work.join("away")).unwrap();
+        symlink(fixture.outside(), work.join("away")).unwrap();
         let error = async |argv: &[&str]| {
-            arena
+            fixture
                 .sandbox
                 .command(argv.iter().copied())
                 .run()
@@ -65,7 +65,7 @@ async fn what_cannot_run_says_why() {
             "plain",
             "a\0b",
         ] {
-            let error = arena
+            let error = fixture
                 .sandbox
                 .command(["pwd"])
                 .dir(dir)
@@ -77,7 +77,7 @@ async fn what_cannot_run_says_why() {
                 "{dir}: {error:?}"
             );
         }
-        let error = arena
+        let error = fixture
             .sandbox
             .command(["env"])
             .env("A", "b\0c")
@@ -85,12 +85,12 @@ async fn what_cannot_run_says_why() {
             .await
             .unwrap_err();
         assert!(matches!(error, CommandError::Zero(_)), "{error:?}");
-        arena.assert_empty();
+        fixture.assert_empty();
     }
 }
 
 #[test]
-fn less_than_was_demanded_is_refused() {
+fn level_below_required_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let workspace = Workspace::open(folder.path()).unwrap();
     let weak = || {
@@ -122,7 +122,7 @@ fn less_than_was_demanded_is_refused() {
 }
 
 #[test]
-fn settings_that_cannot_be_are_refused() {
+fn invalid_sandbox_settings_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let workspace = Workspace::open(folder.path()).unwrap();
     let open = || Sandbox::builder(&workspace).at_least(Level::Open);
@@ -149,7 +149,7 @@ fn settings_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn a_runtime_is_needed() {
+fn run_outside_runtime_returns_error() {
     let folder = tempfile::tempdir().unwrap();
     let workspace = Workspace::open(folder.path()).unwrap();
     let sandbox = Sandbox::builder(&workspace)

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use levity_sandbox::{Sandbox, Workspace};
 
-use super::{RUNGS, lower};
+use super::{DISABLED, disable};
 
-fn put(root: &Path, name: &str, text: &str) {
+pub(super) fn put(root: &Path, name: &str, text: &str) {
     let path = root.join(name);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, text).unwrap();
@@ -35,17 +35,20 @@ const LINES: &[&str] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn denied_files_are_hidden_from_commands_too() {
-    for rung in RUNGS {
+async fn denied_files_are_hidden_from_commands() {
+    for disabled in DISABLED {
         let folder = tempfile::tempdir().unwrap();
-        let sandbox = lower(
+        let sandbox = disable(
             Sandbox::builder(Workspace::open(folder.path()).unwrap()),
-            rung,
+            disabled,
         )
         .build()
         .unwrap();
         if !sandbox.report().hidden.holds {
-            println!("without {rung:?} not tried: {}", sandbox.report().hidden);
+            println!(
+                "without {disabled:?} not tried: {}",
+                sandbox.report().hidden
+            );
             continue;
         }
         for line in LINES {
@@ -63,18 +66,18 @@ async fn denied_files_are_hidden_from_commands_too() {
             let finished = sandbox.shell(*line).run().await.unwrap();
             assert!(
                 !finished.stdout.text.contains("hush"),
-                "without {rung:?}, `{line}`: {finished:?}"
+                "without {disabled:?}, `{line}`: {finished:?}"
             );
             assert!(
                 !finished.stdout.text.contains("changed"),
-                "without {rung:?}, `{line}`: {finished:?}"
+                "without {disabled:?}, `{line}`: {finished:?}"
             );
             let after = ["", "other", "sub"]
                 .map(|it| fs::read_to_string(folder.path().join(it).join(".env")));
             assert_eq!(
                 after[0].as_deref().unwrap(),
                 "hush\n",
-                "without {rung:?}, `{line}`"
+                "without {disabled:?}, `{line}`"
             );
             let finished = sandbox.command(["cat", "plain.txt"]).run().await.unwrap();
             assert_eq!(finished.stdout.text, "open\n");
@@ -83,244 +86,17 @@ async fn denied_files_are_hidden_from_commands_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn git_works_and_its_hooks_are_protected() {
-    for rung in RUNGS {
-        let folder = tempfile::tempdir().unwrap();
-        put(folder.path(), ".git/hooks/sample", "hook");
-        put(folder.path(), ".git/config", "[core]\n");
-        put(folder.path(), ".git/HEAD", "ref: refs/heads/main\n");
-        let sandbox = lower(
-            Sandbox::builder(Workspace::open(folder.path()).unwrap()),
-            rung,
-        )
-        .build()
-        .unwrap();
-        let finished = sandbox
-            .shell("cat .git/config .git/HEAD && echo x > .git/index")
-            .run()
-            .await
-            .unwrap();
-        assert!(finished.is_success(), "without {rung:?}: {finished:?}");
-        if !sandbox.report().hidden.holds {
-            println!("without {rung:?} not tried: {}", sandbox.report().hidden);
-            continue;
-        }
-        for line in [
-            "echo x > .git/hooks/pre-commit",
-            "echo x > .git/hooks/sample",
-            "rm -rf .git/hooks",
-            "mv .git/hooks .git/x",
-            "echo x >> .git/config",
-            "echo x > n && mv n .git/config",
-            "echo ../evil > .git/commondir",
-            "echo ../evil > n; mv n .git/commondir",
-            "rm .git/commondir && echo ../evil > .git/commondir",
-            "ln -sf ../evil .git/commondir",
-        ] {
-            let finished = sandbox.shell(line).run().await.unwrap();
-            assert!(
-                !finished.is_success(),
-                "without {rung:?}, `{line}`: {finished:?}"
-            );
-        }
-        assert_eq!(
-            fs::read_to_string(folder.path().join(".git/config")).unwrap(),
-            "[core]\n"
-        );
-        assert_eq!(
-            fs::read_dir(folder.path().join(".git/hooks"))
-                .unwrap()
-                .count(),
-            1
-        );
-        assert!(!folder.path().join(".git/commondir").exists());
-    }
-}
-
-/// A repository with a module, a linked worktree, and one whose folder lies elsewhere; and a bare
-/// one that nobody uses.
-fn repositories(root: &Path) {
-    let bare = |name: &str| {
-        for part in ["HEAD", "objects/x", "refs/x"] {
-            put(root, &format!("{name}/{part}"), "ref: refs/heads/main\n");
-        }
-    };
-    for name in [".git", ".git/modules/deep/m", "store", "linked", "unused"] {
-        bare(name);
-    }
-    put(
-        root,
-        ".git/config",
-        "[extensions]\n\tworktreeConfig = true\n",
-    );
-    put(root, ".git/worktrees/w/HEAD", "ref: refs/heads/main\n");
-    put(root, ".git/worktrees/w/commondir", "../..\n");
-    put(root, ".git/worktrees/w/gitdir", "../../../w/.git\n");
-    put(root, "w/.git", "gitdir: ../.git/worktrees/w\n");
-    put(root, "a/.git", "gitdir: ../store\n");
-    fs::create_dir(root.join("b")).unwrap();
-    symlink("../linked", root.join("b/.git")).unwrap();
-    fs::create_dir(root.join("tools")).unwrap();
-    symlink("../tools", root.join(".git/hooks")).unwrap();
-}
-
-fn snapshot(root: &Path) -> Vec<String> {
-    let found = std::process::Command::new("find")
-        .arg(root)
-        .args(["-printf", "%p %y %s %l\n"])
-        .output();
-    let mut lines: Vec<_> = String::from_utf8(found.unwrap().stdout)
-        .unwrap()
-        .lines()
-        .map(str::to_owned)
-        .collect();
-    // The sizes of folders say nothing.
-    lines.retain(|line| !line.contains(" d "));
-    lines.sort();
-    lines
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn no_command_writes_what_tells_git_what_to_run() {
-    for rung in [&[][..], &["root"]] {
-        let folder = tempfile::tempdir().unwrap();
-        repositories(folder.path());
-        let before = snapshot(folder.path());
-        let sandbox = lower(
-            Sandbox::builder(Workspace::open(folder.path()).unwrap()),
-            rung,
-        )
-        .build()
-        .unwrap();
-        if !sandbox.report().hidden.holds {
-            println!("without {rung:?} not tried: {}", sandbox.report().hidden);
-            continue;
-        }
-        for (repository, names) in [
-            (
-                ".git",
-                &["hooks", "config", "config.worktree", "commondir"][..],
-            ),
-            (".git/modules/deep/m", &["hooks", "config", "commondir"]),
-            (
-                ".git/worktrees/w",
-                &["commondir", "gitdir", "config", "hooks"],
-            ),
-            ("store", &["hooks", "config", "commondir"]),
-            ("linked", &["hooks", "config", "commondir"]),
-        ] {
-            for name in names {
-                let at = format!("{repository}/{name}");
-                let mut lines = vec![
-                    format!("rm -rf {at} && echo changed"),
-                    format!("mv {at} gone && echo changed; rm -rf gone"),
-                    format!("echo x > n; mv -T n {at} && echo changed; rm n"),
-                    format!("ln -sfT ../x {at} && echo changed"),
-                ];
-                if at != ".git/hooks" {
-                    lines.push(format!("echo x > {at} && echo changed"));
-                    lines.push(format!("echo x > {at}/post-checkout && echo changed"));
-                }
-                let line = lines.join("; ");
-                let finished = sandbox.shell(line).run().await.unwrap();
-                assert_eq!(
-                    finished.stdout.text, "",
-                    "without {rung:?}, `{at}`: {finished:?}"
-                );
-            }
-        }
-        for line in [
-            "rm a/.git",
-            "rm b/.git",
-            "echo x > w/.git",
-            "mv .git g",
-            "ln -sfT unused b/.git",
-        ] {
-            let finished = sandbox.shell(line).run().await.unwrap();
-            assert!(
-                !finished.is_success(),
-                "without {rung:?}, `{line}`: {finished:?}"
-            );
-        }
-        assert_eq!(snapshot(folder.path()), before, "without {rung:?}");
-        let line = "echo x > .git/index && mkdir -p .git/refs/heads && rm -r unused && echo x > \
-            linked/index";
-        let finished = sandbox.shell(line).run().await.unwrap();
-        assert!(finished.is_success(), "without {rung:?}: {finished:?}");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn placeholders_stay_until_the_last_command_ends_and_git_does_not_mind_them() {
-    let folder = tempfile::tempdir().unwrap();
-    let git = |args: &[&str]| {
-        let mut command = std::process::Command::new("git");
-        command
-            .args(["-c", "user.name=a", "-c", "user.email=a@b.c"])
-            .args(args)
-            .current_dir(folder.path());
-        command.output().is_ok_and(|done| done.status.success())
-    };
-    put(folder.path(), "file", "one\n");
-    if !git(&["init", "-q"]) {
-        return println!("not tried: there is no git");
-    }
-    let sandbox = lower(
-        Sandbox::builder(Workspace::open(folder.path()).unwrap()),
-        &[],
-    )
-    .build()
-    .unwrap();
-    if !sandbox.report().hidden.holds {
-        return println!("not tried: {}", sandbox.report().hidden);
-    }
-    let placeholder = folder.path().join(".git/commondir");
-    // As a process leaves it that is killed.
-    fs::write(&placeholder, "./././.\n").unwrap();
-    let (begun, mut heard) = tokio::sync::mpsc::unbounded_channel();
-    let waiting = sandbox
-        .shell("echo begun; sleep 1000")
-        .on_output(move |_, _| _ = begun.send(()))
-        .run();
-    let work = async {
-        heard.recv().await.unwrap();
-        let line =
-            "git -c user.name=a -c user.email=a@b.c commit -qm two --allow-empty && git status";
-        assert!(git(&["add", "-A"]) && git(&["commit", "-qm", "one"]) && git(&["status"]));
-        for _ in 0..2 {
-            let finished = sandbox.shell(line).run().await.unwrap();
-            assert!(finished.is_success(), "{finished:?}");
-            assert!(placeholder.exists());
-        }
-        assert!(
-            git(&["log", "-3"])
-                && git(&["checkout", "-qb", "new"])
-                && git(&["gc", "-q"])
-                && git(&["fsck"])
-        );
-    };
-    tokio::select! {
-        ended = waiting => panic!("it ended: {ended:?}"),
-        () = work => {}
-    }
-    // The first one is killed in the background.
-    let finished = sandbox.shell("true").run().await.unwrap();
-    assert!(finished.is_success());
-    while placeholder.exists() {
-        tokio::task::yield_now().await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_read_only_workspace_is_only_read() {
-    for rung in RUNGS {
+async fn read_only_workspace_cannot_be_changed_by_commands() {
+    for disabled in DISABLED {
         let folder = tempfile::tempdir().unwrap();
         put(folder.path(), "f", "kept\n");
         let workspace = Workspace::builder(folder.path())
             .read_only()
             .build()
             .unwrap();
-        let sandbox = lower(Sandbox::builder(workspace), rung).build().unwrap();
+        let sandbox = disable(Sandbox::builder(workspace), disabled)
+            .build()
+            .unwrap();
         let finished = sandbox
             .shell("cat f && echo x > $TMPDIR/t")
             .run()
@@ -328,10 +104,10 @@ async fn a_read_only_workspace_is_only_read() {
             .unwrap();
         assert!(
             finished.is_success() && finished.stdout.text == "kept\n",
-            "without {rung:?}: {finished:?}"
+            "without {disabled:?}: {finished:?}"
         );
         if !sandbox.report().files.holds {
-            println!("without {rung:?} not tried: {}", sandbox.report().files);
+            println!("without {disabled:?} not tried: {}", sandbox.report().files);
             continue;
         }
         for line in [
@@ -344,14 +120,14 @@ async fn a_read_only_workspace_is_only_read() {
             "chmod 0 f",
             "mkfifo p",
         ] {
-            // Modes are not known to Landlock.
+            // Landlock does not cover modes.
             if line.starts_with("chmod") && sandbox.report().files.note.is_some() {
                 continue;
             }
             let finished = sandbox.shell(line).run().await.unwrap();
             assert!(
                 !finished.is_success(),
-                "without {rung:?}, `{line}`: {finished:?}"
+                "without {disabled:?}, `{line}`: {finished:?}"
             );
         }
         assert_eq!(
@@ -362,7 +138,8 @@ async fn a_read_only_workspace_is_only_read() {
     }
 }
 
-/// Tricks of two commands: the first prepares what the second reads. `$W` is the workspace.
+/// Tricks of two commands: the first prepares the files that the second reads. `$W` is the
+/// workspace.
 const TRICKS: &[(&str, &str, &str)] = &[
     ("shut", "chmod 000 sub", "chmod 700 sub; cat sub/id_rsa"),
     (
@@ -558,7 +335,7 @@ const TRICKS: &[(&str, &str, &str)] = &[
     ("paths of 200 KB", "DIG(1000)", "FETCH(1000)"),
 ];
 
-/// Moves `sub` below folders with names of 200 bytes, as deep as is said; or reads what is there.
+/// Moves `sub` below nested folders with names of 200 bytes, or reads the files there.
 fn expand(line: &str) -> String {
     let depth = |prefix| {
         line.strip_prefix(prefix)
@@ -566,7 +343,7 @@ fn expand(line: &str) -> String {
     };
     let down = |depth, make| format!("for (1..{depth}) {{ {make} chdir(q(x) x 200) or die }}");
     if let Some(depth) = depth("DIG(") {
-        // A folder cannot be moved by a path that is too long, so it goes down step by step.
+        // A folder cannot be moved by a path that is too long, so it is moved down step by step.
         let step = "mkdir(q(x) x 200); rename(q(sub), (q(x) x 200).q(/sub)) or die;";
         return format!("perl -e '{}'", down(depth, step));
     }
@@ -586,7 +363,7 @@ fn furnish(root: &Path) {
     put(root, "plain.txt", "open\n");
 }
 
-/// Removes all that is in a folder, however deep.
+/// Removes everything in a folder, at any depth.
 fn empty(root: &Path) {
     let entries = fs::read_dir(root)
         .unwrap()
@@ -598,7 +375,7 @@ fn empty(root: &Path) {
     assert!(removed.unwrap().success());
 }
 
-/// Gives the owner all rights again, so that the folder can be removed.
+/// Restores the owner's permissions, so that the folder can be removed.
 fn unlock(root: &Path) {
     let _ = std::process::Command::new("chmod")
         .args(["-R", "u+rwX"])
@@ -607,24 +384,27 @@ fn unlock(root: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn isolated_command_reads_no_denied_file_that_another_prepared() {
-    // Without root's rights, the first is in a user namespace already.
+async fn isolated_command_cannot_read_denied_file_moved_by_another() {
+    // Without root's rights, the first round already uses a user namespace.
     let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
     let rungs: &[&[&'static str]] = if is_root { &[&[], &["root"]] } else { &[&[]] };
-    for rung in rungs {
+    for disabled in rungs {
         let folder = tempfile::tempdir().unwrap();
         let builder =
             Sandbox::builder(Workspace::open(folder.path()).unwrap()).env("W", folder.path());
-        let sandbox = lower(builder, rung).build().unwrap();
+        let sandbox = disable(builder, disabled).build().unwrap();
         if !sandbox.report().hidden.holds {
-            println!("without {rung:?} not tried: {}", sandbox.report().hidden);
+            println!(
+                "without {disabled:?} not tried: {}",
+                sandbox.report().hidden
+            );
             continue;
         }
         for (name, first, second) in TRICKS {
             empty(folder.path());
             furnish(folder.path());
             let first = sandbox.shell(expand(first)).run().await.unwrap();
-            // One that does not run reads nothing either.
+            // A command that does not run reads nothing either.
             let second = sandbox.shell(expand(second)).run().await;
             for text in second
                 .iter()
@@ -632,21 +412,21 @@ async fn isolated_command_reads_no_denied_file_that_another_prepared() {
             {
                 assert!(
                     !text.contains("hush"),
-                    "without {rung:?}, `{name}`: {first:?} {second:?}"
+                    "without {disabled:?}, `{name}`: {first:?} {second:?}"
                 );
             }
             unlock(folder.path());
             let after = sandbox.command(["cat", "plain.txt"]).run().await.unwrap();
             assert_eq!(
                 after.stdout.text, "open\n",
-                "without {rung:?}, `{name}`: {after:?}"
+                "without {disabled:?}, `{name}`: {after:?}"
             );
         }
     }
 }
 
 #[test]
-fn there_are_many_tricks() {
+fn trick_table_has_expected_size() {
     assert!(TRICKS.len() >= 40);
 }
 
@@ -661,7 +441,7 @@ async fn files_denied_by_path_stay_denied_when_folders_move() {
         .allow("certs/*.pem")
         .build()
         .unwrap();
-    let sandbox = lower(Sandbox::builder(workspace), &[]).build().unwrap();
+    let sandbox = disable(Sandbox::builder(workspace), &[]).build().unwrap();
     if !sandbox.report().hidden.holds {
         return println!("not tried: {}", sandbox.report().hidden);
     }
@@ -692,14 +472,14 @@ async fn files_denied_by_path_stay_denied_when_folders_move() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_name_of_a_denied_file_is_hidden() {
+async fn every_hard_link_of_denied_file_is_hidden() {
     let folder = tempfile::tempdir().unwrap();
     put(folder.path(), "sub/.env", "hush\n");
     put(folder.path(), "sub/plain", "open\n");
     for name in ["0", "sub/notes", "zzz"] {
         fs::hard_link(folder.path().join("sub/.env"), folder.path().join(name)).unwrap();
     }
-    let sandbox = lower(
+    let sandbox = disable(
         Sandbox::builder(Workspace::open(folder.path()).unwrap()),
         &[],
     )
@@ -716,8 +496,7 @@ async fn every_name_of_a_denied_file_is_hidden() {
     assert_eq!(finished.stdout.text, "open\n", "{finished:?}");
 }
 
-/// How a secret gets a second name: files, hard links to them, and lines that run one after the
-/// other.
+/// Ways to give a secret a second name: files, hard links to them, and lines that run in sequence.
 const SECOND_NAMES: &[(&str, &str, &str, &[&str])] = &[
     (
         "a denied folder",
@@ -779,8 +558,8 @@ const SECOND_NAMES: &[(&str, &str, &str, &[&str])] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn second_name_of_a_file_that_was_denied_shows_nothing() {
-    for rung in [&[][..], &["root"], &["namespaces"]] {
+async fn second_name_of_denied_file_shows_nothing() {
+    for disabled in [&[][..], &["root"], &["namespaces"]] {
         for (name, secret, copy, lines) in SECOND_NAMES {
             let folder = tempfile::tempdir().unwrap();
             put(folder.path(), secret, "hush\n");
@@ -793,7 +572,7 @@ async fn second_name_of_a_file_that_was_denied_shows_nothing() {
             fs::hard_link(folder.path().join(secret), folder.path().join(copy)).unwrap();
             let builder = Sandbox::builder(Workspace::open(folder.path()).unwrap())
                 .env("WORK", folder.path());
-            let sandbox = lower(builder, rung).build().unwrap();
+            let sandbox = disable(builder, disabled).build().unwrap();
             let (hidden, held) = (
                 sandbox.report().hidden.holds,
                 sandbox.report().read_only.holds,
@@ -803,10 +582,13 @@ async fn second_name_of_a_file_that_was_denied_shows_nothing() {
                 let is_shown = finished.stdout.text.contains("hush");
                 assert!(
                     !hidden || !is_shown,
-                    "without {rung:?}, {name}, `{line}`: {finished:?}"
+                    "without {disabled:?}, {name}, `{line}`: {finished:?}"
                 );
                 if !held {
-                    println!("without {rung:?} not tried: {}", sandbox.report().read_only);
+                    println!(
+                        "without {disabled:?} not tried: {}",
+                        sandbox.report().read_only
+                    );
                     continue;
                 }
                 let reads = sandbox.shell(format!(
@@ -815,7 +597,7 @@ async fn second_name_of_a_file_that_was_denied_shows_nothing() {
                 let finished = reads.read_only().run().await.unwrap();
                 assert_eq!(
                     finished.stdout.text, "open\nopen\n",
-                    "without {rung:?}, {name}, `{line}`: {finished:?}"
+                    "without {disabled:?}, {name}, `{line}`: {finished:?}"
                 );
             }
             unlock(folder.path());
@@ -824,13 +606,13 @@ async fn second_name_of_a_file_that_was_denied_shows_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn denied_link_to_a_place_that_was_opened_shows_nothing() {
+async fn denied_link_to_allowed_place_shows_nothing() {
     let outside = tempfile::tempdir().unwrap();
     put(outside.path(), "opened/app.env", "hush\n");
     put(outside.path(), "opened/keys/id", "hush\n");
     put(outside.path(), "opened/plain", "open\n");
     let place = outside.path().canonicalize().unwrap().join("opened");
-    for rung in [&[][..], &["root"], &["namespaces"]] {
+    for disabled in [&[][..], &["root"], &["namespaces"]] {
         let folder = tempfile::tempdir().unwrap();
         for (to, from) in [("app.env", ".env"), ("keys", ".ssh")] {
             symlink(place.join(to), folder.path().join(from)).unwrap();
@@ -838,27 +620,27 @@ async fn denied_link_to_a_place_that_was_opened_shows_nothing() {
         let builder = Sandbox::builder(Workspace::open(folder.path()).unwrap())
             .read(&place)
             .env("P", &place);
-        let sandbox = lower(builder, rung).build().unwrap();
+        let sandbox = disable(builder, disabled).build().unwrap();
         let line = "cat .e* .ssh/id $P/app.env $P/keys/id; cat $P/plain";
         if sandbox.report().hidden.holds {
             let finished = sandbox.shell(line).run().await.unwrap();
             assert_eq!(
                 finished.stdout.text, "open\n",
-                "without {rung:?}: {finished:?}"
+                "without {disabled:?}: {finished:?}"
             );
         }
         if sandbox.report().read_only.holds {
             let finished = sandbox.shell(line).read_only().run().await.unwrap();
             assert_eq!(
                 finished.stdout.text, "open\n",
-                "without {rung:?}: {finished:?}"
+                "without {disabled:?}: {finished:?}"
             );
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn target_of_a_denied_link_stays_hidden_when_a_command_removes_the_link() {
+async fn target_of_denied_link_stays_hidden_after_link_is_removed() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["settings", "conf/keys/id", "vault/a"] {
         put(folder.path(), name, "hush\n");
@@ -872,7 +654,7 @@ async fn target_of_a_denied_link_stays_hidden_when_a_command_removes_the_link() 
         symlink(to, folder.path().join(from)).unwrap();
     }
     let workspace = Workspace::open(folder.path()).unwrap();
-    let sandbox = lower(Sandbox::builder(&workspace), &[]).build().unwrap();
+    let sandbox = disable(Sandbox::builder(&workspace), &[]).build().unwrap();
     if !sandbox.report().hidden.holds {
         return println!("not tried: {}", sandbox.report().hidden);
     }
@@ -880,7 +662,7 @@ async fn target_of_a_denied_link_stays_hidden_when_a_command_removes_the_link() 
         "cat settings conf/keys/id vault/a",
         "rm .env.local .ssh; mv conf moved; mv settings plain; mv vault v; true",
         "cat settings plain conf/keys/id moved/keys/id vault/a v/a",
-        // One that a command makes counts from the next one on.
+        // A link that a command creates takes effect for the next command.
         "echo hush > late; ln -s late id_rsa; echo done",
         "rm id_rsa; mkdir sub; mv late sub; cat late sub/late",
         "cat late sub/late",
@@ -894,8 +676,8 @@ async fn target_of_a_denied_link_stays_hidden_when_a_command_removes_the_link() 
     assert!(workspace.read("late", 9).is_err());
 }
 
-/// What a command moves while others start: a name, what is prepared, the folder that moves, and
-/// how it is read as `$d`.
+/// Folders that a command moves while others start: a name, the preparation, the folder that moves,
+/// and a line that reads it as `$d`.
 const MOVED: &[(&str, &str, &str, &str)] = &[
     ("a folder", "true", "sub", "cat $d/id_rsa $d/deep/.env"),
     ("a denied folder", "true", "keys", "cat $d/.ssh/config"),
@@ -909,7 +691,7 @@ const MOVED: &[(&str, &str, &str, &str)] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn command_that_starts_while_another_moves_folders_reads_no_denied_file() {
+async fn command_started_during_folder_moves_reads_no_denied_file() {
     for (name, first, moved, read) in MOVED {
         let folder = tempfile::tempdir().unwrap();
         furnish(folder.path());
@@ -921,7 +703,7 @@ async fn command_that_starts_while_another_moves_folders_reads_no_denied_file() 
             folder.path().join("links/other"),
         )
         .unwrap();
-        let sandbox = lower(
+        let sandbox = disable(
             Sandbox::builder(Workspace::open(folder.path()).unwrap()),
             &[],
         )
@@ -968,10 +750,10 @@ async fn command_that_starts_while_another_moves_folders_reads_no_denied_file() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn denied_file_removed_by_the_host_does_not_stop_other_commands() {
+async fn denied_file_removed_by_host_does_not_stop_commands() {
     let folder = tempfile::tempdir().unwrap();
     furnish(folder.path());
-    let sandbox = lower(
+    let sandbox = disable(
         Sandbox::builder(Workspace::open(folder.path()).unwrap()),
         &[],
     )
@@ -1002,108 +784,7 @@ async fn denied_file_removed_by_the_host_does_not_stop_other_commands() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn link_with_a_denied_name_to_what_git_runs_does_not_stop_commands() {
-    let targets = [
-        ".git/config",
-        ".git/hooks",
-        ".git/commondir",
-        ".git/config.worktree",
-        ".git/gitdir",
-        ".git/HEAD",
-        ".git/modules/a/config",
-        ".git/modules/a",
-        ".git",
-        ".",
-        "..",
-        "plain.txt",
-        "nowhere",
-    ];
-    for rung in [&[][..], &["root"], &["namespaces"]] {
-        for target in targets {
-            let folder = tempfile::tempdir().unwrap();
-            let root = folder.path();
-            for git in [".git", ".git/modules/a"] {
-                for name in [
-                    "HEAD",
-                    "objects/x",
-                    "refs/x",
-                    "config",
-                    "hooks/x",
-                    "config.worktree",
-                    "gitdir",
-                ] {
-                    put(root, &format!("{git}/{name}"), "first\n");
-                }
-            }
-            // As a process leaves it that is killed.
-            put(root, ".git/commondir", "./././.\n");
-            put(root, "plain.txt", "open\n");
-            put(root, "other.txt", "open\n");
-            symlink(target, root.join("a.key")).unwrap();
-            let sandbox = lower(Sandbox::builder(Workspace::open(root).unwrap()), rung)
-                .build()
-                .unwrap();
-            let line =
-                "cat other.txt; echo bad > .git/config; echo bad > .git/hooks/x; rm -rf .git/hooks";
-            for _ in 0..2 {
-                let finished = sandbox.shell(line).run().await;
-                let finished =
-                    finished.unwrap_or_else(|error| panic!("{target} without {rung:?}: {error:?}"));
-                assert_eq!(finished.stdout.text, "open\n", "{target} without {rung:?}");
-            }
-            if sandbox.report().hidden.holds {
-                for name in [".git/config", ".git/hooks/x"] {
-                    assert_eq!(
-                        fs::read_to_string(root.join(name)).unwrap(),
-                        "first\n",
-                        "{target}: {name}"
-                    );
-                }
-                let finished = sandbox.shell("cat a.key").run().await.unwrap();
-                let text = &finished.stdout.text;
-                assert!(
-                    !text.contains("first") && !text.contains("open"),
-                    "{target} without {rung:?}: {text}"
-                );
-            }
-        }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn denied_settings_of_git_do_not_stop_commands() {
-    for hard_link in [false, true] {
-        let folder = tempfile::tempdir().unwrap();
-        put(folder.path(), ".git/config", "first\n");
-        put(folder.path(), ".git/hooks/x", "first\n");
-        put(folder.path(), "other.txt", "open\n");
-        let mut builder = Workspace::builder(folder.path());
-        if hard_link {
-            fs::hard_link(
-                folder.path().join(".git/config"),
-                folder.path().join("a.key"),
-            )
-            .unwrap();
-        } else {
-            builder = builder.deny("config").deny("hooks");
-        }
-        let sandbox = lower(Sandbox::builder(builder.build().unwrap()), &[])
-            .build()
-            .unwrap();
-        let line = "cat other.txt .git/config; echo bad > .git/config; rm -f .git/config";
-        let finished = sandbox.shell(line).run().await.unwrap();
-        if sandbox.report().hidden.holds {
-            assert_eq!(finished.stdout.text, "open\n");
-            assert_eq!(
-                fs::read_to_string(folder.path().join(".git/config")).unwrap(),
-                "first\n"
-            );
-        }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn denied_links_to_a_folder_outside_and_into_it_do_not_stop_commands() {
+async fn denied_links_to_outside_folder_do_not_stop_commands() {
     let folder = tempfile::tempdir().unwrap();
     let (place, root) = (
         folder.path().join("place"),
@@ -1119,7 +800,7 @@ async fn denied_links_to_a_folder_outside_and_into_it_do_not_stop_commands() {
     ] {
         symlink(place.join(target), root.join(name)).unwrap();
     }
-    let builder = lower(Sandbox::builder(Workspace::open(&root).unwrap()), &[]).write(&place);
+    let builder = disable(Sandbox::builder(Workspace::open(&root).unwrap()), &[]).write(&place);
     let sandbox = builder.build().unwrap();
     let line = format!("cat other.txt {}/keys/one/id c.key", place.display());
     let finished = sandbox.shell(line).run().await.unwrap();

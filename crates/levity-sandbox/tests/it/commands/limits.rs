@@ -2,46 +2,45 @@ use std::time::Duration;
 
 use levity_sandbox::{CommandLimit, CommandOutput, Exit, Mechanism, SandboxBuilder};
 
-use super::RUNGS;
-use super::arena::Arena;
+use super::DISABLED;
+use super::fixture::Fixture;
 use super::mounts::{PLACE, again_with};
 
-/// Runs a line on every rung where trees are killed whole; all of it must be gone.
+/// Runs a line on every set of mechanisms where all processes are killed; none may remain.
 async fn on_all(
     settings: impl Fn(SandboxBuilder) -> SandboxBuilder,
     line: &str,
     expected: &[Exit],
 ) {
-    for rung in RUNGS {
-        let arena = Arena::new(rung, &settings);
-        if !arena.sandbox.report().processes.holds {
+    for disabled in DISABLED {
+        let fixture = Fixture::new(disabled, &settings);
+        if !fixture.sandbox.report().processes.holds {
             println!(
-                "without {rung:?} not tried: {}",
-                arena.sandbox.report().processes
+                "without {disabled:?} not tried: {}",
+                fixture.sandbox.report().processes
             );
             continue;
         }
-        let finished = arena
+        let finished = fixture
             .shell(line)
             .await
-            .unwrap_or_else(|error| panic!("without {rung:?}: {error:?}"));
-        println!("without {rung:?}: {}", finished.exit);
+            .unwrap_or_else(|error| panic!("without {disabled:?}: {error:?}"));
+        println!("without {disabled:?}: {}", finished.exit);
         assert!(
             expected.contains(&finished.exit) || is_refused_by_kernel(&finished),
-            "without {rung:?}: {finished:?}"
+            "without {disabled:?}: {finished:?}"
         );
-        arena.assert_empty();
+        fixture.assert_empty();
     }
 }
 
-/// Whether a bomb met the bound that the kernel keeps, and was over before the watcher had its
-/// turn.
+/// Returns `true` if a bomb reached the kernel's limit, and ended before the watcher ran.
 fn is_refused_by_kernel(finished: &CommandOutput) -> bool {
     finished.exit == TIME && finished.stderr.text.contains("Cannot fork")
 }
 
-/// Few processes, so that what the kernel allows beyond them does not slow down others, and not
-/// long.
+/// Limits with few processes and a short time, so that the kernel's higher limit does not slow down
+/// other tests.
 fn small(builder: SandboxBuilder) -> SandboxBuilder {
     builder.processes(16).time(Duration::from_secs(6))
 }
@@ -52,7 +51,7 @@ const TIME: Exit = Exit::Limit(CommandLimit::Time);
 const CPU: Exit = Exit::Limit(CommandLimit::CpuTime);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fork_bomb_ends() {
+async fn fork_bomb_is_ended() {
     on_all(
         small,
         "bomb() { bomb | bomb & }; bomb; sleep 1000",
@@ -62,32 +61,32 @@ async fn a_fork_bomb_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bomb_of_processes_that_detach_ends() {
-    // Each generation leaves its parent behind at once, in a session of its own.
+async fn fork_bomb_of_detached_processes_is_ended() {
+    // Each generation leaves its parent at once, in its own session.
     let line = "cat > b.sh <<'E'\nsetsid sh b.sh & setsid sh b.sh &\nE\nsh b.sh; sleep 1000";
     on_all(small, line, &[PROCESSES]).await;
 }
 
 #[tokio::test]
-async fn the_kernel_bounds_a_namespace() {
+async fn kernel_limits_processes_of_namespace() {
     let before = std::fs::read_to_string("/proc/sys/kernel/pid_max").unwrap();
-    for rung in [&[][..], &["root"]] {
-        let arena = Arena::new(rung, |builder| builder.processes(16));
-        let by = &arena.sandbox.report().process_count.by;
-        let finished = arena.shell("cat /proc/sys/kernel/pid_max").await.unwrap();
+    for disabled in [&[][..], &["root"]] {
+        let fixture = Fixture::new(disabled, |builder| builder.processes(16));
+        let by = &fixture.sandbox.report().process_count.by;
+        let finished = fixture.shell("cat /proc/sys/kernel/pid_max").await.unwrap();
         if !by.contains(&Mechanism::ProcessNamespace) || !finished.is_success() {
-            println!("without {rung:?} not tried: {by:?}");
+            println!("without {disabled:?} not tried: {by:?}");
             continue;
         }
-        // 16 threads for each, and those numbers that the kernel uses only once.
-        assert_eq!(finished.stdout.text.trim(), "557", "without {rung:?}");
-        let finished = arena
+        // 16 threads for each, and the numbers that the kernel uses only once.
+        assert_eq!(finished.stdout.text.trim(), "557", "without {disabled:?}");
+        let finished = fixture
             .shell("echo 9999 > /proc/sys/kernel/pid_max")
             .await
             .unwrap();
-        assert!(!finished.is_success(), "without {rung:?}: {finished:?}");
+        assert!(!finished.is_success(), "without {disabled:?}: {finished:?}");
     }
-    // It is the namespace's, and never the system's.
+    // The limit belongs to the namespace, and never to the system.
     assert_eq!(
         std::fs::read_to_string("/proc/sys/kernel/pid_max").unwrap(),
         before
@@ -95,19 +94,19 @@ async fn the_kernel_bounds_a_namespace() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn too_many_children_end_it() {
+async fn too_many_children_end_command() {
     let line = "i=0; while [ $i -lt 2000 ]; do sleep 1000 & i=$((i+1)); done; wait";
     on_all(|builder| builder.processes(100), line, &[PROCESSES]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn thousands_of_children_one_after_the_other_are_fine() {
+async fn thousands_of_sequential_children_are_allowed() {
     let line = "i=0; while [ $i -lt 1000 ]; do (exit 0); i=$((i+1)); done";
     on_all(|builder| builder.processes(8), line, &[Exit::Code(0)]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn time_ends_what_ignores_the_end() {
+async fn time_limit_ends_command_that_ignores_signals() {
     let line = "trap '' TERM INT HUP; while :; do sleep 1000; done";
     on_all(
         |builder| builder.time(Duration::from_millis(200)),
@@ -118,7 +117,7 @@ async fn time_ends_what_ignores_the_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn time_ends_what_has_stopped_itself() {
+async fn time_limit_ends_stopped_command() {
     on_all(
         |builder| builder.time(Duration::from_millis(200)),
         "kill -STOP $$",
@@ -128,19 +127,19 @@ async fn time_ends_what_has_stopped_itself() {
 }
 
 #[tokio::test]
-async fn a_command_is_asked_to_end_first() {
-    let arena = Arena::new(&[], |builder| builder.time(Duration::from_millis(300)));
+async fn command_receives_term_before_kill() {
+    let fixture = Fixture::new(&[], |builder| builder.time(Duration::from_millis(300)));
     let line = "trap 'echo asked; exit 0' TERM; while :; do sleep 0.05; done";
-    let finished = arena.shell(line).await.unwrap();
+    let finished = fixture.shell(line).await.unwrap();
     assert_eq!(
         (finished.exit, finished.stdout.text.as_str()),
         (TIME, "asked\n")
     );
-    arena.assert_empty();
+    fixture.assert_empty();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cpu_time_of_all_together_is_limited() {
+async fn cpu_time_of_all_processes_is_limited() {
     let line = "for i in 1 2 3; do while :; do :; done & done; wait";
     on_all(
         |builder| builder.cpu_time(Duration::from_secs(1)),
@@ -152,30 +151,29 @@ async fn cpu_time_of_all_together_is_limited() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_of_one_process_is_limited() {
-    // The kernel refuses it before the watcher sees it; what a program makes of that is its own
-    // affair.
+    // The kernel refuses it before the watcher sees it; the reaction is up to the program.
     let line = "head -c 1000000000 /dev/zero | tail -n 1 > /dev/null; test $? -eq 0 && echo \
         ESCAPED; exit 0";
-    for rung in RUNGS {
-        let arena = Arena::new(rung, |builder| builder.memory(64 << 20));
-        let finished = arena.shell(line).await.unwrap();
+    for disabled in DISABLED {
+        let fixture = Fixture::new(disabled, |builder| builder.memory(64 << 20));
+        let finished = fixture.shell(line).await.unwrap();
         assert!(
             !finished.stdout.text.contains("ESCAPED"),
-            "without {rung:?}: {finished:?}"
+            "without {disabled:?}: {finished:?}"
         );
-        arena.assert_empty();
+        fixture.assert_empty();
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn memory_of_all_together_is_limited() {
+async fn memory_of_all_processes_is_limited() {
     let line = "for i in 1 2 3 4 5 6; do (head -c 30000000 /dev/zero; sleep 1000) | tail -n 1 & \
         done; wait";
     on_all(|builder| builder.memory(80 << 20), line, &[MEMORY]).await;
 }
 
-/// Perl that fills shared memory, 32 MiB at a time, and then does this with `$p`, of which `$n`
-/// bytes are mapped.
+/// Perl code that fills shared memory, 32 MiB at a time, and then runs the given code with `$p`, of
+/// which `$n` bytes are mapped.
 fn share(then: &str) -> String {
     let (mmap, read) = (libc::SYS_mmap, libc::SYS_read);
     let code = format!(
@@ -188,7 +186,7 @@ fn share(then: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn shared_memory_that_no_process_shows_is_limited() {
+async fn unmapped_shared_memory_is_limited() {
     let given_up = share(&format!("syscall({}, $p, $n, 4)", libc::SYS_madvise));
     let unmapped = share(&format!(
         "syscall({}, $p + 4096, $n - 4096)",
@@ -205,14 +203,14 @@ async fn shared_memory_that_no_process_shows_is_limited() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn shared_memory_within_the_limit_is_fine() {
+async fn shared_memory_within_limit_is_allowed() {
     let line = share("1").replace("sleep 1000", "exit 0");
     on_all(|builder| builder.memory(1 << 30), &line, &[Exit::Code(0)]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn page_tables_count_as_memory() {
-    // One page is read in every 2 MiB, so that each needs a table and none takes memory of its own.
+    // One page is read in every 2 MiB, so that each needs a table and none needs memory for itself.
     let code = format!(
         "my $p = syscall({}, 0, 1 << 36, 1, 0x4022, -1, 0);
         for (my $at = 0; $at < 1 << 36; $at += 2 << 20) {{ unpack q(P1), pack q(J), $p + $at }}
@@ -224,7 +222,7 @@ async fn page_tables_count_as_memory() {
 }
 
 #[tokio::test]
-async fn process_whose_first_thread_has_ended_counts() {
+async fn process_with_ended_first_thread_is_counted() {
     if !std::process::Command::new("python3")
         .arg("-V")
         .output()
@@ -233,7 +231,7 @@ async fn process_whose_first_thread_has_ended_counts() {
         println!("SKIPPED: there is no python3");
         return;
     }
-    // The thread begins its work once the first one is gone.
+    // The thread starts its work after the first one has ended.
     let one = |work: &str| {
         format!(
             "import ctypes, os, threading, time
@@ -259,7 +257,7 @@ def begin():
     on_all(limits, &format!("python3 -c \"{many}\""), &[PROCESSES]).await;
 }
 
-/// Perl that nobody may look into, and 40 children of it.
+/// Perl code that makes its process uninspectable, and starts 40 children.
 fn hidden_children(then: &str) -> String {
     let prctl = libc::SYS_prctl;
     format!(
@@ -268,8 +266,8 @@ fn hidden_children(then: &str) -> String {
     )
 }
 
-/// Runs lines whose processes cannot be looked into by others, where as little of `/proc` is shown
-/// as the test that calls this wants.
+/// Runs lines whose processes other processes cannot inspect, with as little of `/proc` visible as
+/// the calling test requires.
 async fn hidden_processes_are_counted() {
     let small = |builder: SandboxBuilder| {
         builder
@@ -278,20 +276,20 @@ async fn hidden_processes_are_counted() {
             .time(Duration::from_secs(8))
     };
     on_all(small, &hidden_children("1"), &[PROCESSES, Exit::Uncounted]).await;
-    // As many as are allowed, so that only memory is too much.
+    // The maximum number of processes, so that only memory exceeds its limit.
     let eats = hidden_children("our $x = q(x) x (20 << 20)").replace("1..40", "1..8");
     on_all(small, &eats, &[MEMORY, Exit::Uncounted]).await;
-    // What can be looked into is not ended.
+    // A process that can be inspected is not ended.
     on_all(small, "sleep 0.2 | cat; sleep 0.2 & wait", &[Exit::Code(0)]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn process_that_cannot_be_looked_into_counts() {
+async fn uninspectable_process_is_counted() {
     hidden_processes_are_counted().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn process_that_the_system_hides_counts() {
+async fn hidden_process_is_counted() {
     if std::env::var_os(PLACE).is_some() {
         return hidden_processes_are_counted().await;
     }
@@ -313,7 +311,7 @@ async fn process_that_the_system_hides_counts() {
         println!("{proc}, {rights}");
         let script = format!("mount -t proc -o {proc} proc /proc");
         again_with(
-            "commands::limits::process_that_the_system_hides_counts",
+            "commands::limits::hidden_process_is_counted",
             |_| {},
             &script,
             rights,
@@ -322,74 +320,77 @@ async fn process_that_the_system_hides_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn command_ends_when_its_processes_cannot_be_counted_any_more() {
+async fn command_ends_when_processes_cannot_be_counted() {
     if std::env::var_os(PLACE).is_none() {
-        let test = "commands::limits::command_ends_when_its_processes_cannot_be_counted_any_more";
+        let test = "commands::limits::command_ends_when_processes_cannot_be_counted";
         again_with(test, |_| {}, "mount -t proc proc /proc", "exec");
         return;
     }
-    let arena = Arena::new(&["namespaces"], |builder| builder);
+    let fixture = Fixture::new(&["namespaces"], |builder| builder);
     assert!(
-        arena.sandbox.report().process_count.holds,
+        fixture.sandbox.report().process_count.holds,
         "{}",
-        arena.sandbox.report()
+        fixture.sandbox.report()
     );
     let mount = std::process::Command::new("mount")
         .args(["-t", "tmpfs", "none", "/proc"])
         .status();
     assert!(mount.unwrap().success());
-    let finished = arena.shell("sleep 1000").await.unwrap();
+    let finished = fixture.shell("sleep 1000").await.unwrap();
     assert_eq!(finished.exit, Exit::Uncounted, "{finished:?}");
     assert!(finished.exit.to_string().contains("could not be counted"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn program_that_cannot_be_read_counts() {
+async fn process_of_unreadable_program_is_counted() {
     use std::os::unix::fs::{PermissionsExt as _, chown};
-    for rung in RUNGS {
-        let arena = Arena::new(rung, |builder| {
+    for disabled in DISABLED {
+        let fixture = Fixture::new(disabled, |builder| {
             builder.processes(16).time(Duration::from_secs(8))
         });
-        if !arena.sandbox.report().processes.holds {
+        if !fixture.sandbox.report().processes.holds {
             continue;
         }
-        let program = arena.work().join("shut");
+        let program = fixture.work().join("shut");
         std::fs::copy("/bin/sh", &program).unwrap();
-        // A group that a user namespace does not know takes all rights over the file from it. Only
-        // root can give it away.
+        // A group that is unknown in a user namespace removes all rights over the file. Only root
+        // can assign it.
         let _ = chown(&program, None, Some(12_345));
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o111)).unwrap();
         let line = "./shut -c 'i=0; while [ $i -lt 40 ]; do ./shut -c \"read x < fifo; :\" & \
             i=$((i+1)); done; wait'";
-        let finished = arena.shell(&format!("mkfifo fifo; {line}")).await.unwrap();
+        let finished = fixture
+            .shell(&format!("mkfifo fifo; {line}"))
+            .await
+            .unwrap();
         assert!(
             [PROCESSES, Exit::Uncounted].contains(&finished.exit),
-            "without {rung:?}: {finished:?}"
+            "without {disabled:?}: {finished:?}"
         );
-        arena.assert_empty();
+        fixture.assert_empty();
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_size_of_a_file_is_limited() {
+async fn file_size_is_limited() {
     for line in [
         "exec head -c 100000000 /dev/zero > big",
         "exec dd if=/dev/zero of=big bs=1M count=1 seek=500",
     ] {
-        let arena = Arena::new(&[], |builder| builder.file_size(1 << 20));
-        let finished = arena.shell(line).await.unwrap();
+        let fixture = Fixture::new(&[], |builder| builder.file_size(1 << 20));
+        let finished = fixture.shell(line).await.unwrap();
         assert!(!finished.is_success(), "{finished:?}");
-        let size = std::fs::metadata(arena.work().join("big")).map_or(0, |it| it.len());
+        let size = std::fs::metadata(fixture.work().join("big")).map_or(0, |it| it.len());
         assert!(size <= 1 << 20, "it has {size} bytes");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_gigabytes_of_output_are_bounded() {
-    let arena = Arena::new(&[], |builder| {
+async fn large_output_is_truncated() {
+    let fixture = Fixture::new(&[], |builder| {
         builder.output(10_000).time(Duration::from_secs(3))
     });
-    let finished = arena
+    let finished = fixture
         .shell("yes 0123456789 | head -c 10000000000; yes error >&2")
         .await
         .unwrap();
@@ -401,18 +402,18 @@ async fn ten_gigabytes_of_output_are_bounded() {
     );
     assert!(finished.stdout.text.starts_with("0123456789\n"));
     assert!(finished.stderr.text.len() < 10_100);
-    arena.assert_empty();
+    fixture.assert_empty();
 }
 
 #[tokio::test]
-async fn limits_that_nobody_set_are_those_of_the_page() {
+async fn default_limits_match_documentation() {
     let folder = tempfile::tempdir().unwrap();
     let workspace = levity_sandbox::Workspace::open(folder.path()).unwrap();
-    let sandbox = super::lower(levity_sandbox::Sandbox::builder(workspace), &[])
+    let sandbox = super::disable(levity_sandbox::Sandbox::builder(workspace), &[])
         .build()
         .unwrap();
     assert_eq!(sandbox.time(), Duration::from_secs(120));
-    // Files are told in blocks of 512 bytes, and memory in units of 1,024.
+    // File sizes are given in blocks of 512 bytes, and memory in units of 1,024.
     for (limit, expected) in [
         ("-n", 4096),
         ("-c", 0),
@@ -442,20 +443,20 @@ async fn limits_that_nobody_set_are_those_of_the_page() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn threads_of_all_together_are_limited() {
+async fn threads_of_all_processes_are_limited() {
     let code = "threads->create(sub { sleep 1000 }) or exit 3 for 1..60; sleep 2; print q(ESCAPED)";
-    for rung in RUNGS {
+    for disabled in DISABLED {
         // 16 for each, so 48.
-        let arena = Arena::new(rung, |builder| {
+        let fixture = Fixture::new(disabled, |builder| {
             builder
                 .processes(3)
                 .time(Duration::from_secs(8))
                 .memory(8 << 30)
         });
-        if !arena.sandbox.report().processes.holds {
+        if !fixture.sandbox.report().processes.holds {
             continue;
         }
-        if !arena
+        if !fixture
             .shell("perl -Mthreads -e 1")
             .await
             .unwrap()
@@ -463,18 +464,18 @@ async fn threads_of_all_together_are_limited() {
         {
             return println!("not tried: there is no Perl with threads");
         }
-        let finished = arena
+        let finished = fixture
             .shell(&format!("perl -Mthreads -e '{code}'"))
             .await
             .unwrap();
         assert!(
             !finished.stdout.text.contains("ESCAPED"),
-            "without {rung:?}: {finished:?}"
+            "without {disabled:?}: {finished:?}"
         );
         assert!(
             finished.exit == PROCESSES || finished.exit == Exit::Code(3),
-            "without {rung:?}: {finished:?}"
+            "without {disabled:?}: {finished:?}"
         );
-        arena.assert_empty();
+        fixture.assert_empty();
     }
 }

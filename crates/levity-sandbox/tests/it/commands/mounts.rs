@@ -1,5 +1,5 @@
-//! Workspaces that are seen by several paths, since somebody mounted them, or a part of them, once
-//! more.
+//! Workspaces that are visible under several paths, because they, or a part of them, are mounted
+//! again.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
@@ -8,27 +8,27 @@ use std::process::Command;
 
 use levity_sandbox::{CommandError, Sandbox, Workspace};
 
-use super::lower;
+use super::disable;
 
-/// Names the folder in which the mounts are, for a run of a test in mounts of its own.
+/// The variable with the folder of the mounts, for a run of a test in its own mount namespace.
 pub(super) const PLACE: &str = "LEVITY_TEST_MOUNTS";
 
-/// Runs a test of this file again where `script` has mounted things in a folder that `furnish`
-/// filled. Whether that could be done.
-fn again(test: &str, furnish: fn(&Path), script: &str) -> bool {
+/// Runs a test of this file again after `script` has mounted something in a folder that `prepare`
+/// filled. Returns `true` if that was possible.
+fn again(test: &str, prepare: fn(&Path), script: &str) -> bool {
     again_with(
         &format!("commands::mounts::{test}"),
-        furnish,
+        prepare,
         script,
         "exec",
     )
 }
 
-/// As [`again`], for any test, which is started by `exec`: a word of the shell and arguments before
-/// the program. It has a process namespace of its own.
-pub(super) fn again_with(test: &str, furnish: fn(&Path), script: &str, exec: &str) -> bool {
+/// Like [`again`], for any test. `exec` starts it: a shell word and the arguments before the
+/// program. The test has its own process namespace.
+pub(super) fn again_with(test: &str, prepare: fn(&Path), script: &str, exec: &str) -> bool {
     let folder = tempfile::tempdir().unwrap();
-    furnish(folder.path());
+    prepare(folder.path());
     let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
     let flags = if is_root { "-mpf" } else { "-Urmpf" };
     let mounted = |rest: &str| {
@@ -68,7 +68,7 @@ fn put(root: &Path, name: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-fn furnish(root: &Path) {
+fn prepare(root: &Path) {
     for name in [
         "work/.env",
         "work/.ssh/keys/id",
@@ -108,7 +108,7 @@ fn furnish(root: &Path) {
     put(root, "outer/keys/id", "hush\n");
 }
 
-/// Each shows a part of the workspace a second time, or puts something into it.
+/// Each mount shows a part of the workspace a second time, or adds something to it.
 const MOUNTS: &str = "mount --bind work second; mount --bind . above; mount --bind work/sub part;
     mount --bind work/plain plain; mount --bind work/.env file; mount --bind work/.ssh/keys \
     work/again;
@@ -124,7 +124,7 @@ const SECRETS: &[&str] = &[
     "../second/.ssh/keys/id",
     "../second/sub/id_rsa",
     "../second/docs/plan.txt",
-    // What a mount in the workspace hides.
+    // Files that a mount in the workspace hides.
     "../second/deep/under/.env",
     "../above/work/.env",
     "../above/work/sub/id_rsa",
@@ -134,18 +134,18 @@ const SECRETS: &[&str] = &[
     "again/id",
     "note",
     "docs2/plan.txt",
-    // A link with a denied name leads to something that is mounted.
+    // A link with a denied name leads to a mounted file.
     "settings",
     "keys/id",
     "../outer/keys/id",
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn second_mount_of_the_workspace_shows_no_denied_file() {
+async fn second_mount_of_workspace_shows_no_denied_file() {
     let Some(place) = std::env::var_os(PLACE) else {
         again(
-            "second_mount_of_the_workspace_shows_no_denied_file",
-            furnish,
+            "second_mount_of_workspace_shows_no_denied_file",
+            prepare,
             MOUNTS,
         );
         return;
@@ -155,15 +155,15 @@ async fn second_mount_of_the_workspace_shows_no_denied_file() {
         .deny("docs/plan.txt")
         .build()
         .unwrap();
-    // Without this, most of it is out of reach in any case.
+    // Without this, most of it is out of reach anyway.
     let builder = || Sandbox::builder(&workspace).read(&place);
-    for rung in [&[][..], &["namespaces"]] {
-        let sandbox = lower(builder(), rung).build().unwrap();
+    for disabled in [&[][..], &["namespaces"]] {
+        let sandbox = disable(builder(), disabled).build().unwrap();
         let (hidden, held) = (
             sandbox.report().hidden.holds,
             sandbox.report().read_only.holds,
         );
-        println!("without {rung:?}: hidden files {hidden}, read-only runs {held}");
+        println!("without {disabled:?}: hidden files {hidden}, read-only runs {held}");
         for read_only in [false, true] {
             if !(if read_only { held } else { hidden }) {
                 continue;
@@ -181,7 +181,7 @@ async fn second_mount_of_the_workspace_shows_no_denied_file() {
                 let finished = run(&format!("cat {path}; grep -rs . {path}")).await;
                 assert_eq!(
                     finished.stdout.text, "",
-                    "without {rung:?}, `{path}`: {finished:?}"
+                    "without {disabled:?}, `{path}`: {finished:?}"
                 );
             }
             for path in [
@@ -193,7 +193,7 @@ async fn second_mount_of_the_workspace_shows_no_denied_file() {
                 let finished = run(&format!("cat {path}")).await;
                 assert_eq!(
                     finished.stdout.text, "open\n",
-                    "without {rung:?}, `{path}`: {finished:?}"
+                    "without {disabled:?}, `{path}`: {finished:?}"
                 );
             }
             let finished =
@@ -208,8 +208,8 @@ async fn second_mount_of_the_workspace_shows_no_denied_file() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn name_that_a_mount_shows_twice_counts_once() {
-    let furnish = |root: &Path| {
+async fn name_shown_twice_by_mount_counts_once() {
+    let prepare = |root: &Path| {
         put(root, "work/sub/.env", "hush\n");
         put(root, "work/pub/other", "open\n");
         fs::create_dir(root.join("work/again")).unwrap();
@@ -218,17 +218,17 @@ async fn name_that_a_mount_shows_twice_counts_once() {
     };
     let Some(place) = std::env::var_os(PLACE) else {
         again(
-            "name_that_a_mount_shows_twice_counts_once",
-            furnish,
+            "name_shown_twice_by_mount_counts_once",
+            prepare,
             "mount --bind work/pub work/again",
         );
         return;
     };
     let work = Path::new(&place).canonicalize().unwrap().join("work");
-    let sandbox = lower(Sandbox::builder(Workspace::open(&work).unwrap()), &[])
+    let sandbox = disable(Sandbox::builder(Workspace::open(&work).unwrap()), &[])
         .build()
         .unwrap();
-    // The folder cannot be searched any more.
+    // The folder can no longer be searched.
     let dig =
         "d=$(printf %0250d 0); for i in $(seq 17); do mkdir $d; cd $d; done; mv \"$WORK/sub\" .";
     let moved = Command::new("sh")
@@ -250,23 +250,23 @@ async fn name_that_a_mount_shows_twice_counts_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mount_that_cannot_be_hidden_is_named_and_nothing_runs() {
-    let furnish = |root: &Path| {
+async fn mount_that_cannot_be_hidden_is_named_in_error() {
+    let prepare = |root: &Path| {
         put(root, "up/work/.env", "hush\n");
         fs::create_dir_all(root.join("up/work/all")).unwrap();
     };
     let Some(place) = std::env::var_os(PLACE) else {
-        let name = "mount_that_cannot_be_hidden_is_named_and_nothing_runs";
-        // What is mounted in the workspace is seen once more in a folder that holds the workspace.
+        let name = "mount_that_cannot_be_hidden_is_named_in_error";
+        // A mount in the workspace appears again in a folder that contains the workspace.
         again(
             name,
-            furnish,
+            prepare,
             "mount --bind up up; mount --bind up up/work/all",
         );
         return;
     };
     let work = Path::new(&place).canonicalize().unwrap().join("up/work");
-    let sandbox = lower(Sandbox::builder(Workspace::open(work).unwrap()), &[])
+    let sandbox = disable(Sandbox::builder(Workspace::open(work).unwrap()), &[])
         .build()
         .unwrap();
     if !sandbox.report().hidden.holds {

@@ -1,9 +1,8 @@
 use super::Op::{Below, Entry, List, Mkdir, Read, Remove, Rename, Stat, Write, WriteDeep};
 use super::Set::{Dir, File, Hard, Link, Pipe, Socket};
-use super::{Op, SECRET, Scene, Set, kind, perform};
+use super::{Fixture, Op, SECRET, Set, kind, perform};
 
-/// Set-up, what is asked, and what comes of it: a kind of error, or `ok` where the attack is
-/// harmless.
+/// The setup, the operation, and the expected error variant, or `ok` if the attack is harmless.
 type Attack = (&'static [Set], Op, &'static str);
 
 const TEXT: &[Attack] = &[
@@ -268,10 +267,10 @@ const KINDS: &[Attack] = &[
 fn check(attacks: &[Attack]) {
     for (sets, op, expected) in attacks {
         for which in 0..2 {
-            let scene = Scene::new();
-            sets.iter().for_each(|set| scene.prepare(set));
-            let before = scene.untouchable();
-            let result = perform(&scene.workspaces()[which], *op);
+            let fixture = Fixture::new();
+            sets.iter().for_each(|set| fixture.prepare(set));
+            let before = fixture.untouchable();
+            let result = perform(&fixture.workspaces()[which], *op);
             let found = result.as_ref().map_or_else(kind, |_| "ok".to_owned());
             assert_eq!(
                 found, *expected,
@@ -292,7 +291,7 @@ fn check(attacks: &[Attack]) {
                 );
             }
             assert_eq!(
-                scene.untouchable(),
+                fixture.untouchable(),
                 before,
                 "{sets:?} {op:?} by way {which} changed something"
             );
@@ -301,7 +300,7 @@ fn check(attacks: &[Attack]) {
 }
 
 #[test]
-fn no_text_leads_out() {
+fn no_path_text_leads_out() {
     check(TEXT);
 }
 
@@ -311,17 +310,17 @@ fn no_link_leads_out() {
 }
 
 #[test]
-fn nothing_leads_to_what_is_denied() {
+fn no_path_leads_to_denied_files() {
     check(DENIED);
 }
 
 #[test]
-fn only_regular_files_of_this_place_are_opened() {
+fn only_regular_files_of_workspace_are_opened() {
     check(KINDS);
 }
 
 #[test]
-fn there_are_enough_attacks() {
+fn attack_lists_have_expected_size() {
     let count: usize = [TEXT, LINKS, DENIED, KINDS]
         .iter()
         .map(|attacks| attacks.len())
@@ -329,14 +328,14 @@ fn there_are_enough_attacks() {
     assert!(count >= 60, "{count}");
 }
 
-/// The same words for what is there and what is not.
+/// Checks that existing and missing files give the same error.
 #[track_caller]
 fn check_silent(there: &[Set], missing: &[Set], op: Op) {
     for which in 0..2 {
         let [yes, no] = [there, missing].map(|sets| {
-            let scene = Scene::new();
-            sets.iter().for_each(|set| scene.prepare(set));
-            let error = perform(&scene.workspaces()[which], op).unwrap_err();
+            let fixture = Fixture::new();
+            sets.iter().for_each(|set| fixture.prepare(set));
+            let error = perform(&fixture.workspaces()[which], op).unwrap_err();
             (error.to_string(), format!("{error:?}"))
         });
         assert_eq!(yes, no, "{there:?} {op:?} by way {which}");
@@ -344,7 +343,7 @@ fn check_silent(there: &[Set], missing: &[Set], op: Op) {
 }
 
 #[test]
-fn nobody_learns_what_is_outside() {
+fn errors_do_not_reveal_files_outside() {
     let pairs: &[(&[Set], &[Set])] = &[
         (
             &[Link("l", "../out/secret.txt")],
@@ -390,14 +389,14 @@ fn nobody_learns_what_is_outside() {
 }
 
 #[test]
-fn nobody_learns_whether_what_is_denied_is_there() {
+fn errors_do_not_reveal_denied_files() {
     for which in 0..2 {
-        let (full, empty) = (Scene::new(), Scene::new());
+        let (full, empty) = (Fixture::new(), Fixture::new());
         std::fs::remove_dir_all(empty.path("ws/.git")).unwrap();
         std::fs::remove_file(empty.path("ws/.env")).unwrap();
-        for scene in [&full, &empty] {
-            scene.prepare(&Link("notes", ".env"));
-            scene.prepare(&Link("inside", ".git"));
+        for fixture in [&full, &empty] {
+            fixture.prepare(&Link("notes", ".env"));
+            fixture.prepare(&Link("inside", ".git"));
         }
         for op in [
             Read(".env"),
@@ -421,30 +420,34 @@ fn nobody_learns_whether_what_is_denied_is_there() {
             Remove("inside/config"),
             Mkdir("inside"),
         ] {
-            let [yes, no] = [&full, &empty]
-                .map(|scene| format!("{:?}", perform(&scene.workspaces()[which], op).unwrap_err()));
+            let [yes, no] = [&full, &empty].map(|fixture| {
+                format!(
+                    "{:?}",
+                    perform(&fixture.workspaces()[which], op).unwrap_err()
+                )
+            });
             assert_eq!(yes, no, "{op:?} by way {which}");
         }
     }
 }
 
 #[test]
-fn a_device_is_no_file() {
+fn device_is_not_a_file() {
     use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let made = mknodat(
         CWD,
-        scene.path("ws/zero"),
+        fixture.path("ws/zero"),
         FileType::CharacterDevice,
         Mode::from_raw_mode(0o666),
         makedev(1, 5),
     );
     if made.is_err() {
-        eprintln!("SKIPPED: this user may not make devices");
+        eprintln!("SKIPPED: this user cannot create devices");
         return;
     }
-    for space in scene.workspaces() {
+    for space in fixture.workspaces() {
         for op in [
             Read("zero"),
             Write("zero"),
@@ -462,12 +465,12 @@ fn a_device_is_no_file() {
 }
 
 #[test]
-fn a_root_below_a_link_stays_the_folder_it_was() {
-    let scene = Scene::new();
-    std::os::unix::fs::symlink(scene.path("ws"), scene.path("ws/../door")).unwrap();
-    let space = levity_sandbox::Workspace::open(scene.path("door")).unwrap();
-    std::fs::remove_file(scene.path("door")).unwrap();
-    std::os::unix::fs::symlink(scene.path("out"), scene.path("door")).unwrap();
+fn root_below_link_stays_same_folder() {
+    let fixture = Fixture::new();
+    std::os::unix::fs::symlink(fixture.path("ws"), fixture.path("ws/../door")).unwrap();
+    let space = levity_sandbox::Workspace::open(fixture.path("door")).unwrap();
+    std::fs::remove_file(fixture.path("door")).unwrap();
+    std::os::unix::fs::symlink(fixture.path("out"), fixture.path("door")).unwrap();
     assert_eq!(perform(&space, Read("a.txt")).unwrap(), "inside a");
     assert_eq!(
         kind(&perform(&space, Read("secret.txt")).unwrap_err()),

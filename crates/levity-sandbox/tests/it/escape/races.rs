@@ -1,5 +1,5 @@
-//! Somebody puts a link in the place of a folder or a file while a call is under way, thousands of
-//! times a second.
+//! Another thread replaces a folder or a file with a link during a call, thousands of times a
+//! second.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use levity_sandbox::Workspace;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::Op::{Entry, List, Mkdir, Read, Remove, Rename, Stat, Write, WriteDeep};
-use super::{Op, SECRET, Scene, Set, perform};
+use super::{Fixture, Op, SECRET, Set, perform};
 
 /// Exchanges two entries until it is dropped.
 struct Swapper {
@@ -20,7 +20,7 @@ struct Swapper {
 }
 
 impl Swapper {
-    /// Nothing where the file system cannot exchange entries.
+    /// Returns `None` if the file system cannot exchange entries.
     fn start(one: PathBuf, other: PathBuf) -> Option<Self> {
         let swap = move || renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE);
         if let Err(error) = swap() {
@@ -53,26 +53,26 @@ impl Drop for Swapper {
     }
 }
 
-/// Performs the calls while `one` and `other` change places; nothing outside is ever seen or
+/// Performs the calls while `one` and `other` are swapped; nothing outside is ever visible or
 /// changed.
 fn race(sets: &[Set], one: &str, other: &str, calls: &[Op]) {
     for which in 0..2 {
-        let scene = Scene::new();
-        sets.iter().for_each(|set| scene.prepare(set));
-        let before = scene.untouchable();
-        let space: &Workspace = &scene.workspaces()[which];
+        let fixture = Fixture::new();
+        sets.iter().for_each(|set| fixture.prepare(set));
+        let before = fixture.untouchable();
+        let space: &Workspace = &fixture.workspaces()[which];
         let Some(swapper) =
-            Swapper::start(scene.path("ws").join(one), scene.path("ws").join(other))
+            Swapper::start(fixture.path("ws").join(one), fixture.path("ws").join(other))
         else {
             return;
         };
         let (mut good, mut rounds) = (0, 0);
-        // Enough of both: calls that came through, and swaps meanwhile.
+        // The race needs enough successful calls, and enough swaps.
         let enough = |good: usize| good > 0 && swapper.swaps.load(Ordering::Relaxed) >= 400;
         while rounds < 400 || (!enough(good) && rounds < 200_000) {
             rounds += 1;
             if rounds > 400 {
-                // On a busy machine the swapper may not have had its turn.
+                // On a busy machine, the swapper may not have run yet.
                 std::thread::yield_now();
             }
             for op in calls {
@@ -90,26 +90,26 @@ fn race(sets: &[Set], one: &str, other: &str, calls: &[Op]) {
             }
         }
         drop(swapper);
-        assert!(good > 0, "no call ever came through");
+        assert!(good > 0, "no call ever succeeded");
         assert_eq!(
-            scene.untouchable(),
+            fixture.untouchable(),
             before,
             "something outside was changed by way {which}"
         );
         let mut left = std::collections::BTreeMap::new();
-        super::collect(&scene.path("ws"), &mut left);
+        super::collect(&fixture.path("ws"), &mut left);
         let left: Vec<_> = left
             .into_keys()
             .filter(|path| path.to_string_lossy().contains(".levity-"))
             .collect();
-        assert!(left.is_empty(), "half-written files are left: {left:?}");
+        assert!(left.is_empty(), "half-written files remain: {left:?}");
     }
 }
 
 const DOOR: Set = Set::Link("door", "../out/dir");
 
 #[test]
-fn a_folder_that_becomes_a_link_while_files_are_read() {
+fn read_stays_inside_while_folder_becomes_link() {
     race(
         &[DOOR],
         "sub",
@@ -119,7 +119,7 @@ fn a_folder_that_becomes_a_link_while_files_are_read() {
 }
 
 #[test]
-fn a_folder_that_becomes_a_link_while_it_is_listed() {
+fn list_stays_inside_while_folder_becomes_link() {
     race(
         &[Set::Link("door", "../out")],
         "sub",
@@ -129,7 +129,7 @@ fn a_folder_that_becomes_a_link_while_it_is_listed() {
 }
 
 #[test]
-fn a_folder_that_becomes_a_link_while_files_are_written() {
+fn write_stays_inside_while_folder_becomes_link() {
     let calls = [
         Write("sub/new.txt"),
         WriteDeep("sub/x/y/new.txt"),
@@ -140,7 +140,7 @@ fn a_folder_that_becomes_a_link_while_files_are_written() {
 }
 
 #[test]
-fn a_folder_that_becomes_a_link_while_files_are_removed_and_renamed() {
+fn remove_and_rename_stay_inside_while_folder_becomes_link() {
     let calls = [
         Write("sub/b.txt"),
         Remove("sub/b.txt"),
@@ -153,7 +153,7 @@ fn a_folder_that_becomes_a_link_while_files_are_removed_and_renamed() {
 }
 
 #[test]
-fn a_file_that_becomes_a_link() {
+fn read_stays_inside_while_file_becomes_link() {
     race(
         &[Set::Link("door", "../out/secret.txt")],
         "a.txt",
@@ -169,7 +169,7 @@ fn a_file_that_becomes_a_link() {
 }
 
 #[test]
-fn a_file_that_becomes_a_folder_while_it_is_written() {
+fn write_is_whole_while_file_becomes_folder() {
     race(
         &[Set::Dir("dir")],
         "a.txt",
@@ -179,7 +179,7 @@ fn a_file_that_becomes_a_folder_while_it_is_written() {
 }
 
 #[test]
-fn a_link_that_changes_where_it_leads() {
+fn read_stays_inside_while_link_changes_target() {
     let sets = [Set::Link("way", "sub"), Set::Link("door", "../out/dir")];
     race(
         &sets,
@@ -195,7 +195,7 @@ fn a_link_that_changes_where_it_leads() {
 }
 
 #[test]
-fn a_folder_in_the_middle_that_becomes_a_link() {
+fn read_stays_inside_while_middle_folder_becomes_link() {
     let sets = [Set::Dir("sub/deep/deeper"), Set::Link("door", "../out")];
     let calls = [
         Write("sub/deep/deeper/f.txt"),
@@ -207,7 +207,7 @@ fn a_folder_in_the_middle_that_becomes_a_link() {
 }
 
 #[test]
-fn a_link_to_what_is_denied_gains_nothing_by_haste() {
+fn link_swap_does_not_expose_denied_file() {
     race(
         &[Set::Link("door", ".git"), Set::File("sub/config")],
         "sub",

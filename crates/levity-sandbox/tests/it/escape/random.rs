@@ -16,7 +16,7 @@ enum Node {
     Link(String),
 }
 
-/// What a path leads to: the real path of a file or a folder, or the kind of error.
+/// The result of a path: the real path of a file or a folder, or the error variant.
 type Found = Result<String, &'static str>;
 
 fn lexical(path: &str) -> Result<Vec<&str>, &'static str> {
@@ -47,7 +47,7 @@ fn node<'a>(root: &'a Node, path: &[String]) -> Option<&'a Node> {
     })
 }
 
-/// Real paths of what denied names point to, relative to the workspace.
+/// Collects the real paths of the targets of denied names, relative to the workspace.
 fn targets(root: &Path, at: &Path, node: &Node, is_denied: bool, found: &mut BTreeSet<String>) {
     match node {
         Node::Dir(entries) => {
@@ -132,7 +132,7 @@ fn build(at: &Path, node: &Node) {
     }
 }
 
-/// What the workspace makes of it, by reading, by listing and by looking.
+/// Returns the results of the workspace: by reading, by listing and by metadata.
 fn real(space: &Workspace, path: &str) -> [Result<String, String>; 3] {
     [
         space
@@ -150,7 +150,7 @@ fn real(space: &Workspace, path: &str) -> [Result<String, String>; 3] {
     ]
 }
 
-/// The same from the model.
+/// Returns the same results from the model.
 fn expected(root: &Node, targets: &BTreeSet<String>, path: &str) -> [Result<String, String>; 3] {
     let found = model(root, targets, path);
     let is_file = found.as_ref().is_ok_and(|path| {
@@ -162,7 +162,7 @@ fn expected(root: &Node, targets: &BTreeSet<String>, path: &str) -> [Result<Stri
         matches!(node(root, &names), Some(Node::File))
     });
     let found = found.map_err(str::to_owned);
-    // A file cannot be below another: to one who reads, it is not there.
+    // A file cannot be below another: for a read, it does not exist.
     let read = found.clone().map_err(|kind| {
         if kind == "NotADirectory" {
             "NotFound".into()
@@ -218,7 +218,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_path_leads_where_the_model_says(tree in tree(), paths in prop::collection::vec(path(), 1..12)) {
+    fn random_paths_resolve_as_model_predicts(tree in tree(), paths in prop::collection::vec(path(), 1..12)) {
         let temp = tempfile::tempdir().unwrap();
         let root = temp.path().join("ws");
         build(&root, &tree);
@@ -235,7 +235,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_it_panic_or_leave(path in "\\PC*|[./a\\x00~]{0,40}") {
+    fn random_text_neither_panics_nor_leaves_workspace(path in "\\PC*|[./a\\x00~]{0,40}") {
         let temp = tempfile::tempdir().unwrap();
         let space = Workspace::open(temp.path()).unwrap();
         prop_assert!(space.open_file(&path).is_err());

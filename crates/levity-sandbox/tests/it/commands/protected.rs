@@ -3,51 +3,55 @@ use std::process::Command;
 
 use levity_sandbox::{Mechanism, Sandbox, Workspace};
 
-use super::RUNGS;
-use super::arena::Arena;
+use super::DISABLED;
+use super::fixture::Fixture;
 
 #[tokio::test]
-async fn a_file_sends_no_signal_to_the_watcher() {
-    // F_SETOWN, F_SETSIG, and F_SETFL with O_ASYNC: whoever owns it is sent SIGKILL when it can be
-    // read.
+async fn file_owner_signal_does_not_reach_watcher() {
+    // F_SETOWN, F_SETSIG, and F_SETFL with O_ASYNC: the owner receives SIGKILL when data is
+    // readable.
     let code = "pipe(R, W); fcntl(R, 8, getppid()); fcntl(R, 10, 9); fcntl(R, 4, 0x2000); \
         syswrite(W, q(x));
         select(undef, undef, undef, 0.2); print q(done)";
-    for rung in RUNGS {
-        let arena = Arena::new(rung, |builder| builder);
-        if !arena.sandbox.report().processes.holds {
+    for disabled in DISABLED {
+        let fixture = Fixture::new(disabled, |builder| builder);
+        if !fixture.sandbox.report().processes.holds {
             println!(
-                "without {rung:?} not tried: {}",
-                arena.sandbox.report().processes
+                "without {disabled:?} not tried: {}",
+                fixture.sandbox.report().processes
             );
             continue;
         }
-        if !arena.shell("perl -e 1").await.unwrap().is_success() {
+        if !fixture.shell("perl -e 1").await.unwrap().is_success() {
             println!("not tried: there is no Perl");
             return;
         }
-        let finished = arena.sandbox.command(["perl", "-e", code]).run().await;
-        assert_eq!(finished.unwrap().stdout.text, "done", "without {rung:?}");
-        arena.assert_empty();
+        let finished = fixture.sandbox.command(["perl", "-e", code]).run().await;
+        assert_eq!(
+            finished.unwrap().stdout.text,
+            "done",
+            "without {disabled:?}"
+        );
+        fixture.assert_empty();
     }
 }
 
 #[tokio::test]
-async fn what_git_executes_is_not_put_in_place_of_what_is_there() {
-    for rung in [&[][..], &["root"], &["landlock"]] {
-        let arena = Arena::new(rung, |builder| builder);
-        if !arena.sandbox.report().hidden.holds {
+async fn command_cannot_replace_files_that_git_executes() {
+    for disabled in [&[][..], &["root"], &["landlock"]] {
+        let fixture = Fixture::new(disabled, |builder| builder);
+        if !fixture.sandbox.report().hidden.holds {
             println!(
-                "without {rung:?} not tried: {}",
-                arena.sandbox.report().hidden
+                "without {disabled:?} not tried: {}",
+                fixture.sandbox.report().hidden
             );
             continue;
         }
-        let git = arena.work().join(".git");
+        let git = fixture.work().join(".git");
         fs::create_dir_all(git.join("hooks")).unwrap();
         fs::write(git.join("config"), "good").unwrap();
-        fs::create_dir(arena.work().join("sub")).unwrap();
-        fs::write(arena.work().join("sub/.git"), "gitdir: good").unwrap();
+        fs::create_dir(fixture.work().join("sub")).unwrap();
+        fs::write(fixture.work().join("sub/.git"), "gitdir: good").unwrap();
         for line in [
             "mv .git other && cp -r other .git && echo evil > .git/config",
             "echo evil > .git/config",
@@ -57,10 +61,10 @@ async fn what_git_executes_is_not_put_in_place_of_what_is_there() {
             "echo evil > sub/.git",
             "mv sub/.git old; echo evil > sub/.git",
         ] {
-            let finished = arena.shell(line).await.unwrap();
+            let finished = fixture.shell(line).await.unwrap();
             assert!(
                 !finished.is_success(),
-                "without {rung:?}, `{line}`: {finished:?}"
+                "without {disabled:?}, `{line}`: {finished:?}"
             );
             assert_eq!(
                 fs::read_to_string(git.join("config")).unwrap(),
@@ -68,21 +72,21 @@ async fn what_git_executes_is_not_put_in_place_of_what_is_there() {
                 "{line}"
             );
             assert_eq!(
-                fs::read_to_string(arena.work().join("sub/.git")).unwrap(),
+                fs::read_to_string(fixture.work().join("sub/.git")).unwrap(),
                 "gitdir: good",
                 "{line}"
             );
         }
-        // All else is Git's.
-        let finished = arena
+        // Everything else belongs to git.
+        let finished = fixture
             .shell("echo x > .git/index.lock && mv .git/index.lock .git/index")
             .await
             .unwrap();
-        assert!(finished.is_success(), "without {rung:?}: {finished:?}");
+        assert!(finished.is_success(), "without {disabled:?}: {finished:?}");
     }
 }
 
-/// Not a test: the next one runs it with something mounted in `LEVITY_WORK`.
+/// Not a test: the next test runs it with something mounted in `LEVITY_WORK`.
 #[tokio::test]
 async fn host_with_a_mount() {
     let Ok(work) = std::env::var("LEVITY_WORK") else {
@@ -113,7 +117,7 @@ async fn host_with_a_mount() {
 }
 
 #[test]
-fn what_is_mounted_read_only_stays_so() {
+fn read_only_mount_stays_read_only() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["fixed", "free"] {
         fs::create_dir(folder.path().join(name)).unwrap();
@@ -125,7 +129,7 @@ fn what_is_mounted_read_only_stays_so() {
         .arg(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "commands::kept::host_with_a_mount",
+            "commands::protected::host_with_a_mount",
             "--nocapture",
         ])
         .current_dir(folder.path())
@@ -149,24 +153,24 @@ fn what_is_mounted_read_only_stays_so() {
 }
 
 #[test]
-fn what_is_dropped_before_it_begins_does_not_begin() {
+fn command_dropped_before_start_does_not_run() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(1)
         .build()
         .unwrap();
-    let arena = Arena::new(&[], |builder| builder);
+    let fixture = Fixture::new(&[], |builder| builder);
     let (free, busy) = std::sync::mpsc::channel::<()>();
     runtime.block_on(async {
         let other = tokio::task::spawn_blocking(move || busy.recv());
-        let mut run = Box::pin(arena.sandbox.shell("echo x > begun; sleep 1000").run());
+        let mut run = Box::pin(fixture.sandbox.shell("echo x > begun; sleep 1000").run());
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
         assert!(run.as_mut().poll(&mut cx).is_pending());
         drop(run);
         free.send(()).unwrap();
         other.await.unwrap().unwrap();
-        // The pool has one thread, so when this is done the command has had its turn.
+        // The pool has one thread, so the command has run when this is done.
         tokio::task::spawn_blocking(|| ()).await.unwrap();
     });
-    assert!(!arena.work().join("begun").exists());
-    arena.assert_empty();
+    assert!(!fixture.work().join("begun").exists());
+    fixture.assert_empty();
 }

@@ -1,10 +1,10 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::RUNGS;
-use super::arena::{Arena, assert_gone, marked};
+use super::DISABLED;
+use super::fixture::{Fixture, assert_gone, marked};
 
-/// Ways to stay behind.
+/// Ways for a process to outlive its command.
 const DAEMONS: &[(&str, &str)] = &[
     ("a background job", "sleep 1000 &"),
     ("a job that holds the output", "sleep 1000 & echo hello"),
@@ -35,41 +35,41 @@ const DAEMONS: &[(&str, &str)] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_stays_behind() {
-    for rung in RUNGS {
-        let arena = Arena::new(rung, |builder| builder);
-        if !arena.sandbox.report().processes.holds {
+async fn no_process_outlives_command() {
+    for disabled in DISABLED {
+        let fixture = Fixture::new(disabled, |builder| builder);
+        if !fixture.sandbox.report().processes.holds {
             println!(
-                "without {rung:?} not tried: {}",
-                arena.sandbox.report().processes
+                "without {disabled:?} not tried: {}",
+                fixture.sandbox.report().processes
             );
             continue;
         }
         for (name, line) in DAEMONS {
-            let finished = arena
+            let finished = fixture
                 .shell(line)
                 .await
                 .unwrap_or_else(|error| panic!("`{name}`: {error:?}"));
-            // When `run` has returned there is nothing left to wait for.
+            // When `run` has returned, there is nothing to wait for.
             assert_eq!(
-                arena.left_running(),
+                fixture.left_running(),
                 [0_i32; 0],
-                "without {rung:?}, `{name}` stays: {finished:?}"
+                "without {disabled:?}, `{name}` stays: {finished:?}"
             );
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dropping_the_future_kills_all() {
-    for rung in RUNGS {
-        let arena = Arena::new(rung, |builder| builder);
-        if !arena.sandbox.report().processes.holds {
+async fn dropping_future_kills_all_processes() {
+    for disabled in DISABLED {
+        let fixture = Fixture::new(disabled, |builder| builder);
+        if !fixture.sandbox.report().processes.holds {
             continue;
         }
         let (begun, mut heard) = tokio::sync::mpsc::unbounded_channel();
         let line = "setsid sleep 1000 & trap '' TERM; echo begun; sleep 1000; sleep 1000";
-        let command = arena
+        let command = fixture
             .sandbox
             .shell(line)
             .on_output(move |_, _| begun.send(()).unwrap());
@@ -77,20 +77,20 @@ async fn dropping_the_future_kills_all() {
             finished = command.run() => panic!("it ended: {finished:?}"),
             _ = heard.recv() => {}
         }
-        arena.assert_empty();
+        fixture.assert_empty();
     }
 }
 
-/// Not a test: the host that the next one kills.
+/// Not a test: the host that the next test kills.
 #[tokio::test]
 async fn host_to_be_killed() {
-    let Ok(rung) = std::env::var("LEVITY_RUNG") else {
+    let Ok(disabled) = std::env::var("LEVITY_RUNG") else {
         return;
     };
-    let rung = rung.parse::<usize>().unwrap();
-    let arena = Arena::new(RUNGS[rung], |builder| builder);
-    println!("MARK {}", arena.mark());
-    let command = arena
+    let disabled = disabled.parse::<usize>().unwrap();
+    let fixture = Fixture::new(DISABLED[disabled], |builder| builder);
+    println!("MARK {}", fixture.mark());
+    let command = fixture
         .sandbox
         .shell("setsid sleep 1000 & trap '' TERM; echo begun; sleep 1000");
     command
@@ -101,9 +101,9 @@ async fn host_to_be_killed() {
 }
 
 #[test]
-fn killing_the_host_kills_all() {
-    for (number, rung) in RUNGS.iter().enumerate() {
-        if !Arena::new(rung, |builder| builder)
+fn killing_host_kills_all_processes() {
+    for (number, disabled) in DISABLED.iter().enumerate() {
+        if !Fixture::new(disabled, |builder| builder)
             .sandbox
             .report()
             .processes
@@ -115,7 +115,7 @@ fn killing_the_host_kills_all() {
         let mut host = Command::new(std::env::current_exe().unwrap())
             .args([
                 "--exact",
-                "commands::life::host_to_be_killed",
+                "commands::lifetime::host_to_be_killed",
                 "--nocapture",
             ])
             .env("LEVITY_RUNG", number.to_string())
@@ -144,11 +144,11 @@ fn killing_the_host_kills_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_commands_run_side_by_side() {
-    let arena = Arena::new(&[], |builder| builder);
+async fn many_commands_run_concurrently() {
+    let fixture = Fixture::new(&[], |builder| builder);
     let mut running = tokio::task::JoinSet::new();
     for number in 0..24 {
-        let command = arena
+        let command = fixture
             .sandbox
             .shell(format!("sleep 0.05; echo {number}"))
             .time(Duration::from_secs(20));
@@ -158,10 +158,10 @@ async fn many_commands_run_side_by_side() {
         let (number, finished) = done.unwrap();
         assert_eq!(finished.stdout.text, format!("{number}\n"));
     }
-    arena.assert_empty();
+    fixture.assert_empty();
 }
 
-/// The private folders in a folder for temporary files.
+/// Returns the private folders in a folder for temporary files.
 fn private_folders(temp: &std::path::Path) -> Vec<std::path::PathBuf> {
     let entries = std::fs::read_dir(temp)
         .unwrap()
@@ -171,21 +171,21 @@ fn private_folders(temp: &std::path::Path) -> Vec<std::path::PathBuf> {
         .collect()
 }
 
-/// Not a test: a host that builds a sandbox, lets a command fill its private folder, and then ends
-/// or waits to be killed.
+/// Not a test: a host that builds a sandbox, runs a command that fills its private folder, and then
+/// ends or waits to be killed.
 #[tokio::test]
 async fn host_with_a_private_folder() {
     let Ok(end) = std::env::var("LEVITY_END") else {
         return;
     };
-    // Without mounts a command can change the mode of the folder around its own.
-    let rung: &[_] = if end == "wait" { &["namespaces"] } else { &[] };
-    let arena = Arena::new(rung, |builder| builder);
+    // Without mounts, a command can change the mode of the folder around its own.
+    let disabled: &[_] = if end == "wait" { &["namespaces"] } else { &[] };
+    let fixture = Fixture::new(disabled, |builder| builder);
     let depth = if end == "drop" { 4000 } else { 500 };
     let line = "perl -e 'chdir $ENV{TMPDIR}; mkdir q(d) and chdir q(d) or die for 1..$ENV{DEPTH}';
         mkdir -p ~/a/b && echo x > ~/a/b/c && chmod 0 ~/a/b ~/a; chmod 755 $TMPDIR/..; stat -c %a \
         $TMPDIR/..";
-    let finished = arena
+    let finished = fixture
         .sandbox
         .shell(line)
         .env("DEPTH", depth.to_string())
@@ -197,8 +197,8 @@ async fn host_with_a_private_folder() {
         assert_eq!(finished.stdout.text, "755\n");
         std::future::pending::<()>().await;
     }
-    let sandbox = arena.into_sandbox();
-    // No descriptor is free when it ends, and little stack.
+    let sandbox = fixture.into_sandbox();
+    // When it ends, no descriptor is free, and the stack is small.
     let mut all = Vec::new();
     while let Ok(file) = std::fs::File::open("/dev/null") {
         all.push(file);
@@ -221,7 +221,7 @@ fn host_with(end: &str, temp: &std::path::Path) -> Command {
         .arg(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "commands::life::host_with_a_private_folder",
+            "commands::lifetime::host_with_a_private_folder",
             "--nocapture",
             "--test-threads=1",
         ])
@@ -232,7 +232,7 @@ fn host_with(end: &str, temp: &std::path::Path) -> Command {
 }
 
 #[test]
-fn deep_private_folder_is_removed_with_the_sandbox() {
+fn deep_private_folder_is_removed_with_sandbox() {
     let temp = tempfile::tempdir().unwrap();
     let output = host_with("drop", temp.path()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
@@ -271,7 +271,7 @@ impl Drop for WaitingHost {
 }
 
 #[test]
-fn private_folder_of_a_killed_host_is_swept_and_that_of_a_live_one_is_not() {
+fn only_private_folder_of_killed_host_is_removed() {
     let temp = tempfile::tempdir().unwrap();
     let (killed, live) = (WaitingHost::new(temp.path()), WaitingHost::new(temp.path()));
     assert_eq!(private_folders(temp.path()).len(), 2);

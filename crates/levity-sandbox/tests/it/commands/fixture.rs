@@ -14,9 +14,9 @@ use tempfile::TempDir;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A workspace beside something that must not be touched, services that must not be reached, and a
-/// mark by which the processes of its commands are known.
-pub(crate) struct Arena {
+/// A workspace next to files that must not be touched, services that must not be reached, and a
+/// mark that identifies the processes of its commands.
+pub(crate) struct Fixture {
     folder: TempDir,
     pub(crate) sandbox: Sandbox,
     mark: String,
@@ -27,9 +27,9 @@ pub(crate) struct Arena {
     datagrams: [UnixDatagram; 2],
 }
 
-impl Arena {
+impl Fixture {
     pub(crate) fn new(
-        rung: &[&'static str],
+        disabled: &[&'static str],
         settings: impl Fn(SandboxBuilder) -> SandboxBuilder,
     ) -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -50,7 +50,7 @@ impl Arena {
             std::process::id(),
             NEXT.fetch_add(1, Ordering::SeqCst)
         );
-        // One in the file system, and one that is a name alone.
+        // One socket in the file system, and one with an abstract name.
         let abstract_name = SocketAddr::from_abstract_name(&mark).unwrap();
         let datagrams = [
             UnixDatagram::bind(outside.join("datagram")).unwrap(),
@@ -67,7 +67,7 @@ impl Arena {
             .env("HOST", std::process::id().to_string())
             .env("TCP", tcp.local_addr().unwrap().port().to_string())
             .env("UDP", udp.local_addr().unwrap().port().to_string());
-        let sandbox = settings(super::lower(builder, rung)).build().unwrap();
+        let sandbox = settings(super::disable(builder, disabled)).build().unwrap();
         let before = snapshot(&outside);
         Self {
             folder,
@@ -93,7 +93,7 @@ impl Arena {
         self.sandbox.shell(line).run().await
     }
 
-    /// What is wrong after a command: something outside was changed, a service was reached.
+    /// Describes the damage after a command: a change outside, or a service that was reached.
     pub(crate) fn damage(&self) -> Option<String> {
         if snapshot(&self.outside()) != self.before {
             return Some("files outside were changed".to_owned());
@@ -114,17 +114,18 @@ impl Arena {
         None
     }
 
-    /// The processes that bear the mark.
+    /// Returns the processes with the mark.
     pub(crate) fn left_running(&self) -> Vec<i32> {
         marked(&self.mark)
     }
 
-    /// Waits until none is left, as nobody says when a process that is killed has gone.
+    /// Waits until no process with the mark remains, since the end of a killed process is not
+    /// signalled.
     pub(crate) fn assert_empty(&self) {
         assert_gone(&self.mark);
     }
 
-    /// The sandbox alone.
+    /// Returns the sandbox alone.
     pub(crate) fn into_sandbox(self) -> Sandbox {
         self.sandbox.clone()
     }
@@ -134,11 +135,11 @@ impl Arena {
     }
 }
 
-impl Drop for Arena {
+impl Drop for Fixture {
     fn drop(&mut self) {
-        // On a rung that holds nothing something may be left, and no test may leave it.
+        // If nothing is enforced, a process may remain, and no test may leave it running.
         for pid in self.left_running() {
-            // SAFETY: a process of this arena's commands, as its mark says.
+            // SAFETY: the mark identifies a process of this fixture's commands.
             #[expect(unsafe_code, reason = "there is no safe kill")]
             unsafe {
                 libc::kill(pid, libc::SIGKILL);
@@ -155,10 +156,10 @@ pub(crate) fn assert_gone(mark: &str) {
         }
         std::thread::yield_now();
     }
-    panic!("processes are left: {:?}", marked(mark));
+    panic!("processes remain: {:?}", marked(mark));
 }
 
-/// Processes with the mark in their environment or arguments. Those that have ended have neither.
+/// Returns processes with the mark in their environment or arguments. Ended processes have neither.
 pub(crate) fn marked(mark: &str) -> Vec<i32> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
@@ -185,7 +186,7 @@ pub(crate) fn marked(mark: &str) -> Vec<i32> {
     found
 }
 
-/// Everything about the files of a folder.
+/// Returns the metadata and contents of all files of a folder.
 fn snapshot(folder: &Path) -> BTreeMap<PathBuf, String> {
     let mut all = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap().flatten() {

@@ -4,20 +4,20 @@ use std::sync::{Arc, Mutex};
 
 use levity_sandbox::{Exit, Mechanism, Network, Stream};
 
-use super::RUNGS;
-use super::arena::Arena;
+use super::DISABLED;
+use super::fixture::Fixture;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn commands_do_what_they_should() {
-    for rung in RUNGS {
-        let arena = Arena::new(rung, |builder| builder);
+async fn ordinary_commands_work() {
+    for disabled in DISABLED {
+        let fixture = Fixture::new(disabled, |builder| builder);
         let check = async |line: &str, code: i32, out: &str| {
-            let finished = arena.shell(line).await.unwrap();
+            let finished = fixture.shell(line).await.unwrap();
             let expected = (Exit::Code(code), out);
             assert_eq!(
                 (finished.exit, finished.stdout.text.as_str()),
                 expected,
-                "without {rung:?}: {finished:?}"
+                "without {disabled:?}: {finished:?}"
             );
         };
         check("echo hello", 0, "hello\n").await;
@@ -47,14 +47,14 @@ async fn commands_do_what_they_should() {
 }
 
 #[tokio::test]
-async fn exits_are_told_apart() {
-    let arena = Arena::new(&[], |builder| builder);
-    assert_eq!(arena.shell("exit 3").await.unwrap().exit, Exit::Code(3));
+async fn exit_kinds_are_distinguished() {
+    let fixture = Fixture::new(&[], |builder| builder);
+    assert_eq!(fixture.shell("exit 3").await.unwrap().exit, Exit::Code(3));
     assert_eq!(
-        arena.shell("kill -TERM $$").await.unwrap().exit,
+        fixture.shell("kill -TERM $$").await.unwrap().exit,
         Exit::Signal(15)
     );
-    let finished = arena
+    let finished = fixture
         .sandbox
         .command(["sh", "-c", "echo out; echo err >&2; exit 255"])
         .run()
@@ -68,11 +68,11 @@ async fn exits_are_told_apart() {
 }
 
 #[tokio::test]
-async fn only_what_was_named_is_in_the_environment() {
-    let arena = Arena::new(&[], |builder| {
+async fn environment_contains_only_named_variables() {
+    let fixture = Fixture::new(&[], |builder| {
         builder.env("CI", "1").allow_env("LEVITY_NOT_SET")
     });
-    let finished = arena
+    let finished = fixture
         .sandbox
         .command(["env"])
         .env("MORE", "2")
@@ -103,9 +103,9 @@ async fn only_what_was_named_is_in_the_environment() {
 }
 
 #[tokio::test]
-async fn input_can_be_given() {
-    let arena = Arena::new(&[], |builder| builder);
-    let finished = arena
+async fn command_reads_its_input() {
+    let fixture = Fixture::new(&[], |builder| builder);
+    let finished = fixture
         .sandbox
         .command(["cat"])
         .stdin("hello")
@@ -113,9 +113,9 @@ async fn input_can_be_given() {
         .await
         .unwrap();
     assert_eq!(finished.stdout.text, "hello");
-    // More than a pipe takes at once, to one that reads it and to one that does not.
+    // This is more than a pipe buffers, for a command that reads it and for one that does not.
     let long = "x".repeat(1 << 20);
-    let finished = arena
+    let finished = fixture
         .sandbox
         .command(["wc", "-c"])
         .stdin(long.clone())
@@ -124,7 +124,7 @@ async fn input_can_be_given() {
         .unwrap();
     assert_eq!(finished.stdout.text.trim(), "1048576");
     assert!(
-        arena
+        fixture
             .sandbox
             .command(["true"])
             .stdin(long)
@@ -136,13 +136,13 @@ async fn input_can_be_given() {
 }
 
 #[tokio::test]
-async fn output_is_handed_on_in_pieces() {
-    let arena = Arena::new(&[], |builder| builder.output(40_000));
+async fn listener_receives_output_in_chunks() {
+    let fixture = Fixture::new(&[], |builder| builder.output(40_000));
     let heard = Arc::new(Mutex::new((String::new(), String::new(), 0)));
     let ear = Arc::clone(&heard);
     let line = "echo first; echo problem >&2; i=0; while [ $i -lt 2000 ]; do echo ääääääääää; \
         i=$((i+1)); done";
-    let command = arena.sandbox.shell(line).on_output(move |stream, text| {
+    let command = fixture.sandbox.shell(line).on_output(move |stream, text| {
         let mut heard = ear.lock().unwrap();
         heard.2 = heard.2.max(text.len());
         match stream {
@@ -160,22 +160,22 @@ async fn output_is_handed_on_in_pieces() {
 }
 
 #[tokio::test]
-async fn a_listener_that_panics_is_heard_after_the_end() {
-    let arena = Arena::new(&[], |builder| builder);
-    let command = arena
+async fn panic_of_listener_resumes_after_command_ends() {
+    let fixture = Fixture::new(&[], |builder| builder);
+    let command = fixture
         .sandbox
         .shell("echo hello; sleep 1000 & exit")
         .on_output(|_, _| panic!("on purpose"));
     let task = tokio::spawn(command.run());
     assert!(task.await.unwrap_err().is_panic());
-    assert_eq!(arena.left_running(), [0_i32; 0]);
+    assert_eq!(fixture.left_running(), [0_i32; 0]);
 }
 
 #[tokio::test]
-async fn directories_of_the_workspace_can_be_begun_in() {
-    let arena = Arena::new(&[], |builder| builder);
-    fs::create_dir_all(arena.work().join("a/b")).unwrap();
-    let finished = arena
+async fn command_starts_in_folder_of_workspace() {
+    let fixture = Fixture::new(&[], |builder| builder);
+    fs::create_dir_all(fixture.work().join("a/b")).unwrap();
+    let finished = fixture
         .sandbox
         .command(["pwd"])
         .dir("a/./b")
@@ -186,7 +186,13 @@ async fn directories_of_the_workspace_can_be_begun_in() {
         finished.stdout.text.trim().ends_with("work/a/b"),
         "{finished:?}"
     );
-    let finished = arena.sandbox.command(["pwd"]).dir("").run().await.unwrap();
+    let finished = fixture
+        .sandbox
+        .command(["pwd"])
+        .dir("")
+        .run()
+        .await
+        .unwrap();
     assert!(
         finished.stdout.text.trim().ends_with("/work"),
         "{finished:?}"
@@ -194,44 +200,44 @@ async fn directories_of_the_workspace_can_be_begun_in() {
 }
 
 #[tokio::test]
-async fn places_can_be_opened_up() {
-    for rung in RUNGS {
+async fn allowed_places_can_be_used() {
+    for disabled in DISABLED {
         let folder = tempfile::tempdir().unwrap();
         let (reads, writes) = (folder.path().join("reads"), folder.path().join("writes"));
         fs::create_dir(&reads).unwrap();
         fs::create_dir(&writes).unwrap();
         fs::write(reads.join("f"), "readable").unwrap();
-        let arena = Arena::new(rung, |builder| {
+        let fixture = Fixture::new(disabled, |builder| {
             builder
                 .read(&reads)
                 .write(&writes)
                 .env("READS", &reads)
                 .env("WRITES", &writes)
         });
-        let finished = arena
+        let finished = fixture
             .shell("cat $READS/f; echo new > $WRITES/f")
             .await
             .unwrap();
         assert!(
             finished.is_success() && finished.stdout.text == "readable",
-            "without {rung:?}: {finished:?}"
+            "without {disabled:?}: {finished:?}"
         );
         assert_eq!(fs::read_to_string(writes.join("f")).unwrap(), "new\n");
-        if arena.sandbox.report().files.holds {
-            let finished = arena
+        if fixture.sandbox.report().files.holds {
+            let finished = fixture
                 .shell("echo x > $READS/f || rm $READS/f || mkdir $READS/d")
                 .await
                 .unwrap();
-            assert!(!finished.is_success(), "without {rung:?}: {finished:?}");
+            assert!(!finished.is_success(), "without {disabled:?}: {finished:?}");
             assert_eq!(fs::read_to_string(reads.join("f")).unwrap(), "readable");
         }
     }
 }
 
 #[tokio::test]
-async fn the_loopback_device_is_the_commands_own() {
-    let arena = Arena::new(&[], |builder| builder);
-    if !arena
+async fn command_has_its_own_loopback_device() {
+    let fixture = Fixture::new(&[], |builder| builder);
+    if !fixture
         .sandbox
         .report()
         .network
@@ -245,28 +251,28 @@ async fn the_loopback_device_is_the_commands_own() {
         q(127.0.0.1)) or die;
         my $c = IO::Socket::INET->new(PeerAddr => q(127.0.0.1), PeerPort => $l->sockport) or die; \
         print q(met)";
-    let finished = arena.sandbox.command(["perl", "-e", code]).run().await;
+    let finished = fixture.sandbox.command(["perl", "-e", code]).run().await;
     match finished {
         Ok(finished) if finished.stdout.text == "met" => {}
-        finished => assert!(arena.shell("perl -e 1").await.is_err(), "{finished:?}"),
+        finished => assert!(fixture.shell("perl -e 1").await.is_err(), "{finished:?}"),
     }
 }
 
 #[tokio::test]
-async fn the_network_can_be_opened() {
-    for rung in RUNGS {
-        let arena = Arena::new(rung, |builder| builder.network(Network::Any));
+async fn network_can_be_allowed() {
+    for disabled in DISABLED {
+        let fixture = Fixture::new(disabled, |builder| builder.network(Network::Any));
         let code = "use Socket; socket(S,PF_INET,SOCK_STREAM,0) && \
             connect(S,sockaddr_in($ENV{TCP},INADDR_LOOPBACK)) && print 'met'";
-        let finished = arena.sandbox.command(["perl", "-e", code]).run().await;
+        let finished = fixture.sandbox.command(["perl", "-e", code]).run().await;
         let Ok(finished) = finished else { return };
         assert_eq!(
             finished.stdout.text, "met",
-            "without {rung:?}: {finished:?}"
+            "without {disabled:?}: {finished:?}"
         );
-        assert!(arena.damage().is_some());
-        // What is not the network, but a door to the host, stays shut.
-        if arena
+        assert!(fixture.damage().is_some());
+        // Sockets that lead to the host, and not to the network, stay unreachable.
+        if fixture
             .sandbox
             .report()
             .network
@@ -274,43 +280,46 @@ async fn the_network_can_be_opened() {
             .contains(&Mechanism::Seccomp)
         {
             let code = "use Socket; socket(S,PF_UNIX,SOCK_STREAM,0) && print 'ESCAPED'";
-            let finished = arena
+            let finished = fixture
                 .sandbox
                 .command(["perl", "-e", code])
                 .run()
                 .await
                 .unwrap();
-            assert_eq!(finished.stdout.text, "", "without {rung:?}");
+            assert_eq!(finished.stdout.text, "", "without {disabled:?}");
         }
     }
 }
 
 #[tokio::test]
-async fn the_private_folder_is_removed() {
-    let arena = Arena::new(&[], |builder| builder);
+async fn private_folder_is_removed_with_sandbox() {
+    let fixture = Fixture::new(&[], |builder| builder);
     let line = "mkdir -p ~/a/b && touch ~/a/b/c && chmod 0 ~/a/b ~/a && printf %s $HOME";
-    let home = arena.shell(line).await.unwrap().stdout.text;
+    let home = fixture.shell(line).await.unwrap().stdout.text;
     assert!(fs::metadata(&home).is_ok());
-    drop(arena);
+    drop(fixture);
     assert!(fs::metadata(&home).is_err(), "{home} is left");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn command_without_a_process_namespace_stays_in_its_session_and_sees_no_process() {
-    let arena = Arena::new(&["namespaces"], |builder| builder);
-    if !arena.sandbox.report().files.holds {
-        return println!("not tried: {}", arena.sandbox.report().files);
+async fn command_without_process_namespace_stays_in_session() {
+    let fixture = Fixture::new(&["namespaces"], |builder| builder);
+    if !fixture.sandbox.report().files.holds {
+        return println!("not tried: {}", fixture.sandbox.report().files);
     }
     for call in ["POSIX::setsid()", "POSIX::setpgid(0, 0)", "setpgrp(0, 0)"] {
-        // The first process leads a session, so a child of it asks.
+        // The first process leads a session, so a child of it makes the call.
         let code = format!(
             "use POSIX; unless (fork) {{ my $g = getpgrp; print defined({call}) ? q(yes) : q(no), \
                 getpgrp == $g ? 1 : 0 }} wait"
         );
-        let finished = arena.shell(&format!("perl -e '{code}'; :")).await.unwrap();
+        let finished = fixture
+            .shell(&format!("perl -e '{code}'; :"))
+            .await
+            .unwrap();
         assert_eq!(finished.stdout.text, "yes1", "{call}: {finished:?}");
     }
-    let finished = arena
+    let finished = fixture
         .shell("ls /proc; cat /proc/self/status /proc/1/stat; ls /proc/self/fd")
         .await
         .unwrap();
@@ -318,21 +327,21 @@ async fn command_without_a_process_namespace_stays_in_its_session_and_sees_no_pr
 }
 
 #[tokio::test]
-async fn command_of_a_user_without_real_time_priority_steps_back() {
-    let arena = Arena::new(&[], |builder| builder);
+async fn command_without_real_time_watcher_has_lower_priority() {
+    let fixture = Fixture::new(&[], |builder| builder);
     let is_root = std::os::unix::fs::MetadataExt::uid(&fs::metadata("/proc/self").unwrap()) == 0;
-    let finished = arena.shell("nice").await.unwrap();
+    let finished = fixture.shell("nice").await.unwrap();
     let nice: i32 = finished.stdout.text.trim().parse().unwrap();
     assert!(is_root || nice >= 10, "{finished:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn command_has_no_capabilities_but_those_of_root_over_files() {
-    for rung in [&[][..], &["root"]] {
-        let arena = Arena::new(rung, |builder| builder);
-        let finished = arena.shell("cat /proc/self/status").await.unwrap();
+async fn command_retains_only_file_capabilities() {
+    for disabled in [&[][..], &["root"]] {
+        let fixture = Fixture::new(disabled, |builder| builder);
+        let finished = fixture.shell("cat /proc/self/status").await.unwrap();
         if !finished.is_success() {
-            println!("without {rung:?} not tried: there is no `/proc`");
+            println!("without {disabled:?} not tried: there is no `/proc`");
             continue;
         }
         let value = |name: &str| {
@@ -344,17 +353,17 @@ async fn command_has_no_capabilities_but_those_of_root_over_files() {
                 .unwrap();
             u64::from_str_radix(line.trim(), 16).unwrap()
         };
-        // To change owners, modes and files of others.
-        let over_files = if rung.is_empty() { 0b1_1011 } else { 0 };
+        // The capabilities to change owners, modes and files of others.
+        let over_files = if disabled.is_empty() { 0b1_1011 } else { 0 };
         for name in ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"] {
             let is_bound = name == "CapBnd:"
                 && fs::read_to_string("/proc/self/status").is_ok_and(|status| {
-                    // A user without the right to drop them has none of their power.
+                    // A user without the right to drop them cannot use them.
                     status.contains("CapEff:\t0000000000000000")
                 });
             assert!(
                 is_bound || value(name) & !over_files == 0,
-                "without {rung:?}: {name} {:x}",
+                "without {disabled:?}: {name} {:x}",
                 value(name)
             );
         }
@@ -363,12 +372,12 @@ async fn command_has_no_capabilities_but_those_of_root_over_files() {
 }
 
 #[tokio::test]
-async fn programs_are_taken_from_the_system_by_their_names_alone() {
+async fn named_programs_are_taken_from_system() {
     use std::os::unix::fs::PermissionsExt;
 
-    for rung in RUNGS {
-        let arena = Arena::new(rung, |builder| builder);
-        let bin = arena.work().join("bin");
+    for disabled in DISABLED {
+        let fixture = Fixture::new(disabled, |builder| builder);
+        let bin = fixture.work().join("bin");
         fs::create_dir(&bin).unwrap();
         for name in ["date", "own", "missing"] {
             fs::write(bin.join(name), "#!/bin/sh\necho planted $0\n").unwrap();
@@ -376,7 +385,7 @@ async fn programs_are_taken_from_the_system_by_their_names_alone() {
         }
         let path = format!("{}:bin:/usr/bin:/bin", bin.display());
         let run = async |line: &str| {
-            let command = arena.sandbox.shell(line).env("PATH", &path);
+            let command = fixture.sandbox.shell(line).env("PATH", &path);
             let names = [
                 "date", "missing", "date", "", ".", "..", "../made", "/made", "a/b",
             ];
@@ -389,16 +398,23 @@ async fn programs_are_taken_from_the_system_by_their_names_alone() {
             (finished.is_success(), finished.stdout.text)
         };
         let (done, text) = run("date +x%%").await;
-        assert_eq!((done, text.as_str()), (true, "x%\n"), "without {rung:?}");
+        assert_eq!(
+            (done, text.as_str()),
+            (true, "x%\n"),
+            "without {disabled:?}"
+        );
         assert_eq!(
             run("missing").await,
             (false, String::new()),
-            "without {rung:?}"
+            "without {disabled:?}"
         );
-        assert!(run("own").await.1.contains("planted"), "without {rung:?}");
-        if arena.sandbox.report().files.holds {
+        assert!(
+            run("own").await.1.contains("planted"),
+            "without {disabled:?}"
+        );
+        if fixture.sandbox.report().files.holds {
             let line = "ln -sf $PWD/bin/own $(dirname $(command -v date))/date; date +x";
-            assert_eq!(run(line).await.1, "x\n", "without {rung:?}");
+            assert_eq!(run(line).await.1, "x\n", "without {disabled:?}");
         }
     }
 }
