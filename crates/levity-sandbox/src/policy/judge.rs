@@ -131,8 +131,7 @@ impl CommandPolicy {
             .is_some_and(|space| dir != "." && space.denies(dir));
         match may_leave_workspace(&Word::literal(dir)) || is_denied {
             true => self.otherwise_ask(
-                "it starts in a folder that is denied or may be outside the \
-                    workspace",
+                "it starts in a folder that is denied or may be outside the workspace",
             ),
             false => Permit::Allow,
         }
@@ -477,8 +476,7 @@ impl CommandPolicy {
         };
         match words.iter().find(is_denied) {
             Some(word) => Permit::ask(format!(
-                "`{}` is denied by the \
-                workspace",
+                "`{}` is denied by the workspace",
                 short(&word.text)
             )),
             None => Permit::Allow,

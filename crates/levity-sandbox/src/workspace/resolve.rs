@@ -270,10 +270,9 @@ impl Walk<'_> {
             return Err(PathError::Outside(self.requested.to_owned()));
         }
         let Ok(target) = std::str::from_utf8(target) else {
-            return Err(self.invalid(
-                "it leads through a link whose target is not UTF-8; use \
-                another path",
-            ));
+            return Err(
+                self.invalid("it leads through a link whose target is not UTF-8; use another path")
+            );
         };
         let names = target.rsplit('/').filter(|name| !matches!(*name, "" | "."));
         self.todo.extend(names.map(str::to_owned));

@@ -149,7 +149,7 @@ fn search_within(
         // The scan may have passed other names of a denied file before it found the denied one.
         covered.extend(more);
     }
-    Err(refusal("links with denied names change while they are looked for").into())
+    Err(refusal("links with denied names change during the search; run it again").into())
 }
 
 struct Scan<'a> {
@@ -304,7 +304,7 @@ impl<'a> Scan<'a> {
         }
         match self.seen > self.bounds.entries {
             true => Err(SkipReason::Refuse(refusal(
-                "the workspace has too many files to look for those that it denies",
+                "the workspace has too many files to search for denied ones",
             ))),
             false => Ok(()),
         }
@@ -525,7 +525,7 @@ impl<'a> Scan<'a> {
     fn hide_whole(&mut self, folder: &[u8]) -> io::Result<()> {
         if folder.is_empty() {
             return Err(refusal(
-                "the workspace's folder cannot be listed and entered, or holds too many denied \
+                "the workspace's folder cannot be listed and entered, or contains too many denied \
                     files",
             ));
         }

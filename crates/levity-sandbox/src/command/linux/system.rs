@@ -44,7 +44,7 @@ const MAX_ATTEMPTS: usize = 16;
 const PROBE_TIME: Duration = Duration::from_secs(5);
 
 const MOVED: &str =
-    "denied files are moved while they are looked for; run it again when other commands have ended";
+    "denied files moved during the search; run it again when other commands have ended";
 
 /// The state that all commands of a sandbox share.
 #[derive(Debug)]
@@ -277,12 +277,14 @@ impl System {
 
     fn reading(&self, found: &SearchResult) -> Result<ReadOnlyRun, CommandError> {
         if self.read_only_filters.is_none() {
-            return Err(CommandError::ReadOnly("the kernel cannot hold it here"));
+            return Err(CommandError::ReadOnly(
+                "the kernel cannot enforce that here",
+            ));
         }
         ReadOnlyRun::new(&self.workspace, &self.places, &self.private, found).map_err(|refusal| {
             match refusal {
                 Refusal::TooManyRules => CommandError::ReadOnly(
-                    "the workspace has too many files beside those that it denies",
+                    "the workspace has too many entries in folders with denied files",
                 ),
                 Refusal::NoLandlock => CommandError::ReadOnly("Landlock is missing"),
                 Refusal::Failed(source) => setup("what a command may read", source),
@@ -604,7 +606,9 @@ fn hide_error(path: &[u8], errno: Errno) -> io::Error {
     // A name may contain any character, and the message may be shown in a terminal.
     let path = String::from_utf8_lossy(path).escape_debug().to_string();
     match errno {
-        Errno::STALE => io::Error::other(format!("`{path}` is not what was found there: {MOVED}")),
+        Errno::STALE => io::Error::other(format!(
+            "`{path}` is not the file that the search found: {MOVED}"
+        )),
         errno => {
             let error = io::Error::from(errno);
             io::Error::new(error.kind(), format!("`{path}`: {error}"))
@@ -705,12 +709,12 @@ mod tests {
             (
                 Errno::STALE,
                 0,
-                "`/w/one.key` is not what was found there: denied files are moved",
+                "`/w/one.key` is not the file that the search found: denied files moved",
             ),
             (
                 Errno::STALE,
                 1,
-                "`/w/two\\n.key` is not what was found there",
+                "`/w/two\\n.key` is not the file that the search found",
             ),
             (Errno::NOSPC, 1, "`/w/two\\n.key`: No space left"),
         ] {
