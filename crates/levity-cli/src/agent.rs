@@ -15,38 +15,38 @@ use levity::tools::{Policy, Rule};
 use serde_json::json;
 
 use crate::logs::LogArgs;
-use crate::mcp::{McpArgs, Offered};
+use crate::mcp::{McpArgs, McpServers};
 use crate::memory;
 use crate::options::{RunOptions, place_of};
-use crate::terminal::{chain, note, read_text, say};
+use crate::terminal::{chain, note, print_text, read_text};
 use crate::tools::ToolArgs;
 
-/// How long the model may wait at a time.
+/// The longest time that the model may wait in one call.
 const LONGEST_WAIT: Duration = Duration::from_secs(30 * 86_400);
 
-/// What the agent is made of, and how it is shown.
+/// The options for an agent and its output.
 #[derive(Args)]
 pub(crate) struct AgentArgs {
     #[command(flatten)]
-    pub(crate) made: Made,
-    /// Leave the run in its journal when all it does is wait, for a person or a time.
+    pub(crate) shape: AgentShape,
+    /// Park the run in its journal when it only waits for a person or a time.
     #[arg(long)]
     pub(crate) park: bool,
-    /// Print every event as one JSON object on a line of its own, and nothing else.
+    /// Print every event as one JSON object per line, and nothing else.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print the answer alone.
+    /// Print only the answer.
     #[arg(long, short, conflicts_with = "json")]
     pub(crate) quiet: bool,
 }
 
-/// What the agent is made of.
+/// The options that define the agent.
 #[derive(Args)]
-pub(crate) struct Made {
-    /// Instructions for the model, before everything else [default: Be brief.].
+pub(crate) struct AgentShape {
+    /// Instructions for the model, placed before everything else [default: Be brief.].
     #[arg(long, value_name = "TEXT")]
     instructions: Option<String>,
-    /// Keep conversations in this folder, SQLite file (`*.db`) or JSON file (`*.json`, one
+    /// Store conversations in this folder, SQLite file (`*.db`) or JSON file (`*.json`, one
     /// conversation).
     #[arg(long, value_name = "PATH")]
     pub(crate) memory: Option<PathBuf>,
@@ -54,7 +54,7 @@ pub(crate) struct Made {
     pub(crate) common: Common,
 }
 
-/// The parts of agents, whether one works alone or several work in a team or a swarm.
+/// The options for one agent alone and for the agents of a team or a swarm.
 #[derive(Args)]
 pub(crate) struct Common {
     #[command(flatten)]
@@ -65,11 +65,11 @@ pub(crate) struct Common {
     pub(crate) mcp: McpArgs,
     #[command(flatten)]
     pub(crate) logs: LogArgs,
-    /// Ask before this tool is called, whoever calls it; may be given more than once.
+    /// Ask for approval before any agent calls this tool; may be given more than once.
     #[arg(long, value_name = "TOOL")]
     pub(crate) ask: Vec<String>,
-    /// The most turns an agent may take for its task; the last one has no tools [default: 10; in a
-    /// team 15; in a swarm 20, its coder 40].
+    /// Maximum number of turns that an agent may take for its task; the last turn has no tools
+    /// [default: 10; in a team 15; in a swarm 20, its coder 40].
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub(crate) max_turns: Option<u64>,
     #[command(flatten)]
@@ -77,55 +77,55 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// The rules of `--ask`.
-    pub(crate) fn asked(&self) -> impl Iterator<Item = Rule> {
+    /// Returns the rules of `--ask`.
+    pub(crate) fn approval_rules(&self) -> impl Iterator<Item = Rule> {
         self.ask
             .iter()
-            .map(|tool| Rule::tool(tool.clone()).ask("it is asked about by `--ask`"))
+            .map(|tool| Rule::tool(tool.clone()).ask("`--ask` requires approval"))
     }
 }
 
-/// Where what is worth knowing about an agent is said.
+/// The destination of notes about an agent.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Voice {
-    /// With what is printed.
-    Aloud,
-    /// Nowhere, unless something is missing: what is printed is the answer alone.
+pub(crate) enum NoteOutput {
+    /// The standard output, together with other output.
+    Stdout,
+    /// Nowhere, except for warnings: the standard output carries only the answer.
     Quiet,
-    /// The same, but for what the workspace adds to what the model is told: what is printed is
-    /// JSON.
+    /// Nowhere, except for warnings and text that the workspace adds to the prompt: the standard
+    /// output carries JSON.
     Json,
-    /// Beside what is printed, which belongs to a protocol or to whoever watches a server.
-    Aside,
+    /// The standard error: the standard output belongs to a protocol or to the log of a server.
+    Stderr,
 }
 
-impl Voice {
-    fn tell(self, text: &str) {
+impl NoteOutput {
+    fn write(self, text: &str) {
         match self {
-            Self::Aloud => say(&format!("({text})\n")),
+            Self::Stdout => print_text(&format!("({text})\n")),
             Self::Quiet | Self::Json => {}
-            Self::Aside => note(text),
+            Self::Stderr => note(text),
         }
     }
 
-    /// Says what is missing.
+    /// Prints a warning that something is missing.
     fn warn(self, text: &str) {
         match self {
-            Self::Aloud => self.tell(text),
-            Self::Quiet | Self::Json | Self::Aside => note(text),
+            Self::Stdout => self.write(text),
+            Self::Quiet | Self::Json | Self::Stderr => note(text),
         }
     }
 }
 
-/// Which model is asked.
+/// The choice of a model.
 #[derive(Args)]
 pub(crate) struct ModelArgs {
-    /// The model, as `provider:model` or `provider:model@URL`, or a profile; by default, what the
-    /// environment offers.
+    /// Model to use, as `provider:model`, `provider:model@URL` or a profile; by default, the model
+    /// that the environment offers.
     #[arg(long, value_name = "SPEC", conflicts_with = "script")]
     model: Option<String>,
-    /// A JSON file of replies that a scripted model gives; without it and without a model, a short
-    /// demonstration stands in.
+    /// JSON file of replies for a scripted model. Without a script and without a model, levity runs
+    /// a short demonstration.
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
 }
@@ -142,61 +142,61 @@ async fn add(
 }
 
 impl AgentArgs {
-    /// The agent, driven by this runtime, and the servers that run beside it.
-    pub(crate) async fn build(&self, runtime: Runtime) -> Result<(Agent, Offered), String> {
-        let (agent, offered) = self.builder(runtime).await?;
-        Ok((agent.build().map_err(|error| chain(&error))?, offered))
+    /// Builds the agent with this runtime, and returns it with the MCP servers that run beside it.
+    pub(crate) async fn build(&self, runtime: Runtime) -> Result<(Agent, McpServers), String> {
+        let (agent, mcp_servers) = self.builder(runtime).await?;
+        Ok((agent.build().map_err(|error| chain(&error))?, mcp_servers))
     }
 
-    /// The agent before it is built.
+    /// Returns the agent before it is built.
     pub(crate) async fn builder(
         &self,
         runtime: Runtime,
-    ) -> Result<(AgentBuilder, Offered), String> {
-        let voice = match (self.quiet, self.json) {
-            (true, _) => Voice::Quiet,
-            (_, true) => Voice::Json,
-            _ => Voice::Aloud,
+    ) -> Result<(AgentBuilder, McpServers), String> {
+        let notes = match (self.quiet, self.json) {
+            (true, _) => NoteOutput::Quiet,
+            (_, true) => NoteOutput::Json,
+            _ => NoteOutput::Stdout,
         };
-        self.made.builder(runtime, voice).await
+        self.shape.builder(runtime, notes).await
     }
 }
 
-impl Made {
-    /// An option that only an agent alone has, if one was given.
+impl AgentShape {
+    /// Returns the name of a given option that only a single agent has.
     pub(crate) fn given(&self) -> Option<&'static str> {
         let instructions = self.instructions.as_ref().map(|_| "--instructions");
         instructions.or(self.memory.as_ref().map(|_| "--memory"))
     }
 
-    /// The agent before it is built. Without a memory it has none: a run of a conversation must not
-    /// go on as if that were empty.
+    /// Returns the agent before it is built. Without `--memory` the agent has no memory, because a
+    /// run of a conversation must not resume as if the conversation were empty.
     pub(crate) async fn builder(
         &self,
         runtime: Runtime,
-        voice: Voice,
-    ) -> Result<(AgentBuilder, Offered), String> {
+        notes: NoteOutput,
+    ) -> Result<(AgentBuilder, McpServers), String> {
         let mut is_demo = self.common.model.script.is_some();
         let model = self.common.model.open(
             &self.common.options,
-            |text| voice.tell(text),
+            |text| notes.write(text),
             || {
                 is_demo = true;
                 Arc::new(demonstration())
             },
         )?;
-        let (agent, offered) = self.with_model(model, runtime, voice).await?;
-        // Something that scripts and the demonstration can call wherever they run.
-        Ok((if is_demo { agent.tool(add) } else { agent }, offered))
+        let (agent, mcp_servers) = self.with_model(model, runtime, notes).await?;
+        // A tool that scripts and the demonstration can call on every system.
+        Ok((if is_demo { agent.tool(add) } else { agent }, mcp_servers))
     }
 
-    /// The agent with another model than the one that is named.
+    /// Returns the agent with `model` instead of the model that the options name.
     pub(crate) async fn with_model(
         &self,
         model: Arc<dyn Model>,
         runtime: Runtime,
-        voice: Voice,
-    ) -> Result<(AgentBuilder, Offered), String> {
+        notes: NoteOutput,
+    ) -> Result<(AgentBuilder, McpServers), String> {
         let common = &self.common;
         let mut agent = common
             .options
@@ -204,66 +204,66 @@ impl Made {
             .instructions(self.instructions.as_deref().unwrap_or("Be brief."))
             .waits(LONGEST_WAIT)
             .ask_user()
-            .policy(common.asked().fold(Policy::new(), Policy::rule))
+            .policy(common.approval_rules().fold(Policy::new(), Policy::rule))
             .max_turns(common.max_turns.unwrap_or(10));
         if let Some(path) = &self.memory {
             agent = agent.conversations(memory::conversations(memory::open(path)?, &runtime));
         }
-        let quiet = voice == Voice::Quiet;
+        let quiet = notes == NoteOutput::Quiet;
         let agent = common
             .tools
-            .add_to(agent.runtime(runtime), quiet, |text| voice.tell(text))?;
-        let offered = common.mcp.start(|text| voice.warn(text)).await?;
-        Ok((offered.add_to(agent), offered))
+            .add_to(agent.runtime(runtime), quiet, |text| notes.write(text))?;
+        let mcp_servers = common.mcp.start(|text| notes.warn(text)).await?;
+        Ok((mcp_servers.add_to(agent), mcp_servers))
     }
 }
 
 impl ModelArgs {
-    /// The model with what stands around it; `tell` says which it is when nobody named it, and
-    /// `stand_in` stands in when there is none.
+    /// Opens the model inside its layers. `report` receives its name if the options do not name it,
+    /// and `fallback` makes the model if none is configured.
     pub(crate) fn open(
         &self,
         options: &RunOptions,
-        tell: impl Fn(&str),
-        stand_in: impl FnOnce() -> Arc<dyn Model>,
+        report: impl Fn(&str),
+        fallback: impl FnOnce() -> Arc<dyn Model>,
     ) -> Result<Arc<dyn Model>, String> {
-        // A run that is gone on with takes up the script where it was.
+        // A resumed run continues the script at its own position.
         let model = match self.scripted()? {
             Some(script) => (
                 Arc::new(script.by_history()) as Arc<dyn Model>,
                 String::new(),
             ),
-            None => self.choose(&tell, stand_in)?,
+            None => self.choose(&report, fallback)?,
         };
-        around(model, options, tell)
+        around(model, options, report)
     }
 
-    /// The same, where many agents call the model: a script has a reply for each call and not for
-    /// each turn of an agent.
+    /// Opens a model that many agents call: its script has one reply for each call, not for each
+    /// turn of an agent.
     pub(crate) fn open_shared(
         &self,
         options: &RunOptions,
-        tell: impl Fn(&str),
-        stand_in: impl FnOnce() -> Arc<dyn Model>,
+        report: impl Fn(&str),
+        fallback: impl FnOnce() -> Arc<dyn Model>,
     ) -> Result<Arc<dyn Model>, String> {
         let model = match self.scripted()? {
             Some(script) => (Arc::new(script) as Arc<dyn Model>, String::new()),
-            None => self.choose(&tell, stand_in)?,
+            None => self.choose(&report, fallback)?,
         };
-        around(model, options, tell)
+        around(model, options, report)
     }
 
-    /// The model, and where it is.
+    /// Chooses the model, and identifies its server.
     fn choose(
         &self,
-        tell: impl Fn(&str),
-        stand_in: impl FnOnce() -> Arc<dyn Model>,
+        report: impl Fn(&str),
+        fallback: impl FnOnce() -> Arc<dyn Model>,
     ) -> Result<(Arc<dyn Model>, String), String> {
         let models = crate::models::from_env()?;
         if let Some(name) = &self.model {
             let model = models
                 .model(name)
-                .map(retried)
+                .map(with_retries)
                 .map_err(|error| chain(&error))?;
             let address = models.address_from_file(name);
             warn(address.as_deref());
@@ -271,36 +271,36 @@ impl ModelArgs {
         }
         match models.choose() {
             Ok(chosen) => {
-                tell(&chosen.to_string());
+                report(&chosen.to_string());
                 warn(chosen.address_from_file());
                 let place = place_of("", chosen.address_from_file());
-                Ok((retried(chosen.into_model()), place))
+                Ok((with_retries(chosen.into_model()), place))
             }
             Err(ModelsError::Nothing { .. }) => {
-                tell("no model is configured: a scripted stand-in gives a demonstration");
-                Ok((stand_in(), String::new()))
+                report("no model is configured: a scripted model gives a demonstration");
+                Ok((fallback(), String::new()))
             }
             Err(error) => Err(chain(&error)),
         }
     }
 }
 
-/// A model with what the options put around it.
+/// Wraps a model in the layers that the options request.
 fn around(
     (model, place): (Arc<dyn Model>, String),
     options: &RunOptions,
-    tell: impl Fn(&str),
+    report: impl Fn(&str),
 ) -> Result<Arc<dyn Model>, String> {
     options.check_price(&*model)?;
     let layers = options.layers()?;
     if let Some(text) = layers.note(&*model) {
-        tell(&text);
+        report(&text);
     }
     Ok(layers.around(model, &place))
 }
 
 impl ModelArgs {
-    /// The script, if there is one; its replies are given in the order of the calls.
+    /// Reads the script, if one is given; its replies are used in the order of the calls.
     fn scripted(&self) -> Result<Option<ScriptedModel>, String> {
         let Some(path) = &self.script else {
             return Ok(None);
@@ -313,22 +313,22 @@ impl ModelArgs {
     }
 }
 
-/// Says where a model is if a file decides that, once and however quiet the command is: that server
-/// sees the conversation.
+/// Prints the address of a model if a file sets it, once and even with `--quiet`: that server sees
+/// the conversation.
 pub(crate) fn warn(address: Option<&str>) {
-    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    static PRINTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let Some(address) = address else { return };
-    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
-    if said.insert(address.to_owned()) {
+    let mut printed = PRINTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if printed.insert(address.to_owned()) {
         note(&format!("the model is {address}"));
     }
 }
 
-pub(crate) fn retried(model: Arc<dyn Model>) -> Arc<dyn Model> {
+pub(crate) fn with_retries(model: Arc<dyn Model>) -> Arc<dyn Model> {
     Arc::new(model.retry())
 }
 
-/// A model that calls `add` once for whatever it is told, and then says what it is.
+/// Makes a model that calls `add` once for any input, and then explains that it is scripted.
 fn demonstration() -> FunctionModel {
     FunctionModel::new(|request| {
         let since = request
@@ -338,10 +338,10 @@ fn demonstration() -> FunctionModel {
             .rev()
             .take_while(|message| message.role != Role::User);
         let called = since.into_iter().any(|message| message.role == Role::Tool);
-        let words = "A scripted stand-in cannot know. It only called `add` to show how that looks.";
+        let text = "A scripted model cannot answer this. It only called `add` to show a tool call.";
         let call = || Part::ToolCall(ToolCall::new("", "add", json!({"a": 2, "b": 5})));
         Ok(Response::new(match called {
-            true => Message::assistant(words),
+            true => Message::assistant(text),
             false => Message::new(Role::Assistant, [call()]),
         }))
     })

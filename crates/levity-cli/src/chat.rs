@@ -1,4 +1,4 @@
-//! A conversation in the terminal.
+//! An interactive conversation in the terminal.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,50 +13,57 @@ use crate::agent::AgentArgs;
 use crate::follow::{failed, line, watch};
 use crate::input::Input;
 use crate::logs::Logs;
-use crate::mcp::Offered;
+use crate::mcp::McpServers;
 use crate::memory;
-use crate::terminal::{chain, complain, note, say, say_json};
+use crate::terminal::{chain, note, print_json, print_text, report_error};
 
-/// How a conversation that was broken off by Ctrl-C ends.
+/// The exit code of a conversation that Ctrl-C ended.
 const INTERRUPTED: u8 = 130;
 
-/// How `levity chat` is called.
+/// The arguments of `levity chat`.
 #[derive(Args)]
 #[command(mut_arg("park", |park| park.hide(true)), after_help = crate::EXIT_CODES)]
 pub(crate) struct Chat {
-    /// The conversation to go on with, or to begin by this name; a new one by default.
-    #[arg(long, value_name = "ID", requires = "memory", value_parser = memory::named)]
+    /// Conversation to continue, or to start under this name; a new one by default.
+    #[arg(long, value_name = "ID", requires = "memory", value_parser = memory::parse_name)]
     conversation: Option<String>,
     #[command(flatten)]
     agent: AgentArgs,
 }
 
-/// Answers line by line until the input ends: 0 when all were answered, 1 when one was not, 2 for a
-/// wrong call.
+/// Answers line by line until the input ends. Returns 0 if all lines were answered, 1 if one was
+/// not, 2 for an invalid call.
 pub(crate) async fn chat(args: Chat) -> ExitCode {
     if args.agent.park {
-        return complain("a conversation does not wait; use `levity run --park`", 2);
+        return report_error(
+            "`--park` does not apply to a conversation; use `levity run --park`",
+            2,
+        );
     }
-    match Talk::open(&args).await {
-        Ok((talk, offered)) => offered.end(talk.go_on(&args.agent).await).await,
-        Err(problem) => complain(&problem, 2),
+    match Conversation::open(&args).await {
+        Ok((conversation, mcp_servers)) => {
+            mcp_servers
+                .end(conversation.answer_lines(&args.agent).await)
+                .await
+        }
+        Err(problem) => report_error(&problem, 2),
     }
 }
 
-/// A conversation under way.
-struct Talk {
+/// An open conversation with an agent.
+struct Conversation {
     agent: Agent,
     id: ConversationId,
     logs: Logs,
 }
 
-impl Talk {
-    async fn open(args: &Chat) -> Result<(Self, Offered), String> {
-        let logs = args.agent.made.common.logs.open()?;
-        let (runtime, kept) = (Runtime::new(), args.agent.made.memory.as_deref());
-        let (mut agent, offered) = args.agent.builder(runtime.clone()).await?;
+impl Conversation {
+    async fn open(args: &Chat) -> Result<(Self, McpServers), String> {
+        let logs = args.agent.shape.common.logs.open()?;
+        let (runtime, kept) = (Runtime::new(), args.agent.shape.memory.as_deref());
+        let (mut agent, mcp_servers) = args.agent.builder(runtime.clone()).await?;
         if kept.is_none() {
-            // What is said is known until the program ends.
+            // The conversation is stored in memory until the program ends.
             agent = agent.conversations(memory::conversations(Arc::new(InMemory::new()), &runtime));
         }
         let agent = agent.build().map_err(|error| chain(&error))?;
@@ -64,10 +71,10 @@ impl Talk {
         if kept.is_some() && args.conversation.is_none() {
             note(&format!("conversation {id}"));
         }
-        Ok((Self { agent, id, logs }, offered))
+        Ok((Self { agent, id, logs }, mcp_servers))
     }
 
-    async fn go_on(mut self, args: &AgentArgs) -> ExitCode {
+    async fn answer_lines(mut self, args: &AgentArgs) -> ExitCode {
         let (mut input, mut code) = (Input::new(), ExitCode::SUCCESS);
         loop {
             let line = tokio::select! {
@@ -83,15 +90,15 @@ impl Talk {
                 }
                 Ok(None) => return code,
                 Err(error) => {
-                    return complain(&format!("the standard input cannot be read: {error}"), 1);
+                    return report_error(&format!("cannot read the standard input: {error}"), 1);
                 }
             }
         }
     }
 
-    /// Answers one line, and says whether there was an answer.
+    /// Answers one line, and returns `true` if there was an answer.
     async fn answer(&mut self, line: &str, args: &AgentArgs, input: &mut Input) -> bool {
-        let mut shown = Shown::default();
+        let mut printed = PrintedReply::default();
         let logged = self.logs.watcher(Some(self.id.as_str()));
         let run = self
             .agent
@@ -99,16 +106,16 @@ impl Talk {
             .conversation(self.id.clone())
             .on_event(logged)
             .start();
-        match watch(run, args, input, |event| shown.event(args, event)).await {
+        match watch(run, args, input, |event| printed.event(args, event)).await {
             Ok(answer) => {
-                shown.conclude(args, &answer);
+                printed.conclude(args, &answer);
                 true
             }
             Err(error) => {
-                // The answer may be there, and only not kept.
+                // The answer may exist even though it could not be stored.
                 match (&error, error.partial_as()) {
-                    (levity::Error::Memory { .. }, Some(answer)) => shown.conclude(args, &answer),
-                    _ => shown.end_line(),
+                    (levity::Error::Memory { .. }, Some(answer)) => printed.conclude(args, &answer),
+                    _ => printed.end_line(),
                 }
                 failed(&error);
                 false
@@ -117,33 +124,33 @@ impl Talk {
     }
 }
 
-/// What of a reply was printed as it came.
+/// The part of a reply that is already printed.
 #[derive(Default)]
-struct Shown {
-    /// What the model has said since it was last called.
+struct PrintedReply {
+    /// The text of the model since its last call.
     text: String,
-    /// Whether the cursor stands behind it.
-    within: bool,
+    /// `true` if the cursor is at the end of an unfinished line.
+    in_line: bool,
 }
 
-impl Shown {
+impl PrintedReply {
     fn event(&mut self, args: &AgentArgs, event: &Event) {
         if args.json {
-            return say_json(event);
+            return print_json(event);
         }
         if args.quiet {
             return;
         }
         match &event.kind {
-            // A run below speaks to the one above it.
+            // A child run reports to its parent, so its text is not part of the reply.
             _ if event.run.parent().is_some() => self.line(event),
             EventKind::Delta {
                 delta: Delta::Text(text),
                 ..
             } => {
-                say(text);
+                print_text(text);
                 self.text.push_str(text);
-                self.within = !self.text.is_empty();
+                self.in_line = !self.text.is_empty();
             }
             EventKind::Delta {
                 delta: Delta::Thinking(_),
@@ -165,27 +172,27 @@ impl Shown {
     fn line(&mut self, event: &Event) {
         if let Some(line) = line(event) {
             self.end_line();
-            say(&line);
+            print_text(&line);
         }
     }
 
-    /// Prints the answer, as far as it was not printed yet.
+    /// Prints the answer, unless it is already printed.
     fn conclude(&mut self, args: &AgentArgs, answer: &Answer) {
         if args.json {
             return;
         }
         self.end_line();
         if self.text != answer.text() {
-            say(&format!("{answer}\n"));
+            print_text(&format!("{answer}\n"));
         }
         if let Status::BestEffort(_) = answer.status() {
-            complain(&answer.status().to_string(), 0);
+            report_error(&answer.status().to_string(), 0);
         }
     }
 
     fn end_line(&mut self) {
-        if std::mem::take(&mut self.within) && !self.text.ends_with('\n') {
-            say("\n");
+        if std::mem::take(&mut self.in_line) && !self.text.ends_with('\n') {
+            print_text("\n");
         }
     }
 }

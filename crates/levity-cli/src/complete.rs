@@ -1,4 +1,4 @@
-//! One request to one model.
+//! The command that sends one request to one model.
 
 use std::fs;
 use std::io::Read as _;
@@ -10,52 +10,52 @@ use levity::core::text::{bare_url, is_blank, json_problem, split_model_address};
 use levity::core::{Delta, Finish, Fold, Message, Model, ModelError, Request, Response};
 use serde_json::{Map, Value, json};
 
-use crate::terminal::{chain, complain, note, say, say_json};
+use crate::terminal::{chain, note, print_json, print_text, report_error};
 
-/// The largest request that is read.
-const LARGEST: u64 = 64 << 20;
+/// The maximum size of a request, in bytes.
+const MAX_REQUEST: u64 = 64 << 20;
 
-/// How `levity complete` is called.
+/// The arguments of `levity complete`.
 #[derive(Args)]
 pub(crate) struct Complete {
-    /// What to ask, in words.
+    /// Prompt for the model, in words.
     #[arg(conflicts_with = "request", required_unless_present = "request")]
     prompt: Option<String>,
-    /// The model, as `provider:model` or `provider:model@URL`, or a profile; by default, what the
-    /// environment offers.
+    /// Model to use, as `provider:model`, `provider:model@URL` or a profile; by default, the model
+    /// that the environment offers.
     #[arg(long, value_name = "SPEC")]
     model: Option<String>,
-    /// Where the model's server is.
+    /// Address of the model's server.
     #[arg(long, value_name = "URL", requires = "model")]
     base_url: Option<String>,
-    /// Ask for the reply piece by piece, and print it as it comes.
+    /// Stream the reply, and print it as it arrives.
     #[arg(long)]
     stream: bool,
     /// Print one JSON object: text, thinking, calls, token counts, error.
     #[arg(long)]
     json: bool,
-    /// A file with the request, as JSON or as a bare prompt; `-` for the standard input.
+    /// File with the request, as JSON or as a bare prompt; `-` for the standard input.
     #[arg(long, value_name = "FILE")]
     request: Option<String>,
 }
 
-/// Sends a request and says how it went: 0 for a reply, 1 for none, 2 for a wrong call.
+/// Sends a request and returns the exit code: 0 for a reply, 1 for none, 2 for an invalid call.
 pub(crate) async fn complete(args: Complete) -> ExitCode {
     let (model, request) = match args.model().and_then(|model| Ok((model, args.request()?))) {
         Ok(both) => both,
-        Err(problem) => return complain(&problem, 2),
+        Err(problem) => return report_error(&problem, 2),
     };
-    let shows = args.stream && !args.json;
-    let (reply, error) = ask(&*model, request, shows).await;
+    let print_deltas = args.stream && !args.json;
+    let (reply, error) = ask(&*model, request, print_deltas).await;
     if args.json {
-        say_json(&told(&reply, error.as_ref(), &*model));
+        print_json(&reply_json(&reply, error.as_ref(), &*model));
     } else {
-        print(&reply, shows);
+        print(&reply, print_deltas);
     }
     match error {
         None => ExitCode::SUCCESS,
         Some(_) if args.json => ExitCode::FAILURE,
-        Some(error) => complain(&chain(&error), 1),
+        Some(error) => report_error(&chain(&error), 1),
     }
 }
 
@@ -76,13 +76,13 @@ impl Complete {
             Some(_) if split_model_address(name).is_some() => {
                 let (name, _) = split_model_address(name).unwrap_or_default();
                 return Err(format!(
-                    "`{name}` has an address already; leave `--base-url` or that one out"
+                    "`{name}` already has an address; remove it or `--base-url`"
                 ));
             }
             Some(url) if !url.contains("://") => {
                 let url = bare_url(url);
                 return Err(format!(
-                    "`{url}` is no address; it begins with `http://` or `https://`"
+                    "`{url}` is not a valid address; start it with `http://` or `https://`"
                 ));
             }
             Some(url) => format!("{name}@{url}"),
@@ -97,17 +97,17 @@ impl Complete {
         let Some(file) = &self.request else {
             return prompt(self.prompt.as_deref().unwrap_or_default());
         };
-        let text = read(file).map_err(|error| format!("`{file}` cannot be read: {error}"))?;
-        // Some editors begin a file so.
+        let text = read(file).map_err(|error| format!("cannot read `{file}`: {error}"))?;
+        // Some editors write a byte order mark at the start of a file.
         let text = text.trim_start_matches('\u{feff}');
         if !text.trim_start().starts_with('{') {
             return prompt(text.trim());
         }
-        parse(text).map_err(|problem| format!("`{file}` is no request: {problem}"))
+        parse(text).map_err(|problem| format!("`{file}` is not a valid request: {problem}"))
     }
 }
 
-/// Reads a request; what nobody would look at is refused.
+/// Parses a request, and rejects fields that would be ignored.
 fn parse(text: &str) -> Result<Request, String> {
     const FIELDS: [&str; 6] = [
         "system",
@@ -128,21 +128,21 @@ fn parse(text: &str) -> Result<Request, String> {
     ];
     let fields: Map<String, Value> =
         serde_json::from_str(text).map_err(|error| json_problem(&error))?;
-    known(&fields, "field", &FIELDS)?;
+    check_names(&fields, "field", &FIELDS)?;
     if let Some(options) = fields.get("options").and_then(Value::as_object) {
-        known(options, "option", &OPTIONS)?;
+        check_names(options, "option", &OPTIONS)?;
     }
     let request: Request = serde_json::from_str(text).map_err(|error| json_problem(&error))?;
     if request.history.is_empty() {
-        return Err("its `history` has no message".to_owned());
+        return Err("its `history` has no message; add one".to_owned());
     }
     Ok(request)
 }
 
-fn known(map: &Map<String, Value>, what: &str, names: &[&str]) -> Result<(), String> {
+fn check_names(map: &Map<String, Value>, kind: &str, names: &[&str]) -> Result<(), String> {
     match map.keys().find(|name| !names.contains(&name.as_str())) {
-        Some(odd) => Err(format!(
-            "there is no {what} `{odd}`; there are {}",
+        Some(unknown) => Err(format!(
+            "unknown {kind} `{unknown}`; use one of {}",
             names.join(", ")
         )),
         None => Ok(()),
@@ -151,7 +151,7 @@ fn known(map: &Map<String, Value>, what: &str, names: &[&str]) -> Result<(), Str
 
 fn prompt(text: &str) -> Result<Request, String> {
     if is_blank(text) {
-        return Err("there is nothing to ask; write a prompt".to_owned());
+        return Err("the prompt is empty; write a prompt".to_owned());
     }
     Ok(Request::new().with_message(Message::user(text)))
 }
@@ -159,54 +159,60 @@ fn prompt(text: &str) -> Result<Request, String> {
 fn read(file: &str) -> std::io::Result<String> {
     let mut bytes = Vec::new();
     if file == "-" {
-        std::io::stdin().take(LARGEST + 1).read_to_end(&mut bytes)?;
+        std::io::stdin()
+            .take(MAX_REQUEST + 1)
+            .read_to_end(&mut bytes)?;
     } else {
         fs::File::open(file)?
-            .take(LARGEST + 1)
+            .take(MAX_REQUEST + 1)
             .read_to_end(&mut bytes)?;
     }
-    if bytes.len() as u64 > LARGEST {
+    if bytes.len() as u64 > MAX_REQUEST {
         return Err(std::io::Error::other(format!(
             "it has more than {} MiB",
-            LARGEST >> 20
+            MAX_REQUEST >> 20
         )));
     }
     String::from_utf8(bytes).map_err(|_| std::io::Error::other("it is not UTF-8"))
 }
 
-/// The reply, as far as it came, and what broke it off.
-async fn ask(model: &dyn Model, request: Request, shows: bool) -> (Response, Option<ModelError>) {
+/// Returns the reply up to the first error, and that error.
+async fn ask(
+    model: &dyn Model,
+    request: Request,
+    print_deltas: bool,
+) -> (Response, Option<ModelError>) {
     let mut fold = Fold::new();
     let mut deltas = match model.stream(request).await {
         Ok(deltas) => deltas,
         Err(error) => return (fold.finish(), Some(error)),
     };
     while let Some(delta) = deltas.next().await {
-        let taken = delta.and_then(|delta| {
-            if let (Delta::Text(text), true) = (&delta, shows) {
-                say(text);
+        let pushed = delta.and_then(|delta| {
+            if let (Delta::Text(text), true) = (&delta, print_deltas) {
+                print_text(text);
             }
             fold.push(delta)
         });
-        if let Err(error) = taken {
+        if let Err(error) = pushed {
             return (fold.finish(), Some(error));
         }
     }
     (fold.finish(), None)
 }
 
-/// Prints the reply for people; of what was shown already, only the rest.
-fn print(reply: &Response, shown: bool) {
+/// Prints the reply for people; if its text is already printed, only the rest.
+fn print(reply: &Response, is_printed: bool) {
     let text = reply.message.text();
     if !text.is_empty() {
-        say(&if shown {
+        print_text(&if is_printed {
             "\n".to_owned()
         } else {
             format!("{text}\n")
         });
     }
     for call in reply.message.calls() {
-        say(&format!(
+        print_text(&format!(
             "calls {} {}\n",
             call.name,
             call.raw.clone().unwrap_or_else(|| call.args.to_string())
@@ -214,13 +220,13 @@ fn print(reply: &Response, shown: bool) {
     }
 }
 
-fn told(reply: &Response, error: Option<&ModelError>, model: &dyn Model) -> Value {
+fn reply_json(reply: &Response, error: Option<&ModelError>, model: &dyn Model) -> Value {
     let call = |call: &levity::core::ToolCall| {
-        let mut told = json!({"id": call.id, "name": call.name, "args": call.args});
+        let mut value = json!({"id": call.id, "name": call.name, "args": call.args});
         if let Some(raw) = &call.raw {
-            told["raw"] = raw.as_str().into();
+            value["raw"] = raw.as_str().into();
         }
-        told
+        value
     };
     let calls: Vec<Value> = reply.message.calls().map(call).collect();
     let finish = match &reply.finish {
@@ -234,7 +240,7 @@ fn told(reply: &Response, error: Option<&ModelError>, model: &dyn Model) -> Valu
     };
     let usage = &reply.usage;
     let cost = usage.cost.or_else(|| {
-        // What is not counted has no price, and what is counted in part has no certain one.
+        // Usage without counts has no price, and estimated usage has no exact price.
         usage.input.and(usage.output).filter(|_| !usage.estimated)?;
         Some(model.card().price?.cost(usage))
     });
@@ -248,11 +254,11 @@ fn told(reply: &Response, error: Option<&ModelError>, model: &dyn Model) -> Valu
             "cache_written": usage.cache_written, "reasoning": usage.reasoning,
             "cost": cost.map(|cost| cost.to_string()),
         },
-        "error": error.map(failed),
+        "error": error.map(error_json),
     })
 }
 
-fn failed(error: &ModelError) -> Value {
+fn error_json(error: &ModelError) -> Value {
     let kind = serde_json::to_value(error.kind()).unwrap_or_default();
     // A kind with details is an object with its name.
     let name = match &kind {

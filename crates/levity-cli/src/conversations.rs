@@ -1,4 +1,4 @@
-//! Looking at conversations that were kept.
+//! Commands for stored conversations.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -6,82 +6,82 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use levity::core::{ConversationId, ConversationInfo, ConversationQuery, Message, Part, Role};
 
-use crate::memory::Where;
-use crate::terminal::{brief, chain, complain, say, say_json};
+use crate::memory::MemoryArg;
+use crate::terminal::{chain, print_json, print_text, report_error, shorten};
 
-/// How many conversations, or messages, are read at a time.
+/// The number of conversations or messages per page.
 const PAGE: usize = 256;
 
-/// How `levity conversations` is called.
+/// The arguments of `levity conversations`.
 #[derive(Args)]
 pub(crate) struct Conversations {
     #[command(subcommand)]
-    what: What,
+    action: Action,
 }
 
 #[derive(Subcommand)]
-enum What {
-    /// List conversations; those that were changed longest ago come first.
+enum Action {
+    /// List conversations, least recently changed first.
     List(List),
     /// Print a conversation.
     Show(Show),
-    /// Remove conversations for good.
+    /// Delete conversations permanently.
     Forget(Forget),
 }
 
 #[derive(Args)]
 struct List {
     #[command(flatten)]
-    place: Where,
-    /// Print one JSON object a line.
+    place: MemoryArg,
+    /// Print one JSON object per line.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Args)]
 struct Show {
-    /// The conversation's id.
+    /// Id of the conversation.
     conversation: String,
     #[command(flatten)]
-    place: Where,
-    /// Print the messages, one JSON object a line.
+    place: MemoryArg,
+    /// Print the messages, one JSON object per line.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Args)]
 struct Forget {
-    /// The ids of the conversations.
+    /// Ids of the conversations.
     #[arg(required = true)]
     conversations: Vec<String>,
     #[command(flatten)]
-    place: Where,
+    place: MemoryArg,
 }
 
-/// What a command came to: an exit code, or what is wrong.
-type Done = Result<ExitCode, String>;
+/// The result of a command: an exit code, or an error message.
+type CommandResult = Result<ExitCode, String>;
 
-/// Does what was asked for: 0 when it was done, 1 when not.
+/// Runs the subcommand and returns 0 if it succeeds, else 1.
 pub(crate) async fn conversations(args: Conversations) -> ExitCode {
-    let done = match args.what {
-        What::List(list) => list.list().await,
-        What::Show(show) => show.show().await,
-        What::Forget(forget) => forget.forget().await,
+    let result = match args.action {
+        Action::List(list) => list.list().await,
+        Action::Show(show) => show.show().await,
+        Action::Forget(forget) => forget.forget().await,
     };
-    done.unwrap_or_else(|problem| complain(&problem, 1))
+    result.unwrap_or_else(|problem| report_error(&problem, 1))
 }
 
 impl List {
-    async fn list(self) -> Done {
+    async fn list(self) -> CommandResult {
         let store = self.place.open()?;
         let mut query = ConversationQuery::new().limit(PAGE);
         loop {
             let page = store.list(&query).await.map_err(|error| chain(&error))?;
-            for known in &page {
+            for info in &page {
                 if self.json {
-                    say_json(known);
+                    print_json(info);
                 } else {
-                    say(&line(known));
+                    print_text(&line(info));
                 }
             }
             match page.last().filter(|_| page.len() == PAGE) {
@@ -92,30 +92,30 @@ impl List {
     }
 }
 
-fn line(known: &ConversationInfo) -> String {
-    let trimmed = match known.first {
+fn line(info: &ConversationInfo) -> String {
+    let trimmed = match info.first {
         0 => String::new(),
-        first => format!(", the first {first} no longer there"),
+        first => format!(", the first {first} deleted"),
     };
-    // A name may have several lines.
-    let id = known.id.as_str().replace('\n', "\u{fffd}");
-    format!("{}  {id}  {} messages{trimmed}\n", known.changed, known.end)
+    // An id may have several lines.
+    let id = info.id.as_str().replace('\n', "\u{fffd}");
+    format!("{}  {id}  {} messages{trimmed}\n", info.changed, info.end)
 }
 
 impl Show {
-    async fn show(self) -> Done {
+    async fn show(self) -> CommandResult {
         let store = self.place.open()?;
         let id = ConversationId::from(self.conversation.as_str());
-        let known = store.load(&id, 0).await.map_err(|error| chain(&error))?;
-        if known.end == 0 && known.summary.is_none() {
-            return Err(unknown(&id));
+        let info = store.load(&id, 0).await.map_err(|error| chain(&error))?;
+        if info.end == 0 && info.summary.is_none() {
+            return Err(unknown_conversation(&id));
         }
-        if let Some(summary) = known.summary.filter(|_| !self.json) {
+        if let Some(summary) = info.summary.filter(|_| !self.json) {
             let of = match summary.upto {
-                0 => "what came before".to_owned(),
+                0 => "earlier messages".to_owned(),
                 upto => format!("the first {upto} messages"),
             };
-            say(&format!("(a summary of {of}: {})\n", summary.text));
+            print_text(&format!("(a summary of {of}: {})\n", summary.text));
         }
         let mut from = 0;
         loop {
@@ -125,9 +125,9 @@ impl Show {
                 .map_err(|error| chain(&error))?;
             for (at, message) in &page {
                 if self.json {
-                    say_json(&Placed { at: *at, message });
+                    print_json(&PositionedMessage { at: *at, message });
                 } else {
-                    say(&spoken(*at, message));
+                    print_text(&message_lines(*at, message));
                 }
             }
             match page.last() {
@@ -140,14 +140,14 @@ impl Show {
 
 /// A message with its position, as JSON.
 #[derive(serde::Serialize)]
-struct Placed<'a> {
+struct PositionedMessage<'a> {
     at: u64,
     message: &'a Arc<Message>,
 }
 
-/// A message in lines: who speaks, and what is said, called and returned.
-fn spoken(at: u64, message: &Message) -> String {
-    let who = match message.role {
+/// Formats a message as lines: its role, and its text, calls and results.
+fn message_lines(at: u64, message: &Message) -> String {
+    let role = match message.role {
         Role::System => "note",
         Role::User => "user",
         Role::Assistant => "model",
@@ -159,22 +159,22 @@ fn spoken(at: u64, message: &Message) -> String {
         Part::ToolCall(call) => Some(format!(
             "calls {} {}",
             call.name,
-            brief(call.args.to_string())
+            shorten(call.args.to_string())
         )),
         Part::ToolResult(result) => Some(format!(
-            "{} gave {}",
+            "{} returned {}",
             result.name,
-            brief(result.text().into_owned())
+            shorten(result.text().into_owned())
         )),
         _ => None,
     });
     lines
-        .map(|line| format!("{at:>4}  {who:<5}  {line}\n"))
+        .map(|line| format!("{at:>4}  {role:<5}  {line}\n"))
         .collect()
 }
 
 impl Forget {
-    async fn forget(self) -> Done {
+    async fn forget(self) -> CommandResult {
         let store = self.place.open()?;
         let mut code = ExitCode::SUCCESS;
         for id in self
@@ -183,15 +183,15 @@ impl Forget {
             .map(|id| ConversationId::from(id.as_str()))
         {
             match store.forget(&id).await {
-                Ok(true) => say(&format!("forgot {id}\n")),
-                Ok(false) => code = complain(&unknown(&id), 1),
-                Err(error) => code = complain(&chain(&error), 1),
+                Ok(true) => print_text(&format!("deleted {id}\n")),
+                Ok(false) => code = report_error(&unknown_conversation(&id), 1),
+                Err(error) => code = report_error(&chain(&error), 1),
             }
         }
         Ok(code)
     }
 }
 
-fn unknown(id: &ConversationId) -> String {
-    format!("there is no conversation `{id}`; `levity conversations list` shows those there are")
+fn unknown_conversation(id: &ConversationId) -> String {
+    format!("there is no conversation `{id}`; `levity conversations list` shows all ids")
 }

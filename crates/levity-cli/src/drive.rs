@@ -1,4 +1,4 @@
-//! A run of several agents under way: what happens is shown, questions are asked, Ctrl-C cancels.
+//! Drives a run of several agents: shows its events, asks questions, and cancels it on Ctrl-C.
 
 use std::future::Future;
 use std::io::{self, Write as _};
@@ -11,52 +11,52 @@ use levity::prelude::*;
 use levity::runtime::Control;
 
 use crate::input::Input;
-use crate::terminal::harmless;
+use crate::terminal::sanitize;
 
-/// Why a run is cancelled by Ctrl-C.
+/// The reason that is recorded when Ctrl-C cancels a run.
 const INTERRUPTED: &str = "interrupted from the terminal";
-/// How often running times are shown anew when nothing happens.
+/// The interval at which running times are refreshed if nothing happens.
 const TICK: Duration = Duration::from_secs(1);
 
-/// What is known of a run, and where it is shown.
-pub(crate) trait Stage {
-    /// Until something has happened.
+/// The state of a run, and the display that shows it.
+pub(crate) trait RunDisplay {
+    /// Waits until something has happened.
     async fn news(&self);
-    /// What is asked now, and waits for an answer.
+    /// Returns the questions that wait for an answer.
     fn asks(&self) -> Vec<Ask>;
-    /// The words for a question, with who asks.
-    fn words(&self, ask: &Ask) -> String;
-    /// What a line says in answer to a question.
+    /// Returns the text of a question, with the agent that asks it.
+    fn question(&self, ask: &Ask) -> String;
+    /// Converts a line into the decision on a question.
     fn decision(&self, ask: &Ask, line: &str) -> Decision;
-    /// How long it is until it may be shown again.
+    /// Returns the time until the display may be refreshed.
     fn pause(&self, now: Timestamp) -> Duration;
-    /// Whether time that passes is to be seen.
+    /// Returns `true` if the display shows elapsed time.
     fn is_live(&self) -> bool;
-    /// Shows what is known.
+    /// Shows the current state.
     fn show(&self, now: Timestamp);
-    /// Makes room for something that is printed or asked.
+    /// Clears the display for other output or a question.
     fn clear(&self);
-    /// Whether somebody is asked something, and nothing is to be printed meanwhile.
+    /// Suspends output while a question is open.
     fn hold(&self, asking: bool);
 }
 
-/// What a run came to.
-pub(crate) struct Driven<R> {
-    /// Nothing when it was left by a second Ctrl-C.
+/// The result of a driven run.
+pub(crate) struct DriveOutcome<R> {
+    /// The result of the run, or `None` if a second Ctrl-C ended the command.
     pub(crate) result: Option<R>,
-    /// Whether it was cancelled from here.
+    /// `true` if the run was cancelled from here.
     pub(crate) interrupted: bool,
 }
 
-struct Watch<S> {
+struct Driver<S> {
     control: Control,
-    stage: Arc<S>,
+    display: Arc<S>,
     input: Input,
-    /// What whoever sits there is asked just now.
+    /// The question that the user is being asked.
     asked: Option<Ask>,
-    /// What was answered, and has not heard the answer yet.
+    /// Questions with an answer that their runs have not received yet.
     answered: Vec<Ask>,
-    /// Whether something has happened since it was shown.
+    /// `true` if something has happened since the last refresh.
     stale: bool,
     cancelled: bool,
 }
@@ -65,14 +65,14 @@ struct Watch<S> {
 pub(crate) async fn drive<R>(
     mut run: impl Future<Output = R> + Unpin,
     control: Control,
-    stage: Arc<impl Stage>,
+    display: Arc<impl RunDisplay>,
     runtime: &Runtime,
-) -> Driven<R> {
+) -> DriveOutcome<R> {
     let world = runtime.world().clone();
     let (input, asked, answered) = (Input::new(), None, Vec::new());
-    let mut watch = Watch {
+    let mut driver = Driver {
         control,
-        stage: stage.clone(),
+        display: display.clone(),
         input,
         asked,
         answered,
@@ -80,114 +80,119 @@ pub(crate) async fn drive<R>(
         cancelled: false,
     };
     let mut interrupted = pin!(tokio::signal::ctrl_c());
-    let mut ended = pin!(told_to_end());
+    let mut ended = pin!(termination_signal());
     let mut shown = Timestamp::default();
     let result = loop {
-        let (wait, may_show) = watch.next_show(world.now());
+        let (wait, may_show) = driver.next_show(world.now());
         tokio::select! {
             biased;
             _ = &mut interrupted => {
-                if watch.cancelled {
-                    return watch.leave();
+                if driver.cancelled {
+                    return driver.leave();
                 }
                 interrupted.set(tokio::signal::ctrl_c());
-                // Whoever presses twice does not wait for the run to hear it.
+                // A second Ctrl-C does not wait until the run has received the cancellation.
                 tokio::select! {
                     biased;
-                    _ = &mut interrupted => return watch.leave(),
-                    () = watch.cancel() => {}
+                    _ = &mut interrupted => return driver.leave(),
+                    () = driver.cancel() => {}
                 }
             }
-            () = &mut ended => return watch.leave(),
+            () = &mut ended => return driver.leave(),
             () = world.sleep(wait), if may_show => {
                 shown = world.now();
-                stage.show(shown);
-                watch.stale = false;
+                display.show(shown);
+                driver.stale = false;
             }
-            line = watch.input.line(""), if watch.asked.is_some() => watch.answered(line).await,
-            () = stage.news() => watch.look().await,
+            line = driver.input.line(""), if driver.asked.is_some() => driver.answered(line).await,
+            () = display.news() => driver.handle_news().await,
             result = &mut run => break result,
         }
     };
-    // All is told; what is not printed yet is.
-    stage.show(world.now().max(shown));
-    watch.end(Some(result))
+    // The run has ended, so the display shows the rest.
+    display.show(world.now().max(shown));
+    driver.end(Some(result))
 }
 
-impl<S: Stage> Watch<S> {
-    /// How long it is until the run is shown again, and whether it may be.
+impl<S: RunDisplay> Driver<S> {
+    /// Returns the time until the next refresh, and `true` if one is due.
     fn next_show(&self, now: Timestamp) -> (Duration, bool) {
         let wait = if self.stale {
-            self.stage.pause(now)
+            self.display.pause(now)
         } else {
             TICK
         };
         (
             wait,
-            self.asked.is_none() && (self.stale || self.stage.is_live()),
+            self.asked.is_none() && (self.stale || self.display.is_live()),
         )
     }
 
-    /// Something has happened.
-    async fn look(&mut self) {
+    /// Handles news of the run.
+    async fn handle_news(&mut self) {
         self.stale = true;
-        let open = self.stage.asks();
-        let still = |ask: &Ask| open.iter().any(|other| same(ask, other));
-        self.answered.retain(still);
-        if self.asked.as_ref().is_some_and(|ask| !still(ask)) {
-            print("\n(no longer asked)\n");
-            self.not_asking();
+        let open = self.display.asks();
+        let is_open = |ask: &Ask| open.iter().any(|other| is_same_ask(ask, other));
+        self.answered.retain(is_open);
+        if self.asked.as_ref().is_some_and(|ask| !is_open(ask)) {
+            print("\n(the question is no longer open)\n");
+            self.end_question();
         }
         self.ask_next().await;
     }
 
-    /// Asks what is to be asked next, if nothing is asked now.
+    /// Asks the next question, if none is being asked.
     async fn ask_next(&mut self) {
         while self.asked.is_none() && !self.cancelled {
             let Some(ask) = self.open() else { return };
             if !Input::is_terminal() {
                 if !self
-                    .decide(ask, Decision::deny("nobody sits at the terminal"))
+                    .decide(
+                        ask,
+                        Decision::deny("there is no terminal to ask for approval"),
+                    )
                     .await
                 {
                     return;
                 }
                 continue;
             }
-            let text = self.stage.words(&ask);
-            self.stage.clear();
-            self.stage.hold(true);
-            // What was typed before the question was there is no answer to it.
-            self.input.forget();
+            let text = self.display.question(&ask);
+            self.display.clear();
+            self.display.hold(true);
+            // Text that was typed before the question appeared is not an answer to it.
+            self.input.discard_typed();
             print(&text);
             self.asked = Some(ask);
         }
     }
 
-    /// What is asked and has no answer yet, first of all.
+    /// Returns the first question that has no answer yet.
     fn open(&self) -> Option<Ask> {
-        let open = |ask: &Ask| !self.answered.iter().any(|other| same(ask, other));
-        self.stage.asks().into_iter().find(open)
+        let open = |ask: &Ask| !self.answered.iter().any(|other| is_same_ask(ask, other));
+        self.display.asks().into_iter().find(open)
     }
 
-    /// Nobody is asked any more: what the question was, if there was one.
-    fn not_asking(&mut self) -> Option<Ask> {
-        self.stage.hold(false);
+    /// Ends the current question and returns it, if there is one.
+    fn end_question(&mut self) -> Option<Ask> {
+        self.display.hold(false);
         self.asked.take()
     }
 
-    /// Answers; says whether somebody waited for it. Otherwise it is seen at the next event what is
-    /// still asked.
+    /// Answers a question, and returns `true` if a run received the answer. Otherwise the next
+    /// event shows which questions are still open.
     async fn decide(&mut self, ask: Ask, decision: Decision) -> bool {
-        let heard = self.control.decide(&ask, decision).await.is_ok();
-        self.answered.extend(heard.then_some(ask));
-        heard
+        let received = self.control.decide(&ask, decision).await.is_ok();
+        self.answered.extend(received.then_some(ask));
+        received
     }
 
     async fn answered(&mut self, line: io::Result<Option<String>>) {
-        let Some(ask) = self.not_asking() else { return };
+        let Some(ask) = self.end_question() else {
+            return;
+        };
         let line = line.ok().flatten().unwrap_or_default();
-        let decision = self.stage.decision(&ask, line.trim());
+        let decision = self.display.decision(&ask, line.trim());
         self.stale = true;
         if self.decide(ask, decision).await {
             self.ask_next().await;
@@ -195,16 +200,16 @@ impl<S: Stage> Watch<S> {
     }
 
     /// Leaves the run as it is; dropping its handle stops it.
-    fn leave<R>(self) -> Driven<R> {
-        Driven {
+    fn leave<R>(self) -> DriveOutcome<R> {
+        DriveOutcome {
             interrupted: true,
             ..self.end(None)
         }
     }
 
-    fn end<R>(self, result: Option<R>) -> Driven<R> {
-        self.stage.clear();
-        Driven {
+    fn end<R>(self, result: Option<R>) -> DriveOutcome<R> {
+        self.display.clear();
+        DriveOutcome {
             result,
             interrupted: self.cancelled,
         }
@@ -212,18 +217,18 @@ impl<S: Stage> Watch<S> {
 
     async fn cancel(&mut self) {
         self.cancelled = true;
-        self.stage.clear();
-        if self.not_asking().is_some() {
+        self.display.clear();
+        if self.end_question().is_some() {
             print("\n");
         }
-        print("(cancelled; Ctrl-C again leaves at once)\n");
-        // A run that has ended meanwhile needs no cancelling.
+        print("(cancelled; press Ctrl-C again to quit at once)\n");
+        // A run that has already ended needs no cancellation.
         let _ = self.control.cancel(INTERRUPTED).await;
     }
 }
 
-/// Until the system wants this process to end: the terminal is to be as it was before.
-pub(crate) async fn told_to_end() {
+/// Waits until the system asks this process to end, so that the terminal can be restored.
+pub(crate) async fn termination_signal() {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
@@ -240,13 +245,13 @@ pub(crate) async fn told_to_end() {
     std::future::pending::<()>().await;
 }
 
-pub(crate) fn same(one: &Ask, other: &Ask) -> bool {
+pub(crate) fn is_same_ask(one: &Ask, other: &Ask) -> bool {
     one.run == other.run && one.effect == other.effect
 }
 
 pub(crate) fn print(text: &str) {
     let mut out = io::stderr().lock();
     let _ = out
-        .write_all(harmless(text).as_bytes())
+        .write_all(sanitize(text).as_bytes())
         .and_then(|()| out.flush());
 }

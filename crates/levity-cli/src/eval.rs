@@ -1,4 +1,4 @@
-//! Evaluations: a model or a program on cases.
+//! Evaluations of a model or a program on test cases.
 
 mod run;
 
@@ -10,7 +10,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use levity::eval::{Case, EvalReport, Expectation, Results, Scores, SubjectComparison, bfcl};
 use levity_system::files::{open_named, options};
 
-use crate::terminal::{chain, complain, note, say};
+use crate::terminal::{chain, note, print_text, report_error};
 
 /// The arguments of `levity eval`.
 #[derive(Args)]
@@ -21,10 +21,9 @@ pub(crate) struct Eval {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Have a model, or a program of your own, answer cases; an evaluation that was stopped
-    /// continues.
+    /// Have a model, or your own program, answer cases; a stopped evaluation continues.
     Run(Box<run::Run>),
-    /// Score the trials of a folder again, without a call of a model.
+    /// Score the trials of a folder again, without calling a model.
     Score(Score),
     /// Compare two subjects on the cases that both answered.
     Compare(Compare),
@@ -33,21 +32,22 @@ enum Command {
 /// The judge of trials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Judge {
-    /// The suite's own checker where it can run, otherwise levity's checks.
+    /// The suite's own checker if it can run, otherwise levity's checks.
     Auto,
     /// The checker of the Berkeley Function Calling Leaderboard, in Python.
     Bfcl,
-    /// levity's checks.
+    /// The checks of levity.
     Levity,
 }
 
-/// Options for scoring and for the report.
+/// The options for scoring and for the report.
 #[derive(Args)]
 struct Scoring {
-    /// The judge: `auto` is the suite's own checker where it can run, otherwise levity's checks.
+    /// Judge of the trials: `auto` is the suite's own checker if it can run, otherwise levity's
+    /// checks.
     #[arg(long, value_enum, default_value = "auto", help_heading = "Scoring")]
     judge: Judge,
-    /// The Python that runs BFCL's checker, and the tools of its categories of several turns.
+    /// Python interpreter for BFCL's checker, and for the tools of its multi-turn categories.
     #[arg(
         long,
         value_name = "PROGRAM",
@@ -61,7 +61,7 @@ struct Scoring {
     /// Also write the report as JUnit XML to this file.
     #[arg(long, value_name = "FILE", help_heading = "Scoring")]
     junit: Option<PathBuf>,
-    /// Exit with code 1 when fewer trials pass than this many in 100.
+    /// Exit with code 1 if fewer than this percentage of trials pass.
     #[arg(long, value_name = "PERCENT", value_parser = percent, help_heading = "Scoring")]
     fail_under: Option<f64>,
 }
@@ -69,16 +69,16 @@ struct Scoring {
 fn percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse() {
         Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
-        _ => Err("a number from 0 to 100 is expected".to_owned()),
+        _ => Err("use a number from 0 to 100".to_owned()),
     }
 }
 
 #[derive(Args)]
 struct Score {
-    /// The folder that `levity eval run --out` wrote.
+    /// Folder that `levity eval run --out` wrote.
     folder: PathBuf,
-    /// The data of the suite, beside which its checker is; an installed checker otherwise. Its code
-    /// runs as you.
+    /// Data of the suite, next to its checker; by default, an installed checker. Its code runs with
+    /// your permissions.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     #[command(flatten)]
@@ -87,11 +87,11 @@ struct Score {
 
 #[derive(Args)]
 struct Compare {
-    /// The results of the first subject.
+    /// Results of the first subject.
     first: PathBuf,
-    /// The results of the second subject.
+    /// Results of the second subject.
     second: PathBuf,
-    /// Compare only these categories, with commas between them.
+    /// Compare only these categories, separated by commas.
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     categories: Vec<String>,
     /// Print the comparison as JSON.
@@ -99,17 +99,17 @@ struct Compare {
     json: bool,
 }
 
-/// Evaluates, scores or compares: 0 when it is done, 1 when it failed or too few trials passed, 2
-/// for a wrong call.
+/// Evaluates, scores or compares: 0 if that succeeds, 1 if it fails or too few trials passed, 2 for
+/// an invalid call.
 pub(crate) async fn eval(args: Eval) -> ExitCode {
-    let done = match args.command {
+    let result = match args.command {
         Command::Run(args) => run::run(*args).await,
         Command::Score(args) => score(args).await,
         Command::Compare(args) => compare(&args),
     };
-    match done {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Problem { text, code }) => complain(&text, code),
+        Err(Problem { text, code }) => report_error(&text, code),
     }
 }
 
@@ -151,14 +151,14 @@ async fn score(args: Score) -> Result<(), Problem> {
 fn open(folder: &Path) -> Result<Results, Problem> {
     Results::open(folder).map_err(|error| {
         Problem::call(format!(
-            "there are no results: {}; `levity eval run --out` makes them",
+            "there are no results: {}; create them with `levity eval run --out`",
             chain(&error)
         ))
     })
 }
 
 impl Scoring {
-    /// Scores the trials, keeps the scores and the report beside them, and prints the report.
+    /// Scores the trials, stores the scores and the report next to them, and prints the report.
     async fn report(&self, results: &Results, data: Option<&Path>) -> Result<(), Problem> {
         let scores = self.scores(results, data).await?;
         let report = EvalReport::new(results, &scores);
@@ -170,20 +170,19 @@ impl Scoring {
                 .and_then(|mut file| file.write_all(report.to_junit().as_bytes()))
                 .map_err(|error| Problem::call(format!("`{}`: {error}", path.display())))?;
         }
-        say(&if self.json {
+        print_text(&if self.json {
             report.to_json()
         } else {
             report.to_text()
         });
         match self.fail_under {
-            // Products of whole numbers are exact, where a share in percent may be a little too
-            // small.
-            Some(least)
-                if ((report.total.passed * 100) as f64) < least * report.total.trials as f64 =>
+            // Products of integers are exact, while a percentage may be rounded down.
+            Some(minimum)
+                if ((report.total.passed * 100) as f64) < minimum * report.total.trials as f64 =>
             {
                 let success = report.total.success * 100.0;
                 Err(Problem {
-                    text: format!("success is {success:.1}%, below {least}%"),
+                    text: format!("success is {success:.1}%, below {minimum}%"),
                     code: 1,
                 })
             }
@@ -203,7 +202,7 @@ impl Scoring {
             }
             Judge::Auto | Judge::Bfcl => {}
         }
-        // The folder that the results name is not used: whoever wrote them would choose the code
+        // The folder that the results name is not used, because their author would choose the code
         // that runs.
         match bfcl::judge(&self.python, data).score(results).await {
             Ok(scores) => Ok(scores),
@@ -211,8 +210,8 @@ impl Scoring {
             Err(error) if results.cases().iter().any(is_judged) => Err(Problem {
                 text: format!(
                     "BFCL's own checker did not score: {error}; levity has no checks for \
-                        categories of several turns. \
-                     `pip install bfcl-eval mpmath`, or name its folder with `levity eval score \
+                        multi-turn categories; run `pip install bfcl-eval mpmath`, or name its \
+                        folder with `levity eval score \
                      --data`"
                 ),
                 code: 1,
@@ -220,8 +219,8 @@ impl Scoring {
             Err(error) => {
                 note(&format!(
                     "BFCL's own checker did not score: {error}; these are levity's checks, which \
-                        may differ from it. \
-                     `pip install bfcl-eval`, or name its folder with `levity eval score --data`"
+                        may differ from it; run `pip install bfcl-eval`, or name its folder with \
+                        `levity eval score --data`"
                 ));
                 Ok(results.check_all())
             }
@@ -229,16 +228,16 @@ impl Scoring {
     }
 }
 
-/// True if levity has no check for a case.
+/// Returns `true` if levity has no check for a case.
 fn is_judged(case: &Case) -> bool {
     case.expect == Expectation::Judged
 }
 
-/// The scores by levity's checks, where it has one for each case.
+/// Scores by levity's checks, if it has one for each case.
 fn own_scores(results: &Results) -> Result<Scores, Problem> {
     match results.cases().iter().find(|case| is_judged(case)) {
         Some(case) => Err(Problem::call(format!(
-            "only the judge of the suite can score case `{}`; `levity eval score` has it do that",
+            "only the judge of the suite can score case `{}`; run it with `levity eval score`",
             case.id
         ))),
         None => Ok(results.check_all()),
@@ -257,25 +256,25 @@ fn compare(args: &Compare) -> Result<(), Problem> {
     if !comparison.is_same_judge() {
         let (one, two) = (&comparison.first.judge, &comparison.second.judge);
         note(&format!(
-            "the judges differ: `{one}` and `{two}`; score both folders by the same one"
+            "the judges differ: `{one}` and `{two}`; score both folders with the same judge"
         ));
     }
     match args.json {
-        true => crate::terminal::say_json(&comparison),
-        false => say(&comparison.to_text()),
+        true => crate::terminal::print_json(&comparison),
+        false => print_text(&comparison.to_text()),
     }
     Ok(())
 }
 
-/// The report on a folder, by the scores that are kept there.
+/// Returns the report on a folder, by the scores that are stored there.
 fn report(folder: &Path) -> Result<EvalReport, Problem> {
     let results = open(folder)?;
     let scores = match results.scores()? {
         Some(scores) => scores,
         None => {
             note(&format!(
-                "`{}` has trials without a score, so levity's checks score it; `levity eval score` \
-                    has the suite's judge do it",
+                "`{}` has trials without a score, so levity's checks score it; run the suite's \
+                    judge with `levity eval score`",
                 folder.display()
             ));
             own_scores(&results)?

@@ -1,4 +1,4 @@
-//! A run under way, as the terminal shows it.
+//! Shows a single run in the terminal while it is in progress.
 
 use std::pin::pin;
 use std::process::ExitCode;
@@ -10,56 +10,60 @@ use levity::runtime::{RunHandle, Runnable};
 use crate::agent::AgentArgs;
 use crate::input::Input;
 use crate::terminal::{
-    brief, chain, complain, counted, is_shown_whole, say, say_json, shell, whole,
+    chain, counted, is_shown_in_full, omit_middle, print_json, print_text, report_error,
+    shell_quote, shorten,
 };
 
-/// How a run that waits is told from one that ended.
-pub(crate) const WAITS: u8 = 3;
+/// The exit code of a run that is waiting.
+pub(crate) const WAITING: u8 = 3;
 
 /// The exit code of a run that Ctrl-C cancelled.
 const CANCELLED: u8 = 130;
 
-/// Why a run is cancelled by Ctrl-C.
+/// The reason that is recorded when Ctrl-C cancels a run.
 const INTERRUPTED: &str = "interrupted from the terminal";
 
-/// Shows a run until it ends, and says how it went: 0 for an answer, 1 for none, 3 when it waits,
-/// 130 after Ctrl-C.
-pub(crate) async fn follow(run: RunHandle<Agent>, args: &AgentArgs, kept: bool) -> ExitCode {
+/// Shows a run until it ends, and returns the exit code: 0 for an answer, 1 for none, 3 if the run
+/// is waiting, 130 after Ctrl-C.
+pub(crate) async fn follow(run: RunHandle<Agent>, args: &AgentArgs, stored: bool) -> ExitCode {
     match watch(run, args, &mut Input::new(), |event| show(args, event)).await {
-        Ok(answer) => conclude(args, &answer, kept),
-        Err(levity::Error::Parked { run, .. }) => complain(
+        Ok(answer) => conclude(args, &answer, stored),
+        Err(levity::Error::Parked { run, .. }) => report_error(
             &format!(
-                "run {run} waits; `levity runs show {}` says for what",
-                shell(run.as_str())
+                "run {run} is waiting; `levity runs show {}` shows the reason",
+                shell_quote(run.as_str())
             ),
-            WAITS,
+            WAITING,
         ),
         Err(error) => failed(&error),
     }
 }
 
-/// Says why there is no answer.
+/// Prints why there is no answer.
 pub(crate) fn failed(error: &levity::Error) -> ExitCode {
     if let Some(partial) = error.partial().filter(|partial| !partial.text().is_empty()) {
-        complain(&format!("the last words were: {}", partial.text()), 1);
+        report_error(
+            &format!("the last text of the model: {}", partial.text()),
+            1,
+        );
     }
     match error {
         levity::Error::Cancelled { reason, .. } if reason == INTERRUPTED => {
-            complain(&chain(error), CANCELLED)
+            report_error(&chain(error), CANCELLED)
         }
-        _ => complain(&chain(error), 1),
+        _ => report_error(&chain(error), 1),
     }
 }
 
-/// Lets a run go on whose records leave it paused: nobody else could say so here.
-pub(crate) async fn go_on<W: Runnable>(run: &RunHandle<W>, records: &[Record]) {
+/// Resumes a run that its records leave paused, because no other client can resume it here.
+pub(crate) async fn unpause<W: Runnable>(run: &RunHandle<W>, records: &[Record]) {
     if RunSummary::of(run.id(), records).is_some_and(|summary| summary.paused) {
-        // A run that could not be opened says so itself.
+        // A run that could not be opened reports its error.
         let _ = run.resume().await;
     }
 }
 
-/// Shows what happens until the run ends. What it asks is asked of whoever sits at the terminal.
+/// Shows events until the run ends, and asks the user at the terminal its questions.
 pub(crate) async fn watch(
     mut run: RunHandle<Agent>,
     args: &AgentArgs,
@@ -76,7 +80,7 @@ pub(crate) async fn watch(
                     show(&event);
                     if let EventKind::Asked(ask) = &event.kind && !args.park {
                         tokio::select! {
-                            // A run that has ended meanwhile needs no answer.
+                            // A run that has already ended needs no answer.
                             decision = decide(ask, input) => drop(run.control().decide(ask, decision).await),
                             _ = &mut interrupted, if !cancelled => {
                                 cancelled = true;
@@ -89,75 +93,80 @@ pub(crate) async fn watch(
             },
             _ = &mut interrupted, if !cancelled => {
                 cancelled = true;
-                // A run that has ended meanwhile needs no cancelling.
+                // A run that has already ended needs no cancellation.
                 let _ = run.cancel(INTERRUPTED).await;
             }
         }
     }
 }
 
-/// Asks whoever sits at the terminal.
+/// Asks the user at the terminal for a decision.
 async fn decide(ask: &Ask, input: &mut Input) -> Decision {
     if !Input::is_terminal() {
         return Decision::deny(
-            "nobody sits at the terminal; `levity run --park` keeps a question for later",
+            "there is no terminal to ask for approval; `levity run --park` saves the question for \
+                later",
         );
     }
-    // What was typed before the question was there is no answer to it.
-    input.forget();
+    // Text that was typed before the question appeared is not an answer to it.
+    input.discard_typed();
     match input.line(&question(ask)).await {
         Ok(Some(line)) => decision(ask, line.trim()),
-        _ => Decision::deny("the user says no"),
+        _ => Decision::deny("the user denied the call"),
     }
 }
 
-/// What whoever sits at the terminal is asked.
+/// Returns the question for the user at the terminal.
 pub(crate) fn question(ask: &Ask) -> String {
     match ask.wanted {
-        Wanted::Answer => format!("  it asks: {}\n  > ", ask.reason),
-        _ if !is_whole(ask) => format!(
-            "  may it call {}? ({})\n  The call is too long to be shown whole; `{LONG_CALL}` \
-                allows it. [N] ",
-            whole(&words(ask)),
+        Wanted::Answer => format!("\x20 the agent asks: {}\n  >  ", ask.reason),
+        _ if !is_complete(ask) => format!(
+            "\x20 allow the call {}? ({})\n  The call is too long to be shown in full; type \
+                `{LONG_CALL}` to allow it. [N] ",
+            omit_middle(&call_text(ask)),
             ask.reason
         ),
-        _ => format!("  may it call {}? ({}) [y/N] ", words(ask), ask.reason),
+        _ => format!(
+            "  allow the call {}? ({}) [y/N] ",
+            call_text(ask),
+            ask.reason
+        ),
     }
 }
 
-/// The answer that allows a call which is not shown whole.
+/// The answer that allows a call that is too long to be shown in full.
 pub(crate) const LONG_CALL: &str = "long call";
 
-fn words(ask: &Ask) -> String {
+fn call_text(ask: &Ask) -> String {
     format!("{} {}", ask.call.name, ask.call.args)
 }
 
-fn is_whole(ask: &Ask) -> bool {
-    is_shown_whole(&words(ask))
+fn is_complete(ask: &Ask) -> bool {
+    is_shown_in_full(&call_text(ask))
 }
 
-/// What a line says in answer to a question.
+/// Converts a line into the decision on a question.
 pub(crate) fn decision(ask: &Ask, line: &str) -> Decision {
     match (ask.wanted, line) {
         (Wanted::Answer, "") => Decision::deny("the user did not answer"),
         (Wanted::Answer, answer) => Decision::answer(answer),
-        (_, "y" | "Y") if is_whole(ask) => Decision::Allow,
-        (_, LONG_CALL) if !is_whole(ask) => Decision::Allow,
-        _ => Decision::deny("the user says no"),
+        (_, "y" | "Y") if is_complete(ask) => Decision::Allow,
+        (_, LONG_CALL) if !is_complete(ask) => Decision::Allow,
+        _ => Decision::deny("the user denied the call"),
     }
 }
 
-/// Shows an event as the terminal is to show it.
+/// Shows an event in the format that the options request.
 fn show(args: &AgentArgs, event: &Event) {
     if args.json {
-        return say_json(event);
+        return print_json(event);
     }
     if let Some(line) = line(event).filter(|_| !args.quiet) {
-        say(&line);
+        print_text(&line);
     }
 }
 
-/// An event as a line, if it is worth one.
+/// Formats an event as a line, if it is important enough.
 pub(crate) fn line(event: &Event) -> Option<String> {
     Some(match &event.kind {
         EventKind::TurnStarted { turn, .. } => format!("turn {turn}\n"),
@@ -178,15 +187,21 @@ pub(crate) fn line(event: &Event) -> Option<String> {
         EventKind::Delta {
             delta: Delta::Restart { reason },
             ..
-        } => format!("  anew   {reason}\n"),
+        } => format!("  retry  {reason}\n"),
         EventKind::ToolStarted { call, .. } => {
-            format!("  calls  {} {}\n", call.name, brief(call.args.to_string()))
+            format!(
+                "  calls  {} {}\n",
+                call.name,
+                shorten(call.args.to_string())
+            )
         }
         EventKind::ToolFinished { result, .. } => {
-            format!("  gets   {}\n", brief(result.text().into_owned()))
+            format!("  gets   {}\n", shorten(result.text().into_owned()))
         }
-        EventKind::ChildStarted { agent, .. } => format!("  begins {agent}\n"),
-        EventKind::ChildFinished { ending, .. } => format!("  gets   {}\n", brief(ended(ending))),
+        EventKind::ChildStarted { agent, .. } => format!("  starts {agent}\n"),
+        EventKind::ChildFinished { ending, .. } => {
+            format!("  gets   {}\n", shorten(ending_text(ending)))
+        }
         EventKind::Asked(ask) if ask.wanted == Wanted::Answer => {
             format!("  asks   {}\n", ask.reason)
         }
@@ -195,14 +210,14 @@ pub(crate) fn line(event: &Event) -> Option<String> {
             format!(
                 "  asks   {} {}: {}\n",
                 ask.call.name,
-                whole(&args),
+                omit_middle(&args),
                 ask.reason
             )
         }
-        EventKind::Decided { decision, .. } => format!("  hears  {}\n", heard(decision)),
+        EventKind::Decided { decision, .. } => format!("  answer {}\n", decision_text(decision)),
         EventKind::Denied { reason, .. } => format!("  denied {reason}\n"),
         EventKind::Guarded { intervention, .. } => format!("  guard  {intervention}\n"),
-        EventKind::Progress { text, .. } => format!("  says   {}\n", text.trim_end()),
+        EventKind::Progress { text, .. } => format!("  status {}\n", text.trim_end()),
         EventKind::FileChanged { change, .. } => format!("  {:<6} {}\n", change.kind, change.path),
         EventKind::Note { text } => format!("  note   {text}\n"),
         EventKind::WaitStarted { until, .. } => format!("  waits  until {until}\n"),
@@ -210,8 +225,8 @@ pub(crate) fn line(event: &Event) -> Option<String> {
     })
 }
 
-/// What a run below came to.
-fn ended(ending: &Ending) -> String {
+/// Returns the result of a child run as text.
+fn ending_text(ending: &Ending) -> String {
     match (&ending.status, &ending.value) {
         (Status::Complete | Status::BestEffort(_), Some(value)) => value.to_string(),
         (Status::Complete | Status::BestEffort(_), None) => ending.text.clone(),
@@ -220,30 +235,30 @@ fn ended(ending: &Ending) -> String {
     }
 }
 
-fn heard(decision: &Decision) -> String {
+fn decision_text(decision: &Decision) -> String {
     match decision {
         Decision::Allow => "yes".to_owned(),
-        Decision::Edit { args } => format!("yes, with {}", brief(args.to_string())),
+        Decision::Edit { args } => format!("yes, with {}", shorten(args.to_string())),
         Decision::Answer { text } => text.clone(),
         Decision::Deny { reason } => format!("no: {reason}"),
-        _ => "something new".to_owned(),
+        _ => "unknown decision".to_owned(),
     }
 }
 
-fn conclude(args: &AgentArgs, answer: &Answer, kept: bool) -> ExitCode {
+fn conclude(args: &AgentArgs, answer: &Answer, stored: bool) -> ExitCode {
     if args.json {
         return ExitCode::SUCCESS;
     }
-    say(&format!("{answer}\n"));
+    print_text(&format!("{answer}\n"));
     if let Status::BestEffort(_) = answer.status() {
-        complain(&answer.status().to_string(), 0);
+        report_error(&answer.status().to_string(), 0);
     }
-    if kept && !args.quiet {
-        say(&format!("(kept as run {})\n", answer.run()));
+    if stored && !args.quiet {
+        print_text(&format!("(stored as run {})\n", answer.run()));
     }
     if !args.quiet {
         let stats = answer.stats();
-        say(&format!(
+        print_text(&format!(
             "({}, {}, {})\n",
             answer.usage(),
             counted(stats.turns.into(), "turn"),
@@ -261,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn call_that_is_not_shown_whole_is_not_allowed_by_a_plain_yes() {
+    fn plain_yes_does_not_allow_call_too_long_to_show() {
         let ask = |size: usize| {
             let call = ToolCall::new("c", "run", json!({"command": "x".repeat(size)}));
             Ask::new(RunId::new("r"), EffectId::new(1), call, "it may write")

@@ -1,4 +1,4 @@
-//! Lines that somebody types, or that come through a pipe.
+//! Lines from the terminal or a pipe.
 
 use std::io::{self, BufRead, IsTerminal as _, Read as _, Write as _};
 use std::sync::mpsc;
@@ -7,38 +7,39 @@ use std::thread;
 use levity::core::text::is_blank;
 use tokio::sync::mpsc as async_mpsc;
 
-use crate::terminal::harmless;
+use crate::terminal::sanitize;
 
-/// How long a line may be: 1 MiB.
-const LONGEST: usize = 1 << 20;
+/// The maximum length of a line: 1 MiB.
+const MAX_LINE: usize = 1 << 20;
 
-/// A goal as it is given.
+/// Parses the goal of a run.
 ///
 /// # Errors
-/// When there is nothing in it that anybody can see.
+/// Returns an error if the goal has no visible text.
 pub(crate) fn goal(text: &str) -> Result<String, String> {
     match is_blank(text) {
-        true => Err("it has no visible text; write what is to be done".to_owned()),
+        true => Err("the goal has no visible text; describe the task".to_owned()),
         false => Ok(text.to_owned()),
     }
 }
 
-/// The standard input, line by line. A thread reads a line only when one is wanted, and a line that
-/// nobody waited for to the end goes to whoever wants the next.
+/// The standard input, line by line. A thread reads a line only on request. If the caller stops
+/// waiting, the next request receives that line.
 pub(crate) struct Input {
-    wants: mpsc::Sender<()>,
+    requests: mpsc::Sender<()>,
     lines: async_mpsc::Receiver<io::Result<Option<String>>>,
-    wanted: bool,
+    requested: bool,
 }
 
 impl Input {
-    /// Nothing is read yet.
+    /// Creates the input without reading anything.
     pub(crate) fn new() -> Self {
-        let (wants, wanted) = mpsc::channel();
+        let (requests, requested) = mpsc::channel();
         let (sender, lines) = async_mpsc::channel(1);
-        // The end of the program does not wait for this thread: nobody may ever press return.
+        // The end of the program does not wait for this thread, because the user may never press
+        // return.
         thread::spawn(move || {
-            while wanted.recv().is_ok() {
+            while requested.recv().is_ok() {
                 let line = read(&mut io::stdin().lock());
                 if sender.blocking_send(line).is_err() {
                     return;
@@ -46,40 +47,41 @@ impl Input {
             }
         });
         Self {
-            wants,
+            requests,
             lines,
-            wanted: false,
+            requested: false,
         }
     }
 
-    /// Whether somebody sits there.
+    /// Returns `true` if the standard input is a terminal.
     pub(crate) fn is_terminal() -> bool {
         io::stdin().is_terminal()
     }
 
-    /// Throws away what was typed and not read yet: it was meant for something else.
-    pub(crate) fn forget(&mut self) {
+    /// Discards text that was typed but not read yet, because it was meant for something else.
+    pub(crate) fn discard_typed(&mut self) {
         if self.lines.try_recv().is_ok() {
-            self.wanted = false;
+            self.requested = false;
         }
         #[cfg(unix)]
         let _ = rustix::termios::tcflush(io::stdin(), rustix::termios::QueueSelector::IFlush);
     }
 
-    /// The next line without its end; nothing once the input has ended. Whoever sits there is shown
-    /// `prompt` first, beside what is printed. Dropping the future loses no line.
+    /// Returns the next line without its line ending, or `None` at the end of the input. On a
+    /// terminal, `prompt` is first printed to the standard error. Dropping the future loses no
+    /// line.
     ///
     /// # Errors
-    /// When it cannot be read, or a line is longer than 1 MiB.
+    /// Returns an error if reading fails, or if a line is longer than 1 MiB.
     pub(crate) async fn line(&mut self, prompt: &str) -> io::Result<Option<String>> {
         if Self::is_terminal() {
-            let _ = write!(io::stderr(), "{}", harmless(prompt));
+            let _ = write!(io::stderr(), "{}", sanitize(prompt));
         }
-        if !self.wanted {
-            self.wanted = self.wants.send(()).is_ok();
+        if !self.requested {
+            self.requested = self.requests.send(()).is_ok();
         }
         let line = self.lines.recv().await;
-        self.wanted = false;
+        self.requested = false;
         line.unwrap_or(Ok(None))
     }
 }
@@ -87,13 +89,13 @@ impl Input {
 fn read(input: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut line = Vec::new();
     input
-        .take(LONGEST as u64 + 1)
+        .take(MAX_LINE as u64 + 1)
         .read_until(b'\n', &mut line)?;
     if line.is_empty() {
         return Ok(None);
     }
-    if line.len() > LONGEST && line.last() != Some(&b'\n') {
-        let problem = format!("a line is longer than {LONGEST} bytes");
+    if line.len() > MAX_LINE && line.last() != Some(&b'\n') {
+        let problem = format!("a line is longer than {MAX_LINE} bytes");
         return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
     }
     let line = String::from_utf8_lossy(&line);
@@ -106,10 +108,10 @@ fn read(input: &mut impl BufRead) -> io::Result<Option<String>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{LONGEST, read};
+    use super::{MAX_LINE, read};
 
     #[test]
-    fn lines_are_read_to_the_end() {
+    fn read_returns_each_line_until_end_of_input() {
         let mut input = &b"one\r\n\ntwo \xff\nthree"[..];
         let mut line = || read(&mut input).ok().flatten();
         assert_eq!(line().as_deref(), Some("one"));
@@ -120,12 +122,13 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_a_longest_length() {
-        let whole = [&b"x".repeat(LONGEST)[..], b"\n"].concat();
+    fn read_returns_error_for_too_long_line() {
+        let omit_middle = [&b"x".repeat(MAX_LINE)[..], b"\n"].concat();
         assert!(
-            read(&mut &whole[..]).is_ok_and(|line| line.is_some_and(|line| line.len() == LONGEST))
+            read(&mut &omit_middle[..])
+                .is_ok_and(|line| line.is_some_and(|line| line.len() == MAX_LINE))
         );
-        let long = b"x".repeat(LONGEST + 1);
+        let long = b"x".repeat(MAX_LINE + 1);
         assert!(read(&mut &long[..]).is_err_and(|error| error.to_string().contains("longer than")));
     }
 }

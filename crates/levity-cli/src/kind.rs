@@ -8,28 +8,28 @@ use levity::prelude::*;
 use levity::serve::Runs;
 use levity::swarm::Swarm;
 
-use crate::agent::{Common, Made};
-use crate::mcp::Offered;
+use crate::agent::{AgentShape, Common};
+use crate::mcp::McpServers;
 use crate::plan::TeamShape;
 use crate::swarm::SwarmShape;
 
-/// A kind of run.
+/// The kind of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
     /// One agent.
     Agent,
-    /// A team that makes a plan and carries it out, as `levity plan` does.
+    /// A team that makes a plan and carries it out, as in `levity plan`.
     Team,
-    /// A swarm of workers with a router, as `levity swarm` does.
+    /// A swarm of workers with a router, as in `levity swarm`.
     Swarm,
 }
 
 impl Kind {
-    /// The kind of a run, by its first record.
+    /// Returns the kind of a run, by its first record.
     pub(crate) fn of(run: &RunId, records: &[Record]) -> Result<Self, String> {
         let Some(Entry::Opened(opened)) = records.first().map(|record| &record.entry) else {
             return Err(format!(
-                "run `{run}` does not begin with a first record; its journal is damaged"
+                "run `{run}` does not begin with an opening record; its journal is damaged"
             ));
         };
         match &*opened.machine.name {
@@ -37,14 +37,13 @@ impl Kind {
             "graph" => Ok(Self::Team),
             "swarm" => Ok(Self::Swarm),
             other => Err(format!(
-                "run `{run}` was made by a machine `{other}`, which this command does not have; \
-                    resume it with the program \
-                 that began it"
+                "run `{run}` belongs to a machine `{other}`, which this command does not support; \
+                    resume it with the program that started it"
             )),
         }
     }
 
-    fn words(self) -> &'static str {
+    fn noun(self) -> &'static str {
         match self {
             Self::Agent => "an agent",
             Self::Team => "a team",
@@ -53,10 +52,10 @@ impl Kind {
     }
 }
 
-/// Options of teams and swarms.
+/// The options of teams and swarms.
 #[derive(Args)]
-pub(crate) struct Several {
-    /// The most agents of a team or a swarm that work at a time [default: 16].
+pub(crate) struct GroupOptions {
+    /// Maximum number of agents of a team or a swarm that run at the same time [default: 16].
     #[arg(long, value_name = "N", help_heading = "Teams and swarms")]
     max_parallel: Option<usize>,
     #[command(flatten)]
@@ -65,61 +64,61 @@ pub(crate) struct Several {
     swarm: SwarmShape,
 }
 
-impl Several {
-    /// Refuses options that have no effect on this kind of run.
-    pub(crate) fn check(&self, kind: Kind, made: &Made) -> Result<(), String> {
+impl GroupOptions {
+    /// Rejects options that have no effect on this kind of run.
+    pub(crate) fn check(&self, kind: Kind, shape: &AgentShape) -> Result<(), String> {
         let parallel = self.max_parallel.map(|_| "--max-parallel");
         let unused = match kind {
             Kind::Agent => parallel.or(self.team.given()).or(self.swarm.given()),
-            Kind::Team => made.given().or(self.swarm.given()),
-            Kind::Swarm => made.given().or(self.team.given()),
+            Kind::Team => shape.given().or(self.swarm.given()),
+            Kind::Swarm => shape.given().or(self.team.given()),
         };
         unused.map_or(Ok(()), |option| {
             Err(format!(
-                "`{option}` changes nothing about {}; leave it out",
-                kind.words()
+                "`{option}` has no effect on {}; remove it",
+                kind.noun()
             ))
         })
     }
 
-    /// The runs of a team or a swarm for clients, and the servers that run beside it.
+    /// Returns the runs of a team or a swarm for clients, and the MCP servers that run beside it.
     pub(crate) async fn runs(
         &self,
         kind: Kind,
         common: &Common,
         runtime: Runtime,
-    ) -> Result<(Runs, Offered), String> {
+    ) -> Result<(Runs, McpServers), String> {
         match kind {
             Kind::Swarm => {
-                let (swarm, offered) = self.swarm(common, runtime, false).await?;
-                Ok((Runs::new(swarm), offered))
+                let (swarm, mcp_servers) = self.swarm(common, runtime, false).await?;
+                Ok((Runs::new(swarm), mcp_servers))
             }
             _ => {
-                let (team, offered) = self.team(common, runtime, None).await?;
-                Ok((Runs::new(team), offered))
+                let (team, mcp_servers) = self.team(common, runtime, None).await?;
+                Ok((Runs::new(team), mcp_servers))
             }
         }
     }
 
-    /// The team, driven by this runtime, and the servers that run beside it.
+    /// Builds the team with this runtime, and returns it with the MCP servers that run beside it.
     pub(crate) async fn team(
         &self,
         common: &Common,
         runtime: Runtime,
         sessions: Option<&SessionFolder>,
-    ) -> Result<(Team, Offered), String> {
+    ) -> Result<(Team, McpServers), String> {
         self.team
             .build(common, self.max_parallel, &[], runtime, sessions)
             .await
     }
 
-    /// The swarm, driven by this runtime, and the servers that run beside it.
+    /// Builds the swarm with this runtime, and returns it with the MCP servers that run beside it.
     pub(crate) async fn swarm(
         &self,
         common: &Common,
         runtime: Runtime,
         quiet: bool,
-    ) -> Result<(Swarm, Offered), String> {
+    ) -> Result<(Swarm, McpServers), String> {
         self.swarm
             .build(common, self.max_parallel, runtime, quiet)
             .await

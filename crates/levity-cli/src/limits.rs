@@ -5,27 +5,27 @@ use std::time::Duration;
 use clap::Args;
 use levity::core::{Limits, Model, Money, Price};
 
-/// The limits of a run.
+/// The options for limits on a run.
 #[derive(Args)]
 pub(crate) struct LimitArgs {
-    /// Spend no more than this on models in one run. The most that a call can cost is reserved
-    /// before it is made.
+    /// Maximum cost of model calls in one run. The maximum cost of a call is reserved before the
+    /// call.
     #[arg(long, value_name = "DOLLARS", value_parser = dollars, help_heading = "Limits")]
     limit_cost: Option<f64>,
-    /// Count this price for models whose price is not known: dollars for a million tokens of input
-    /// and of output, such as `0.5:2`.
+    /// Assume this price for models with an unknown price: dollars per million tokens of input and
+    /// of output, such as `0.5:2`.
     #[arg(long, value_name = "INPUT:OUTPUT", value_parser = price, requires = "limit_cost", help_heading = "Limits")]
     assume_price: Option<Price>,
-    /// Send and receive no more tokens than this in one run.
+    /// Maximum number of tokens that one run may send and receive.
     #[arg(long, value_name = "N", help_heading = "Limits")]
     limit_tokens: Option<u64>,
-    /// Call models no more often than this in one run [default: 1000].
+    /// Maximum number of model calls in one run [default: 1000].
     #[arg(long, value_name = "N", help_heading = "Limits")]
     limit_calls: Option<u64>,
-    /// Call tools no more often than this in one run [default: 10000].
+    /// Maximum number of tool calls in one run [default: 10000].
     #[arg(long, value_name = "N", help_heading = "Limits")]
     limit_tool_calls: Option<u64>,
-    /// Take no longer than this for one run.
+    /// Maximum duration of one run.
     #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = "Limits")]
     limit_time: Option<Duration>,
 }
@@ -38,8 +38,7 @@ fn amount(text: &str) -> Option<f64> {
 }
 
 fn dollars(text: &str) -> Result<f64, String> {
-    amount(text)
-        .ok_or_else(|| "it must be an amount of dollars, 0 or more, such as 0.25".to_owned())
+    amount(text).ok_or_else(|| "use an amount of dollars, 0 or more, such as 0.25".to_owned())
 }
 
 fn price(text: &str) -> Result<Price, String> {
@@ -47,7 +46,7 @@ fn price(text: &str) -> Result<Price, String> {
         .split_once(':')
         .and_then(|(input, output)| Some((amount(input)?, amount(output)?)));
     let (input, output) =
-        both.ok_or("write two amounts of dollars for a million tokens, such as 0.5:2")?;
+        both.ok_or("use two amounts of dollars per million tokens, such as 0.5:2")?;
     Ok(Price::new(input, output))
 }
 
@@ -57,7 +56,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
         .parse()
         .ok()
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    seconds.ok_or_else(|| "it must be a number of seconds, 0 or more, such as 90".to_owned())
+    seconds.ok_or_else(|| "use a number of seconds, 0 or more, such as 90".to_owned())
 }
 
 impl LimitArgs {
@@ -72,7 +71,7 @@ impl LimitArgs {
         limits
     }
 
-    /// The limits, if some were given: a run that goes on keeps its own otherwise.
+    /// The limits, if any were given: a resumed run keeps its own otherwise.
     pub(crate) fn given(&self) -> Option<Limits> {
         Some(self.limits()).filter(|limits| *limits != Limits::new())
     }
@@ -84,9 +83,8 @@ impl LimitArgs {
             return Ok(());
         }
         Err(format!(
-            "the price of the model `{}` is not known, so `--limit-cost` cannot be kept; say what \
-                to count with `--assume-price \
-             INPUT:OUTPUT`, in dollars for a million tokens",
+            "the price of the model `{}` is unknown, so `--limit-cost` cannot be enforced; set a \
+                price with `--assume-price INPUT:OUTPUT`, in dollars per million tokens",
             card.id
         ))
     }

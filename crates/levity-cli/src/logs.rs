@@ -1,4 +1,4 @@
-//! Logs of what runs do.
+//! Logs of runs.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,45 +14,49 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::terminal::{chain, complain, note, say};
+use crate::terminal::{chain, note, print_text, report_error};
 
-/// Says what goes to the standard error, such as `levity=debug,warn`.
+/// The variable that filters logs on the standard error, such as `levity=debug,warn`.
 const FILTER: &str = "LEVITY_LOG";
-/// Says where spans and metrics go.
+/// The variable that names the collector for spans and metrics.
 const COLLECTOR: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
-/// Where logs are kept.
+/// The option for log files.
 #[derive(Args)]
 pub(crate) struct LogArgs {
-    /// Keep logs in this folder: `general.log`, and `reasoning.log` where a model thinks, in a
-    /// folder for each conversation or run.
+    /// Write logs to this folder: `general.log`, and `reasoning.log` if a model thinks, in a folder
+    /// for each conversation or run.
     #[arg(long, value_name = "DIR")]
     logs: Option<PathBuf>,
 }
 
-/// Logs that are kept, if any are. What waits is written when it is dropped.
+/// The open logs, if there are any. Dropping them writes all pending entries.
 pub(crate) struct Logs {
     files: Option<LogFiles>,
     otlp: Option<Otlp>,
 }
 
-/// How long a collector may take to answer at the end.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// The time that a collector may take to answer at the end.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Drop for Logs {
     fn drop(&mut self) {
-        if self.otlp.as_ref().is_some_and(|otlp| !otlp.flush(PATIENCE)) {
+        if self
+            .otlp
+            .as_ref()
+            .is_some_and(|otlp| !otlp.flush(FLUSH_TIMEOUT))
+        {
             note(&format!(
-                "the collector that `{COLLECTOR}` names did not take all traces and metrics; is it \
-                    there?"
+                "the collector in `{COLLECTOR}` did not accept all traces and metrics; is it \
+                    running?"
             ));
         }
     }
 }
 
 impl LogArgs {
-    /// Opens the logs, and has what is logged on the way go where the environment says. Nothing of
-    /// it costs anything when nobody asked for it.
+    /// Opens the logs, and sends traces and log lines where the environment says. Logs that are not
+    /// requested cost nothing.
     pub(crate) fn open(&self) -> Result<Logs, String> {
         let secrets = secrets();
         let files = self
@@ -64,13 +68,13 @@ impl LogArgs {
             Some(_) => Otlp::from_env().map_err(|error| chain(&error))?,
             None => None,
         };
-        let shown = filter()?.map(|only| Lines::new(std::io::stderr(), secrets).with_filter(only));
-        if files.is_some() || otlp.is_some() || shown.is_some() {
+        let lines = filter()?.map(|only| Lines::new(std::io::stderr(), secrets).with_filter(only));
+        if files.is_some() || otlp.is_some() || lines.is_some() {
             let all = tracing_subscriber::registry().with(files.as_ref().map(LogFiles::layer));
-            // Another one can only be there already in a program that is not this one.
+            // Only another program can already have a subscriber, so an error is impossible here.
             let _ = all
                 .with(otlp.as_ref().map(Otlp::layer))
-                .with(shown)
+                .with(lines)
                 .try_init();
         }
         Ok(Logs { files, otlp })
@@ -78,7 +82,7 @@ impl LogArgs {
 }
 
 impl Logs {
-    /// Logs events of runs of a conversation, or each run by itself.
+    /// Returns a callback that logs the events of a conversation, or of each run separately.
     pub(crate) fn watcher(&self, conversation: Option<&str>) -> Box<dyn Fn(&Event) + Send + Sync> {
         match (&self.files, conversation) {
             (Some(files), Some(id)) => Box::new(files.session(id)),
@@ -87,8 +91,8 @@ impl Logs {
         }
     }
 
-    /// Logs events of runs, and hands them on.
-    pub(crate) fn beside(
+    /// Returns a callback that logs events and passes them on to `watcher`.
+    pub(crate) fn watcher_with(
         &self,
         watcher: impl Fn(&Event) + Send + Sync + 'static,
     ) -> Box<dyn Fn(&Event) + Send + Sync> {
@@ -104,24 +108,24 @@ fn filter() -> Result<Option<Targets>, String> {
     let Ok(text) = std::env::var(FILTER) else {
         return Ok(None);
     };
-    let wrong = |_| format!("`{FILTER}` is no filter; one looks like this: levity=debug,warn");
-    text.parse().map(Some).map_err(wrong)
+    let invalid = |_| format!("`{FILTER}` is not a valid filter; use this form: levity=debug,warn");
+    text.parse().map(Some).map_err(invalid)
 }
 
-/// Keys in the environment and in the `.env`, which are in no log. A name or a value that is no
-/// Unicode is in no text.
+/// Returns the keys in the environment and in `.env`, which logs must not contain. Names and values
+/// that are not Unicode cannot occur in a text.
 pub(crate) fn secrets() -> Secrets {
     let variables = std::env::vars_os();
     let variables = variables
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    // Whoever makes a model says what is wrong with the files.
+    // Opening the models reports errors in these files.
     Models::from_env().map_or_else(
         |_| Secrets::new().variables(variables),
         |models| models.secrets(),
     )
 }
 
-/// How `levity logs` is called.
+/// The arguments of `levity logs`.
 #[derive(Args)]
 pub(crate) struct LogsArgs {
     #[command(subcommand)]
@@ -130,34 +134,36 @@ pub(crate) struct LogsArgs {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Remove logs that are kept no longer.
+    /// Delete old logs.
     Clean(Clean),
 }
 
 #[derive(Args)]
 struct Clean {
-    /// The folder of the logs.
+    /// Folder of the logs.
     folder: PathBuf,
-    /// Remove sessions in which nothing was logged for so long: `30d`, `12h`, `45m`, `90s`.
+    /// Delete sessions without a new log line for this long: `30d`, `12h`, `45m`, `90s`.
     #[arg(long, value_name = "AGE", value_parser = age, required_unless_present = "max_size")]
     older_than: Option<Duration>,
-    /// Remove the oldest sessions until the rest has no more than this: `500K`, `100M`, `2G`.
+    /// Delete the oldest sessions until the rest is no larger than this: `500K`, `100M`, `2G`.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     max_size: Option<u64>,
 }
 
-/// Cleans up: 0 when that could be done, 2 for a wrong call.
+/// Deletes old logs: 0 if that succeeds, 2 for an invalid call.
 pub(crate) fn logs(args: &LogsArgs) -> ExitCode {
     let Command::Clean(args) = &args.command;
     let mut retention = Retention::new();
     (retention.older_than, retention.max_bytes) = (args.older_than, args.max_size);
     match clean(&args.folder, &retention, SystemWorld.now()) {
         Ok(cleaned) => {
-            let (gone, bytes, left) = (cleaned.sessions, cleaned.bytes, cleaned.left);
-            say(&format!("{gone} removed ({bytes} bytes), {left} left\n"));
+            let (removed, bytes, remaining) = (cleaned.sessions, cleaned.bytes, cleaned.left);
+            print_text(&format!(
+                "{removed} removed ({bytes} bytes), {remaining} remaining\n"
+            ));
             ExitCode::SUCCESS
         }
-        Err(error) => complain(&chain(&error), 2),
+        Err(error) => report_error(&chain(&error), 2),
     }
 }
 
@@ -165,7 +171,7 @@ fn age(text: &str) -> Result<Duration, String> {
     let units = [('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1)];
     measure(text, &units)
         .map(Duration::from_secs)
-        .ok_or_else(|| "it is a time like `30d`, `12h` or `45m`".to_owned())
+        .ok_or_else(|| "use a duration such as `30d`, `12h` or `45m`".to_owned())
 }
 
 fn size(text: &str) -> Result<u64, String> {
@@ -173,7 +179,7 @@ fn size(text: &str) -> Result<u64, String> {
     let plain = || text.parse().ok();
     measure(text, &units)
         .or_else(plain)
-        .ok_or_else(|| "it is a size like `500K`, `100M` or `2G`".to_owned())
+        .ok_or_else(|| "use a size such as `500K`, `100M` or `2G`".to_owned())
 }
 
 fn measure(text: &str, units: &[(char, u64)]) -> Option<u64> {

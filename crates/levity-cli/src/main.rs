@@ -34,13 +34,13 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-/// The exit codes, as the help shows them.
+/// The list of exit codes that the help shows.
 pub(crate) const EXIT_CODES: &str = "Exit codes:
-  0    done: there is an answer
-  1    it failed: there is no answer
-  2    the call is wrong: an option, a file, a model that cannot be had
-  3    the run waits in its journal, and can be resumed (run, runs, plan, swarm)
-  4    some of it is done, but not all (plan, runs, swarm)
+  0    success: there is an answer
+  1    failure: there is no answer
+  2    invalid call: an option or a file is invalid, or a model is not available
+  3    the run is waiting in its journal and can be resumed (run, runs, plan, swarm)
+  4    partial success: only part of the work is done (plan, runs, swarm)
   130  cancelled by Ctrl-C or by the system";
 
 /// Run agents from the terminal.
@@ -55,38 +55,38 @@ struct Cli {
 enum Command {
     /// Work on a goal and print the answer.
     Run(run::Run),
-    /// Talk with an agent, line by line.
+    /// Talk to an agent, line by line.
     Chat(chat::Chat),
-    /// Look at conversations that were kept.
+    /// Inspect stored conversations.
     Conversations(conversations::Conversations),
-    /// Let agents of other programs work with a folder, and with an agent in it.
+    /// Let agents of other programs use a folder, and an agent that works in it.
     Bridge(bridge::Bridge),
     /// Send one request to a model and print the reply.
     Complete(complete::Complete),
-    /// Evaluate a model or a program on cases, score the trials, and compare two subjects.
+    /// Evaluate a model or a program on test cases, score the trials, and compare two subjects.
     Eval(eval::Eval),
     /// Clean up logs of runs.
     Logs(logs::LogsArgs),
-    /// Look at MCP servers and call their tools.
+    /// Inspect MCP servers and call their tools.
     Mcp(mcp::Mcp),
-    /// Look at models and their servers.
+    /// Inspect models and their servers.
     Models(models::ModelsArgs),
-    /// Have a plan made for a goal and carried out by a team of agents.
+    /// Plan the steps to a goal and have a team of agents carry them out.
     Plan(Box<plan::PlanArgs>),
-    /// Look at runs that were kept, and go on with them.
+    /// Inspect stored runs and resume them.
     Runs(runs::Runs),
-    /// Offer an agent to others.
+    /// Serve an agent to other programs.
     Serve(serve::Serve),
-    /// Look at plans that were carried out and kept.
+    /// Inspect stored sessions of `levity plan`.
     Sessions(sessions::Sessions),
-    /// Have a goal worked on by a researcher, a coder and a reviewer, led by a router.
+    /// Work on a goal with a researcher, a coder and a reviewer, led by a router.
     Swarm(Box<swarm::SwarmArgs>),
-    /// Say what really keeps commands in a folder on this system.
+    /// Report how commands are confined to a folder on this system.
     Sandbox(tools::SandboxArgs),
 }
 
 fn main() -> ExitCode {
-    // This program is also the one that runs Python, in a process of its own.
+    // This program also serves as the worker that runs Python in a separate process.
     levity::python::worker_main();
     start()
 }
@@ -94,7 +94,7 @@ fn main() -> ExitCode {
 #[tokio::main(flavor = "current_thread")]
 async fn start() -> ExitCode {
     let matches = Cli::command().get_matches();
-    own_files::take_in(&matches);
+    own_files::register(&matches);
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match cli.command {
         Command::Run(run) => run::run(run).await,
@@ -111,6 +111,6 @@ async fn start() -> ExitCode {
         Command::Serve(args) => serve::serve(args).await,
         Command::Sessions(args) => sessions::sessions(args).await,
         Command::Swarm(args) => swarm::swarm(*args).await,
-        Command::Sandbox(report) => tools::report(&report),
+        Command::Sandbox(args) => tools::print_sandbox(&args),
     }
 }

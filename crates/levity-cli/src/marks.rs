@@ -1,8 +1,8 @@
 //! Marks of the runs that this user started on this machine.
 //!
-//! A journal in a folder of somebody else's may hold calls that somebody else approved. So each run
-//! that is started here is marked in the user's state folder, where nothing in a cloned folder
-//! reaches, and only marked runs are driven.
+//! A journal in a folder of another user may contain calls that the other user approved. Therefore
+//! levity marks each run that it starts in the user's state folder, which a cloned folder cannot
+//! change. It drives only marked runs.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -19,18 +19,18 @@ use levity::core::{
 };
 
 use crate::state;
-use crate::terminal::{note, shell};
+use crate::terminal::{note, shell_quote};
 
-/// The choice to trust the runs of a journal, whoever started them.
+/// The option to trust the runs of a journal, no matter who started them.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct Trust {
-    /// Resume runs of the journal that you did not start on this machine, with what somebody
-    /// approved in them, and remember them as yours. Look at them first with `levity runs show`.
+    /// Resume runs of the journal that you did not start on this machine, including calls approved
+    /// by others, and remember them as yours. Inspect them first with `levity runs show`.
     #[arg(long)]
     pub(crate) trust_journal: bool,
 }
 
-/// A journal that drives only runs of this user's, or that are trusted.
+/// A journal that drives only runs of this user and trusted runs.
 pub(crate) struct OwnJournal {
     inner: Arc<dyn Journal>,
     marks: Arc<Marks>,
@@ -38,17 +38,17 @@ pub(crate) struct OwnJournal {
 
 /// The marks of a journal's runs.
 pub(crate) struct Marks {
-    /// The file that keeps them; none if there is no state folder.
+    /// The file with the marks, or an error if there is no state folder.
     file: Result<PathBuf, String>,
-    /// By a hash of the run's id: a hash of the id and how the run began.
-    known: Mutex<BTreeMap<String, String>>,
+    /// The marks by a hash of the run's id: a hash of the id and the start of the run.
+    entries: Mutex<BTreeMap<String, String>>,
     trusted: bool,
     journal: PathBuf,
     warned: Once,
 }
 
 impl OwnJournal {
-    /// Guards the journal at a path, which is there.
+    /// Guards the existing journal at a path.
     pub(crate) fn new(inner: Arc<dyn Journal>, path: &Path, trust: Trust) -> Self {
         let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let folder = state::folder();
@@ -56,13 +56,13 @@ impl OwnJournal {
             .as_ref()
             .map(|folder| folder.join("journals").join(state::name_of(&place)));
         let file = file.map_err(Clone::clone);
-        // Nobody but the user writes into the state folder.
+        // Only the user writes into the state folder.
         let inside =
             folder.and_then(|folder| fs::canonicalize(folder).map_err(|error| error.to_string()));
         let trusted = trust.trust_journal || inside.is_ok_and(|folder| place.starts_with(folder));
         let marks = Marks {
             file,
-            known: Mutex::default(),
+            entries: Mutex::default(),
             trusted,
             journal: path.to_owned(),
             warned: Once::new(),
@@ -73,36 +73,36 @@ impl OwnJournal {
         }
     }
 
-    /// The marks, for whoever decides about runs by their ids.
+    /// Returns the marks, for checks of runs by their ids.
     pub(crate) fn marks(&self) -> Arc<Marks> {
         self.marks.clone()
     }
 
-    /// Returns whether a run with these records is trusted without being the user's own.
+    /// Returns `true` if a run with these records does not belong to the user.
     pub(crate) fn is_foreign(&self, run: &RunId, records: &[Record]) -> bool {
         records
             .first()
-            .is_some_and(|first| !self.marks.knows(run, Some(first)))
+            .is_some_and(|first| !self.marks.is_marked(run, Some(first)))
     }
 
-    /// Refuses a run that is neither the user's own nor trusted. A trusted one is marked, together
-    /// with those below it.
+    /// Rejects a run that neither belongs to the user nor is trusted. Marks a trusted run and its
+    /// child runs.
     ///
     /// # Errors
-    /// When it is refused, or the journal cannot be listed.
+    /// Returns an error if the run is rejected, or if the journal cannot be listed.
     pub(crate) async fn admit(&self, run: &RunId, records: &[Record]) -> Result<(), JournalError> {
         let Some(first) = records
             .first()
-            .filter(|first| !self.marks.knows(run, Some(first)))
+            .filter(|first| !self.marks.is_marked(run, Some(first)))
         else {
             return Ok(());
         };
         if !self.marks.trusted {
-            return Err(self.marks.refused(run));
+            return Err(self.marks.rejection(run));
         }
         self.marks.add(run, first);
         for below in self.inner.list(&RunQuery::new().below(run.clone())).await? {
-            // One that cannot be read is not driven, either.
+            // A run that cannot be read is not driven, either.
             let records = self.inner.read(&below.run).await.unwrap_or_default();
             if let Some(first) = records.first() {
                 self.marks.add(&below.run, first);
@@ -113,51 +113,52 @@ impl OwnJournal {
 }
 
 impl Marks {
-    /// Refuses a run by its id, before anything of it is read.
+    /// Checks a run by its id, before anything of it is read.
     ///
     /// # Errors
-    /// When it is neither marked nor trusted.
+    /// Returns an error if the run is neither marked nor trusted.
     pub(crate) fn check(&self, run: &RunId) -> Result<(), JournalError> {
-        if self.trusted || self.knows(run, None) {
+        if self.trusted || self.is_marked(run, None) {
             Ok(())
         } else {
-            Err(self.refused(run))
+            Err(self.rejection(run))
         }
     }
 
-    fn refused(&self, run: &RunId) -> JournalError {
-        let (id, journal) = (shell(run.as_str()), self.journal.display().to_string());
-        let journal = shell(&journal);
+    fn rejection(&self, run: &RunId) -> JournalError {
+        let (id, journal) = (
+            shell_quote(run.as_str()),
+            self.journal.display().to_string(),
+        );
+        let journal = shell_quote(&journal);
         let message = format!(
             "run `{run}` was not started by you on this machine (or an older version started it), \
-                and may hold calls that somebody else \
-             approved; look at it with `levity runs show {id} --journal {journal}`, then say \
-             `--trust-journal` to resume it"
+                and may contain calls that someone else approved; inspect it with `levity runs \
+                show {id} --journal {journal}`, then use `--trust-journal` to resume it"
         );
         JournalError::new(JournalErrorKind::Refused, message)
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether a run is marked; with its first record, whether it is still the one that
-    /// was.
-    fn knows(&self, run: &RunId, first: Option<&Record>) -> bool {
-        let (name, begun) = (
+    /// Returns `true` if a run is marked; with its first record, only if it is still the same run.
+    fn is_marked(&self, run: &RunId, first: Option<&Record>) -> bool {
+        let (name, start) = (
             sha256(run.as_str().as_bytes()),
-            first.map(|first| beginning(run, first)),
+            first.map(|first| start_hash(run, first)),
         );
-        let has = |known: &BTreeMap<String, String>| {
-            known
+        let has = |entries: &BTreeMap<String, String>| {
+            entries
                 .get(&name)
-                .is_some_and(|mark| begun.as_ref().is_none_or(|begun| begun == mark))
+                .is_some_and(|mark| start.as_ref().is_none_or(|start| start == mark))
         };
-        let mut known = self.lock();
-        if has(&known) {
+        let mut entries = self.lock();
+        if has(&entries) {
             return true;
         }
-        // Another process may have started it meanwhile.
+        // Another process may have started the run in the meantime.
         let text = self
             .file
             .as_ref()
@@ -165,24 +166,24 @@ impl Marks {
             .and_then(|file| fs::read_to_string(file).ok())
             .unwrap_or_default();
         let lines = text.lines().filter_map(|line| line.split_once(' '));
-        known.extend(lines.map(|(name, begun)| (name.to_owned(), begun.to_owned())));
-        has(&known)
+        entries.extend(lines.map(|(name, start)| (name.to_owned(), start.to_owned())));
+        has(&entries)
     }
 
-    /// Marks a run. One that cannot be marked is driven all the same: it is refused later, and that
-    /// is said now.
+    /// Marks a run. A run that cannot be marked is driven anyway, but rejected later, so a warning
+    /// is printed now.
     fn add(&self, run: &RunId, first: &Record) {
-        let (name, begun) = (sha256(run.as_str().as_bytes()), beginning(run, first));
+        let (name, start) = (sha256(run.as_str().as_bytes()), start_hash(run, first));
         let written = match &self.file {
-            Ok(file) => write(file, &format!("{name} {begun}\n"))
-                .map_err(|error| format!("`{}` cannot be written: {error}", file.display())),
+            Ok(file) => write(file, &format!("{name} {start}\n"))
+                .map_err(|error| format!("cannot write `{}`: {error}", file.display())),
             Err(problem) => Err(problem.clone()),
         };
-        self.lock().insert(name, begun);
+        self.lock().insert(name, start);
         if let (Err(problem), false) = (written, self.trusted) {
             self.warned.call_once(|| {
                 note(&format!(
-                    "nothing remembers that you started runs of `{}`, so that resuming them needs \
+                    "levity cannot store that you started runs of `{}`, so resuming them requires \
                         `--trust-journal`: {problem}",
                     self.journal.display()
                 ));
@@ -191,10 +192,10 @@ impl Marks {
     }
 }
 
-/// Adds a line at the end of a file that only its owner reads.
+/// Appends a line to a file that only its owner can read.
 fn write(file: &Path, line: &str) -> io::Result<()> {
     if let Some(folder) = file.parent() {
-        state::make(folder).map_err(io::Error::other)?;
+        state::create(folder).map_err(io::Error::other)?;
     }
     let mut options = OpenOptions::new();
     options.append(true).create(true);
@@ -205,8 +206,8 @@ fn write(file: &Path, line: &str) -> io::Result<()> {
     file.sync_data()
 }
 
-/// A hash of how a run began: another run of the same id began at another time.
-fn beginning(run: &RunId, first: &Record) -> String {
+/// Returns a hash of the start of a run: another run with the same id started at another time.
+fn start_hash(run: &RunId, first: &Record) -> String {
     let machine = match &first.entry {
         Entry::Opened(opened) => &*opened.machine.name,
         _ => "",
@@ -223,7 +224,8 @@ impl Journal for OwnJournal {
         if marked {
             self.admit(run, &open.records).await?;
         } else {
-            // Decisions that wait for a run before it has begun were made for no question.
+            // Decisions that were posted before the run started do not answer a question of the
+            // run.
             open.log.posted_by_now().await?;
         }
         let log = OwnLog {
@@ -235,8 +237,8 @@ impl Journal for OwnJournal {
         Ok(OpenRun::new(open.records, log))
     }
 
-    /// Reads all records: a mark is of the first, and a snapshot in a folder that others wrote
-    /// proves nothing.
+    /// Reads all records: a mark covers the first record, and a snapshot in a folder that others
+    /// can write proves nothing.
     async fn open_latest(&self, run: &RunId) -> Result<OpenRun, JournalError> {
         self.open(run).await
     }
@@ -263,7 +265,7 @@ impl Journal for OwnJournal {
 }
 
 /// The log of a run, which is marked before its first record is written. It takes no snapshots,
-/// since none would be read.
+/// because none would be read.
 struct OwnLog {
     inner: Box<dyn RunLog>,
     run: RunId,

@@ -1,7 +1,7 @@
-//! MCP servers from the terminal.
+//! Commands for MCP servers.
 
+mod agent_tools;
 mod call;
-mod offer;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,38 +10,38 @@ use clap::{Args, Subcommand};
 use levity::mcp::{Config, Server, ServerConfig, ServerState, ServerStatus, Servers, WaitFor};
 use serde_json::{Value, json};
 
-use crate::terminal::{chain, complain, note, say, say_json, shell};
+use crate::terminal::{chain, note, print_json, print_text, report_error, shell_quote};
 
-pub(crate) use offer::{McpArgs, Offered};
+pub(crate) use agent_tools::{McpArgs, McpServers};
 
-/// How a command that was broken off by Ctrl-C ends.
+/// The exit code after Ctrl-C.
 const INTERRUPTED: u8 = 130;
 
-/// How `levity mcp` is called.
+/// The arguments of `levity mcp`.
 #[derive(Args)]
 pub(crate) struct Mcp {
     #[command(subcommand)]
-    what: What,
+    action: Action,
 }
 
 #[derive(Subcommand)]
-enum What {
-    /// List the servers of a config, the variables that each would get, and what is wrong with it.
-    /// None is started.
+enum Action {
+    /// List the servers of a config, the variables that each would get, and errors in the config.
+    /// No server is started.
     List(List),
     /// Start servers and list their tools.
     Tools(Tools),
     /// Start a server and call one of its tools.
     Call(call::Call),
-    /// Start servers and say how they are.
+    /// Start servers and report their state.
     Health(Health),
 }
 
-/// Where the servers are from.
+/// The option for the config of the servers.
 #[derive(Args)]
-struct From {
-    /// The file that names the servers; without it, what `LEVITY_MCP_SERVERS` says: a config, or
-    /// the absolute path of one.
+struct ConfigArg {
+    /// File that names the servers; by default, `LEVITY_MCP_SERVERS`: a config, or the absolute
+    /// path of one.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -49,51 +49,51 @@ struct From {
 #[derive(Args)]
 struct List {
     #[command(flatten)]
-    from: From,
-    /// Print one JSON object a line.
+    source: ConfigArg,
+    /// Print one JSON object per line.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Args)]
 struct Tools {
-    /// Only those of this server.
+    /// Server whose tools to list; by default, all servers.
     server: Option<String>,
     #[command(flatten)]
-    from: From,
-    /// Print one JSON object a line, with schemas.
+    source: ConfigArg,
+    /// Print one JSON object per line, with schemas.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Args)]
 struct Health {
-    /// Only this server.
+    /// Server to check; by default, all servers.
     server: Option<String>,
     #[command(flatten)]
-    from: From,
-    /// Print one JSON object a line.
+    source: ConfigArg,
+    /// Print one JSON object per line.
     #[arg(long)]
     json: bool,
 }
 
-/// Does what was asked for: 0 when it was done, 1 when a server or a tool failed or a config is
-/// wrong, 2 for a wrong call.
+/// Runs the subcommand: 0 if it succeeds, 1 if a server or a tool fails or a config is invalid, 2
+/// for an invalid call.
 pub(crate) async fn mcp(args: Mcp) -> ExitCode {
-    let done = match args.what {
-        What::List(list) => list.list(),
-        What::Tools(tools) => tools.tools().await,
-        What::Call(call) => call.call().await,
-        What::Health(health) => health.health().await,
+    let done = match args.action {
+        Action::List(list) => list.list(),
+        Action::Tools(tools) => tools.tools().await,
+        Action::Call(call) => call.call().await,
+        Action::Health(health) => health.health().await,
     };
-    done.unwrap_or_else(|problem| complain(&problem, 2))
+    done.unwrap_or_else(|problem| report_error(&problem, 2))
 }
 
-/// What a command came to: an exit code, or what is wrong with its call.
-type Done = Result<ExitCode, String>;
+/// The result of a command: an exit code, or an error in its call.
+type CommandResult = Result<ExitCode, String>;
 
-impl From {
-    /// The config; what is wrong with it is said.
+impl ConfigArg {
+    /// Reads the config and prints its errors.
     fn read(&self) -> Result<Config, String> {
         let config = read(self.config.as_deref());
         config
@@ -104,7 +104,7 @@ impl From {
             return Ok(config);
         }
         Err(match &self.config {
-            Some(file) => format!("`{}` names no servers", file.display()),
+            Some(file) => format!("`{}` names no servers; add at least one", file.display()),
             None => "there are no servers; name a file with `--config` or in `LEVITY_MCP_SERVERS`"
                 .to_owned(),
         })
@@ -118,9 +118,9 @@ fn read(file: Option<&std::path::Path>) -> Config {
     }
 }
 
-/// All servers, of which only the one of this name is started, if one is named: names of tools
-/// depend on which servers there are.
-fn only(config: &Config, name: Option<&str>) -> Result<Vec<ServerConfig>, String> {
+/// Returns all servers. If a name is given, only that server is enabled: the names of tools depend
+/// on the full list.
+fn select_servers(config: &Config, name: Option<&str>) -> Result<Vec<ServerConfig>, String> {
     let Some(name) = name else {
         return Ok(config.servers().to_vec());
     };
@@ -139,7 +139,9 @@ fn only(config: &Config, name: Option<&str>) -> Result<Vec<ServerConfig>, String
         .iter()
         .any(|problem| problem.server.as_deref() == Some(name))
     {
-        return Err(format!("the settings of server `{name}` are wrong"));
+        return Err(format!(
+            "the settings of server `{name}` are invalid; fix them in the config"
+        ));
     }
     let names: Vec<_> = config
         .servers()
@@ -151,19 +153,21 @@ fn only(config: &Config, name: Option<&str>) -> Result<Vec<ServerConfig>, String
     } else {
         names.join(", ")
     };
-    Err(format!("there is no server `{name}`; there are {names}"))
+    Err(format!(
+        "there is no server `{name}`; the config has {names}"
+    ))
 }
 
-/// The server of this name, or all of them.
-fn chosen(servers: &Servers, name: Option<&str>) -> Vec<Server> {
+/// Returns the server of this name, or all of them.
+fn selected(servers: &Servers, name: Option<&str>) -> Vec<Server> {
     match name {
         Some(name) => servers.get(name).into_iter().collect(),
         None => servers.all(),
     }
 }
 
-/// Starts servers, waits until each is ready or has failed, works with them and ends them. `None`
-/// when it was interrupted.
+/// Starts servers, waits until each is ready or has failed, works with them and stops them. Returns
+/// `None` after Ctrl-C.
 async fn with_servers<T>(
     configs: Vec<ServerConfig>,
     work: impl AsyncFnOnce(&Servers) -> T,
@@ -185,8 +189,8 @@ async fn with_servers<T>(
 }
 
 impl List {
-    fn list(self) -> Done {
-        let config = self.from.read()?;
+    fn list(self) -> CommandResult {
+        let config = self.source.read()?;
         for server in config.servers() {
             let (name, transport, place) = (server.name(), server.transport(), server.place());
             let (enabled, variables) = (server.is_enabled(), server.variables());
@@ -196,28 +200,31 @@ impl List {
                 server.set_variables(),
             );
             if self.json {
-                say_json(&json!({
+                print_json(&json!({
                     "name": name, "transport": transport, "place": place, "enabled": enabled, "variables": variables,
                     "args": args, "cwd": cwd, "sets": sets,
                 }));
             } else {
                 let disabled = if enabled { "" } else { "  (disabled)" };
-                let names = |what: &str, names: &[&str]| match &*names.join(", ") {
+                let names = |label: &str, names: &[&str]| match &*names.join(", ") {
                     "" => String::new(),
-                    names => format!("  {what} {}", squeezed(names)),
+                    names => format!("  {label} {}", collapse_blanks(names)),
                 };
                 let (gets, sets) = (names("gets", &variables), names("sets", &sets));
                 let cwd = cwd.map_or_else(String::new, |cwd| {
-                    format!("  in {}", shell(&squeezed(&cwd)))
+                    format!("  in {}", shell_quote(&collapse_blanks(&cwd)))
                 });
                 // Blanks in a name or an argument must not push the rest out of sight, nor look
                 // like another column.
-                let words = std::iter::once(&place).chain(&args);
-                let program: Vec<_> = words
-                    .map(|word| shell(&squeezed(word)).into_owned())
+                let text = std::iter::once(&place).chain(&args);
+                let program: Vec<_> = text
+                    .map(|word| shell_quote(&collapse_blanks(word)).into_owned())
                     .collect();
-                let (name, program) = (shell(&squeezed(name)).into_owned(), program.join(" "));
-                say(&line(&format!(
+                let (name, program) = (
+                    shell_quote(&collapse_blanks(name)).into_owned(),
+                    program.join(" "),
+                );
+                print_text(&line(&format!(
                     "{name}  {transport}  {program}{cwd}{disabled}{gets}{sets}"
                 )));
             }
@@ -230,19 +237,19 @@ impl List {
     }
 }
 
-/// A text with one blank in place of many.
-fn squeezed(text: &str) -> String {
+/// Replaces each run of blanks by one blank.
+fn collapse_blanks(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 impl Tools {
-    async fn tools(self) -> Done {
-        let config = self.from.read()?;
-        let configs = only(&config, self.server.as_deref())?;
+    async fn tools(self) -> CommandResult {
+        let config = self.source.read()?;
+        let configs = select_servers(&config, self.server.as_deref())?;
         let show = async |servers: &Servers| {
             let mut good = config.is_good();
-            for server in chosen(servers, self.server.as_deref()) {
-                good &= told(&server.status());
+            for server in selected(servers, self.server.as_deref()) {
+                good &= report_status(&server.status());
                 if self.json {
                     tools_json(&server);
                 } else {
@@ -255,8 +262,8 @@ impl Tools {
     }
 }
 
-/// Says on stderr what is wrong with a server, and whether nothing is.
-fn told(status: &ServerStatus) -> bool {
+/// Prints errors of a server to the standard error, and returns `true` if there are none.
+fn report_status(status: &ServerStatus) -> bool {
     status
         .problems
         .iter()
@@ -272,48 +279,48 @@ fn told(status: &ServerStatus) -> bool {
 
 fn tools_json(server: &Server) {
     for tool in server.tools() {
-        let mut told = serde_json::to_value(tool.spec()).unwrap_or_default();
-        told["server"] = server.name().into();
-        say_json(&told);
+        let mut spec = serde_json::to_value(tool.spec()).unwrap_or_default();
+        spec["server"] = server.name().into();
+        print_json(&spec);
     }
 }
 
 fn tools_text(server: &Server) {
     let status = server.status();
-    say(&line(&format!(
+    print_text(&line(&format!(
         "{}: {} tools, about {} tokens",
         status.name, status.tools, status.tokens
     )));
     for tool in server.tools() {
         let spec = tool.spec();
         let about = spec.description.lines().next().unwrap_or_default();
-        say(&line(&format!("  {}  {about}", spec.name)));
+        print_text(&line(&format!("  {}  {about}", spec.name)));
     }
 }
 
 impl Health {
-    async fn health(self) -> Done {
-        let config = self.from.read()?;
-        let configs = only(&config, self.server.as_deref())?;
+    async fn health(self) -> CommandResult {
+        let config = self.source.read()?;
+        let configs = select_servers(&config, self.server.as_deref())?;
         let show = async |servers: &Servers| {
             let mut good = config.is_good();
-            for server in chosen(servers, self.server.as_deref()) {
-                let pinged = if server.status().state.is_ready() {
+            for server in selected(servers, self.server.as_deref()) {
+                let ping = if server.status().state.is_ready() {
                     Some(server.ping().await)
                 } else {
                     None
                 };
-                let failed = pinged.as_ref().and_then(|pinged| pinged.as_ref().err());
+                let failed = ping.as_ref().and_then(|ping| ping.as_ref().err());
                 let status = server.status();
-                good &= told(&status) && failed.is_none();
+                good &= report_status(&status) && failed.is_none();
                 failed.into_iter().for_each(|error| note(&chain(error)));
-                let millis = pinged
+                let millis = ping
                     .and_then(Result::ok)
                     .map(|time| time.as_millis() as u64);
                 if self.json {
-                    say_json(&health_json(&status, millis));
+                    print_json(&health_json(&status, millis));
                 } else {
-                    say(&health_text(&status, millis));
+                    print_text(&health_text(&status, millis));
                 }
             }
             good
@@ -336,19 +343,19 @@ fn health_json(status: &ServerStatus, ping: Option<u64>) -> Value {
 }
 
 fn health_text(status: &ServerStatus, ping: Option<u64>) -> String {
-    let mut words = format!("{}  {}  {}", status.name, status.transport, status.state);
+    let mut text = format!("{}  {}  {}", status.name, status.transport, status.state);
     if status.state.is_ready() {
-        let who = status.implementation.as_deref().unwrap_or("nameless");
+        let implementation = status.implementation.as_deref().unwrap_or("unnamed");
         let protocol = status.protocol.as_deref().unwrap_or("unknown");
-        words.push_str(&format!(
-            "  {} tools  {who}  protocol {protocol}",
+        text.push_str(&format!(
+            "  {} tools  {implementation}  protocol {protocol}",
             status.tools
         ));
     }
     if let Some(ping) = ping {
-        words.push_str(&format!("  answers in {ping} ms"));
+        text.push_str(&format!("  answers in {ping} ms"));
     }
-    line(&words)
+    line(&text)
 }
 
 fn code(good: Option<bool>) -> ExitCode {
@@ -359,7 +366,7 @@ fn code(good: Option<bool>) -> ExitCode {
     }
 }
 
-/// One line, whatever names of servers hold.
+/// Formats one line, even if names of servers contain line breaks.
 fn line(text: &str) -> String {
     format!("{}\n", text.replace('\n', "\u{fffd}"))
 }

@@ -1,4 +1,4 @@
-//! Where conversations are kept.
+//! The stores for conversations.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,21 +10,20 @@ use levity::prelude::*;
 
 use crate::terminal::{chain, note};
 
-/// Which store is meant.
+/// The option that names the store.
 #[derive(Args)]
-pub(crate) struct Where {
-    /// The folder, the SQLite file (`*.db`) or the one JSON file (`*.json`) that the conversations
-    /// are kept in.
+pub(crate) struct MemoryArg {
+    /// Folder, SQLite file (`*.db`) or single JSON file (`*.json`) of the stored conversations.
     #[arg(long, value_name = "PATH", default_value = "conversations")]
     memory: PathBuf,
 }
 
-impl Where {
-    /// The store, which must be there: looking for conversations makes none.
+impl MemoryArg {
+    /// Opens the store, which must exist: listing conversations does not create one.
     pub(crate) fn open(&self) -> Result<Arc<dyn MemoryStore>, String> {
         if !self.memory.exists() {
             return Err(format!(
-                "there are no conversations in `{}`; name a store with `--memory`, or make one \
+                "there are no conversations in `{}`; name a store with `--memory`, or create one \
                     with `levity chat --memory`",
                 self.memory.display()
             ));
@@ -33,40 +32,40 @@ impl Where {
     }
 }
 
-/// Opens a store, and makes it if it is not there.
+/// Opens a store, and creates it if it does not exist.
 pub(crate) fn open(path: &Path) -> Result<Arc<dyn MemoryStore>, String> {
-    let says = |error: MemoryError| chain(&error);
+    let message = |error: MemoryError| chain(&error);
     let warn = |problems: Vec<String>| problems.iter().for_each(|problem| note(problem));
-    if ending(path) != Some("json") && (path.is_file() || ending(path) == Some("db")) {
-        let store = SqliteMemory::new(path).map_err(says)?;
+    if extension(path) != Some("json") && (path.is_file() || extension(path) == Some("db")) {
+        let store = SqliteMemory::new(path).map_err(message)?;
         warn(store.problems());
         return Ok(Arc::new(store));
     }
-    let store = if ending(path) == Some("json") {
+    let store = if extension(path) == Some("json") {
         FileMemory::at(path)
     } else {
         FileMemory::new(path)
     };
-    let store = store.map_err(says)?;
+    let store = store.map_err(message)?;
     warn(store.problems());
     Ok(Arc::new(store))
 }
 
-/// Conversations that stay until they are forgotten.
+/// Returns conversations that remain until they are deleted.
 pub(crate) fn conversations(store: Arc<dyn MemoryStore>, runtime: &Runtime) -> Conversations {
     Conversations::new(store)
         .world(runtime.world().clone())
         .never_expire()
 }
 
-/// The conversation that is meant: the one of this name, the only one of a JSON file, or a new one.
+/// Returns the id of the conversation: the given name, the only one of a JSON file, or a new one.
 pub(crate) fn conversation(
     path: Option<&Path>,
     name: Option<&str>,
     agent: &Agent,
 ) -> ConversationId {
     let only = path
-        .filter(|path| ending(path) == Some("json"))
+        .filter(|path| extension(path) == Some("json"))
         .and_then(Path::file_stem);
     match name
         .map(Into::into)
@@ -77,14 +76,18 @@ pub(crate) fn conversation(
     }
 }
 
-/// The name of a conversation as it is given.
-pub(crate) fn named(name: &str) -> Result<String, String> {
+/// Parses the name of a conversation.
+pub(crate) fn parse_name(name: &str) -> Result<String, String> {
     match name.is_empty() {
-        true => Err("a conversation without a name would be everybody's".to_owned()),
+        true => Err(
+            "the name is empty, so all users would share the conversation; use a \
+            name"
+                .to_owned(),
+        ),
         false => Ok(name.to_owned()),
     }
 }
 
-fn ending(path: &Path) -> Option<&str> {
+fn extension(path: &Path) -> Option<&str> {
     path.extension()?.to_str()
 }

@@ -1,4 +1,4 @@
-//! Models, and what is known of their servers.
+//! Models, and stored results of checks of their servers.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,13 +18,13 @@ use serde_json::json;
 
 use crate::agent::warn;
 use crate::state;
-use crate::terminal::{chain, complain, note, say, say_json};
+use crate::terminal::{chain, note, print_json, print_text, report_error};
 
-/// A server may have been updated since then.
-const BELIEVED: Duration = Duration::from_secs(7 * 24 * 3_600);
+/// The age at which a result expires, because the server may have been updated.
+const MAX_AGE: Duration = Duration::from_secs(7 * 24 * 3_600);
 
-/// The most servers that are remembered.
-const MOST: usize = 256;
+/// The maximum number of servers in the file.
+const MAX_SERVERS: usize = 256;
 
 #[derive(Args)]
 pub(crate) struct ModelsArgs {
@@ -34,79 +34,79 @@ pub(crate) struct ModelsArgs {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Find out with three small requests what a model and its server do with tools, and remember
-    /// it for a week.
+    /// Check with three small requests how a model and its server handle tools, and remember the
+    /// result for a week.
     Check(Check),
 }
 
 #[derive(Args)]
 struct Check {
-    /// The model, such as `ollama:qwen3` or `compatible:qwen@http://127.0.0.1:8080/v1`.
+    /// Model to check, such as `ollama:qwen3` or `compatible:qwen@http://127.0.0.1:8080/v1`.
     name: String,
-    /// Print JSON.
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
 }
 
-/// Checks a model: 0 if it can use tools, 1 if it does not reply, 2 for a wrong call.
+/// Checks a model: 0 if it can use tools, 1 if it does not reply, 2 for an invalid call.
 pub(crate) async fn models(args: ModelsArgs) -> ExitCode {
     let Command::Check(check) = args.command;
     let models = match from_env() {
         Ok(models) => models,
-        Err(problem) => return complain(&problem, 2),
+        Err(problem) => return report_error(&problem, 2),
     };
     let (model, server) = match models.bare_model(&check.name) {
         Ok(found) => found,
-        Err(error) => return complain(&chain(&error), 2),
+        Err(error) => return report_error(&chain(&error), 2),
     };
     warn(models.address_from_file(&check.name).as_deref());
     if !check.json {
         note(&format!(
-            "asking {server} three times; a local model may take a minute"
+            "sending three requests to {server}; a local model may take a minute"
         ));
     }
     match check_tools(&*model).await {
         Ok(found) => {
-            Kept.set(&server, found.mode);
+            ToolModeFile.set(&server, found.mode);
             match check.json {
-                true => say_json(&json!({"server": server, "check": found})),
-                false => say(&shown(&server, &found)),
+                true => print_json(&json!({"server": server, "check": found})),
+                false => print_text(&check_text(&server, &found)),
             }
             ExitCode::SUCCESS
         }
-        Err(error) => complain(&chain(&error), 1),
+        Err(error) => report_error(&chain(&error), 1),
     }
 }
 
-fn shown(server: &str, check: &ToolCheck) -> String {
+fn check_text(server: &str, check: &ToolCheck) -> String {
     let tools = match &check.tools {
         ToolsSeen::Yes => "yes".to_owned(),
         ToolsSeen::Dropped => {
-            "no: the server takes them and does not show them to the model".to_owned()
+            "no: the server accepts them but does not show them to the model".to_owned()
         }
-        ToolsSeen::Refused(error) => format!("no: the server refuses them ({error})"),
-        _ => "not known: the server counts no tokens".to_owned(),
+        ToolsSeen::Refused(error) => format!("no: the server rejects them ({error})"),
+        _ => "unknown: the server reports no token counts".to_owned(),
     };
     let calls = match check.calls {
         CallsSeen::Native => "as calls",
-        CallsSeen::Text => "as text, which levity reads",
-        _ => "no call came",
+        CallsSeen::Text => "as text, which levity parses",
+        _ => "no call arrived",
     };
     let schema = match &check.schema {
-        SchemaSeen::Holds => "holds the reply".to_owned(),
-        SchemaSeen::Refused(error) => format!("refused ({error})"),
-        _ => "does not hold the reply".to_owned(),
+        SchemaSeen::Holds => "enforced".to_owned(),
+        SchemaSeen::Refused(error) => format!("rejected ({error})"),
+        _ => "not enforced".to_owned(),
     };
     let mode = match check.mode {
-        ToolMode::Native => "native: tools go to the server",
+        ToolMode::Native => "native: levity sends tools to the server",
         ToolMode::Guided => {
-            "guided: tools go to the server, calls are read from the text, the prompt says when to \
-                call"
+            "guided: levity sends tools to the server and parses calls from the text, and the \
+                prompt explains when to call"
         }
         ToolMode::Structured => {
-            "structured: the prompt describes the tools, a JSON Schema holds the replies"
+            "structured: the prompt describes the tools, and a JSON Schema constrains the replies"
         }
-        _ => "text: the prompt describes the tools, calls are read from the text",
+        _ => "text: the prompt describes the tools, and levity parses calls from the text",
     };
     format!(
         "{server}\n  tools seen      {tools}\n  calls arrive    {calls}\n  JSON Schema     \
@@ -116,30 +116,30 @@ fn shown(server: &str, check: &ToolCheck) -> String {
     )
 }
 
-/// The models that the environment and the folder offer, with what earlier commands learned of
-/// their servers.
+/// Returns the models that the environment and the folder offer, with the tool modes that earlier
+/// commands stored for their servers.
 pub(crate) fn from_env() -> Result<Models, String> {
     let models = Models::from_env().map_err(|error| chain(&error))?;
-    Ok(models.with_tool_modes(Arc::new(Kept)))
+    Ok(models.with_tool_modes(Arc::new(ToolModeFile)))
 }
 
 /// A file in the user's state folder with the tool modes of servers.
-struct Kept;
+struct ToolModeFile;
 
 #[derive(Serialize, Deserialize)]
-struct Learned {
+struct StoredMode {
     mode: ToolMode,
-    /// When, in seconds since 1970.
+    /// The time of the check, in seconds since 1970.
     at: u64,
 }
 
-impl Kept {
+impl ToolModeFile {
     fn file() -> Result<PathBuf, String> {
         Ok(state::folder()?.join("tool-modes.json"))
     }
 
-    /// Reads the file; empty if it cannot be read, since the modes can be learned again.
-    fn read() -> BTreeMap<String, Learned> {
+    /// Reads the file. Returns an empty map if that fails, because the modes can be checked again.
+    fn read() -> BTreeMap<String, StoredMode> {
         let text = Self::file()
             .ok()
             .and_then(|file| fs::read_to_string(file).ok())
@@ -147,12 +147,12 @@ impl Kept {
         serde_json::from_str(&text).unwrap_or_default()
     }
 
-    fn write(servers: &BTreeMap<String, Learned>) -> Result<(), String> {
+    fn write(servers: &BTreeMap<String, StoredMode>) -> Result<(), String> {
         let file = Self::file()?;
-        state::make(file.parent().unwrap_or(&file))?;
+        state::create(file.parent().unwrap_or(&file))?;
         let text = serde_json::to_vec_pretty(servers).map_err(io::Error::from);
         let written = text.and_then(|text| Replace::new(&file).write(&text));
-        written.map_err(|error| format!("`{}` cannot be written: {error}", file.display()))
+        written.map_err(|error| format!("cannot write `{}`: {error}", file.display()))
     }
 }
 
@@ -160,27 +160,27 @@ fn now() -> u64 {
     SystemWorld.now().as_millis() / 1_000
 }
 
-impl ToolModes for Kept {
+impl ToolModes for ToolModeFile {
     fn get(&self, server: &str) -> Option<ToolMode> {
-        let learned = Self::read().remove(server)?;
-        (now().saturating_sub(learned.at) < BELIEVED.as_secs()).then_some(learned.mode)
+        let stored = Self::read().remove(server)?;
+        (now().saturating_sub(stored.at) < MAX_AGE.as_secs()).then_some(stored.mode)
     }
 
     fn set(&self, server: &str, mode: ToolMode) {
         let mut servers = Self::read();
-        servers.retain(|_, learned| now().saturating_sub(learned.at) < BELIEVED.as_secs());
-        // What needs no change is not worth a line, unless it changes what was known.
+        servers.retain(|_, stored| now().saturating_sub(stored.at) < MAX_AGE.as_secs());
+        // The native mode is the default, so it is stored only to replace another one.
         if mode == ToolMode::Native && !servers.contains_key(server) {
             return;
         }
-        while servers.len() >= MOST && !servers.contains_key(server) {
+        while servers.len() >= MAX_SERVERS && !servers.contains_key(server) {
             let oldest = servers
                 .iter()
-                .min_by_key(|(_, learned)| learned.at)
+                .min_by_key(|(_, stored)| stored.at)
                 .map(|(server, _)| server.clone());
             oldest.and_then(|oldest| servers.remove(&oldest));
         }
-        servers.insert(server.to_owned(), Learned { mode, at: now() });
+        servers.insert(server.to_owned(), StoredMode { mode, at: now() });
         if let Err(problem) = Self::write(&servers) {
             note(&problem);
         }

@@ -14,28 +14,28 @@ use crate::limits::LimitArgs;
 use crate::state;
 use crate::terminal::{chain, note};
 
-/// The options of every command that runs agents.
+/// The options shared by every command that runs agents.
 #[derive(Args)]
 pub(crate) struct RunOptions {
     #[command(flatten)]
     limits: LimitArgs,
-    /// Look at what goes in and out of agents; may be given more than once. `secrets` replaces keys
-    /// and passwords by markers, `secrets:block` blocks what has one in it. `input:BYTES`,
-    /// `call:BYTES`, `result:BYTES` and `answer:BYTES` block what is longer. `topic:WORDS` blocks
-    /// what is about none of the topics, as the model judges.
+    /// Check the input and output of agents; may be given more than once. `secrets` replaces keys
+    /// and passwords by markers; `secrets:block` blocks texts that contain one. `input:BYTES`,
+    /// `call:BYTES`, `result:BYTES` and `answer:BYTES` block longer texts. `topic:WORDS` blocks
+    /// texts that, as the model judges, are about none of the topics.
     #[arg(long = "guard", value_name = "RULE", value_parser = rule, help_heading = "Guards")]
     guards: Vec<Rule>,
-    /// Answer a request that was made before from a cache: in memory, or also in this folder.
+    /// Answer repeated requests from a cache: in memory, or also in this folder.
     #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, help_heading = "Models")]
     cache: Option<Option<PathBuf>>,
-    /// How much models think, where they can. `auto` switches thinking on for goals that need it
-    /// (analyse, compare, why, ...), as long as there is room for it in the reply; `model` leaves
-    /// it to the model; or `off`, `low`, `medium`, `high`, or a number of tokens.
+    /// Set how much models think, if they support it. `auto` enables thinking for goals that need
+    /// it (analyse, compare, why, ...), as long as the reply has room for it. `model` leaves the
+    /// choice to the model. Other values: `off`, `low`, `medium`, `high`, or a number of tokens.
     #[arg(long, value_name = "HOW", value_parser = thinking, default_value = "auto", help_heading = "Models")]
     thinking: Thinking,
 }
 
-/// What a guard looks at.
+/// A rule of the option `--guard`.
 #[derive(Clone, Debug, PartialEq)]
 enum Rule {
     Secrets { block: bool },
@@ -54,12 +54,12 @@ fn rule(text: &str) -> Result<Rule, String> {
         let bytes = rest
             .and_then(|rest| rest.parse().ok())
             .filter(|bytes| *bytes > 0);
-        bytes.ok_or_else(|| format!("say how many bytes may pass, such as `{kind}:20000`"))
+        bytes.ok_or_else(|| format!("give the maximum number of bytes, such as `{kind}:20000`"))
     };
     Ok(match (kind, rest) {
         ("secrets", None) => Rule::Secrets { block: false },
         ("secrets", Some("block")) => Rule::Secrets { block: true },
-        ("secrets", Some(_)) => return Err("write `secrets`, or `secrets:block`".to_owned()),
+        ("secrets", Some(_)) => return Err("use `secrets` or `secrets:block`".to_owned()),
         ("input", _) => Rule::Input(bytes()?),
         ("call", _) => Rule::Call(bytes()?),
         ("result", _) => Rule::Result(bytes()?),
@@ -67,25 +67,24 @@ fn rule(text: &str) -> Result<Rule, String> {
         ("topic", Some(topic)) if !topic.is_empty() => Rule::Topic(topic.to_owned()),
         ("topic", _) => {
             return Err(
-                "say what may be spoken of, such as `topic:orders and deliveries`".to_owned(),
+                "give the allowed topics, such as `topic:orders and deliveries`".to_owned(),
             );
         }
         _ => {
             return Err(format!(
-                "there is no guard `{kind}`; there are secrets, secrets:block, input:BYTES, \
-                    call:BYTES, result:BYTES, answer:BYTES and \
-                 topic:WORDS"
+                "unknown guard `{kind}`; use secrets, secrets:block, input:BYTES, call:BYTES, \
+                    result:BYTES, answer:BYTES or topic:WORDS"
             ));
         }
     })
 }
 
-/// How much models think.
+/// The value of the option `--thinking`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Thinking {
-    /// Where the query needs it.
+    /// Thinking is enabled for queries that need it.
     Auto,
-    /// As the model does by itself.
+    /// The model decides, as it does without this option.
     AsModel,
     Always(ThinkingMode),
 }
@@ -103,26 +102,26 @@ fn thinking(text: &str) -> Result<Thinking, String> {
             Ok(tokens) => Thinking::Always(ThinkingMode::Budget(tokens)),
             Err(_) => {
                 return Err(
-                    "write auto, model, off, low, medium, high, or a number of tokens".to_owned(),
+                    "use auto, model, off, low, medium, high, or a number of tokens".to_owned(),
                 );
             }
         },
     })
 }
 
-/// What is put around each model. Clones share the cache.
+/// The layers that wrap each model. Clones share the cache.
 #[derive(Clone)]
 pub(crate) struct Layers {
     cache: Option<Cache>,
-    /// A secret of this user, so that nobody else plants replies.
+    /// A secret of this user, so that no other user can plant replies in the cache.
     secret: Arc<str>,
     thinking: Thinking,
 }
 
 impl Layers {
-    /// The model with what stands around it; `place` says where the model is.
+    /// Returns the model inside its layers; `place` identifies the server of the model.
     pub(crate) fn around(&self, model: Arc<dyn Model>, place: &str) -> Arc<dyn Model> {
-        // A reply that was thought about is another one, so the cache stands below.
+        // The thinking mode changes the reply, so the cache is the inner layer.
         let model = match &self.cache {
             Some(cache) => {
                 let namespace = format!("{}\n{place}", self.secret);
@@ -137,15 +136,16 @@ impl Layers {
         }
     }
 
-    /// What the user should know about this model.
+    /// Returns a warning about this model, if the user needs one.
     pub(crate) fn note(&self, model: &dyn Model) -> Option<String> {
-        let wanted = matches!(self.thinking, Thinking::Always(mode) if mode != ThinkingMode::Off);
+        let requested =
+            matches!(self.thinking, Thinking::Always(mode) if mode != ThinkingMode::Off);
         let card = model.card();
         let text = format!(
-            "the model `{}` is not known to think: `--thinking` changes nothing",
+            "the model `{}` is not known to support thinking: `--thinking` has no effect",
             card.id
         );
-        (wanted && !card.abilities.thinking).then_some(text)
+        (requested && !card.abilities.thinking).then_some(text)
     }
 }
 
@@ -154,17 +154,17 @@ impl RunOptions {
         self.limits.limits()
     }
 
-    /// The limits, if some were given.
+    /// The limits, if any were given.
     pub(crate) fn given_limits(&self) -> Option<Limits> {
         self.limits.given()
     }
 
-    /// Whether the limit on money can be kept with this model.
+    /// Checks that the limit on money can be enforced for this model.
     pub(crate) fn check_price(&self, model: &dyn Model) -> Result<(), String> {
         self.limits.check(model)
     }
 
-    /// What is put around models. A folder for the cache is made, if it is not there.
+    /// Returns the layers for models. Creates the folder of the cache if it does not exist.
     pub(crate) fn layers(&self) -> Result<Layers, String> {
         let mut secret = Arc::default();
         let cache = match &self.cache {
@@ -173,7 +173,7 @@ impl RunOptions {
             Some(Some(folder)) => {
                 std::fs::create_dir_all(folder).map_err(|error| {
                     format!(
-                        "replies cannot be kept in `{}`: {error}; name another folder with \
+                        "cannot store replies in `{}`: {error}; choose another folder with \
                             `--cache`",
                         folder.display()
                     )
@@ -189,14 +189,14 @@ impl RunOptions {
         })
     }
 
-    /// Whether a model is asked to judge what is said.
+    /// Returns `true` if a guard needs a model to judge texts.
     pub(crate) fn needs_judge(&self) -> bool {
         self.guards
             .iter()
             .any(|rule| matches!(rule, Rule::Topic(_)))
     }
 
-    /// The guards; `judge` is the model that judges topics.
+    /// Builds the guards; `judge` is the model that judges topics.
     pub(crate) fn guards(&self, judge: &Arc<dyn Model>) -> Vec<Arc<dyn Guard>> {
         let mut guards: Vec<Arc<dyn Guard>> = Vec::new();
         let block = self.guards.iter().filter_map(|rule| match rule {
@@ -237,7 +237,7 @@ impl RunOptions {
         guards
     }
 
-    /// The agent within the limits, and with the guards.
+    /// Adds the limits and the guards to the agent.
     pub(crate) fn add_to(&self, agent: AgentBuilder, judge: &Arc<dyn Model>) -> AgentBuilder {
         self.guards(judge)
             .into_iter()
@@ -245,20 +245,20 @@ impl RunOptions {
     }
 }
 
-/// A secret of this user's, without which nobody can write replies into a folder that this user is
-/// given.
+/// Returns a secret of this user. Without it, no one else can write replies that levity accepts
+/// into a shared cache folder.
 fn cache_secret() -> Result<Arc<str>, String> {
-    let kept = state::folder().and_then(|folder| {
-        state::make(&folder)?;
+    let stored = state::folder().and_then(|folder| {
+        state::create(&folder)?;
         Token::from_file_or_new(folder.join("cache.key")).map_err(|error| chain(&error))
     });
-    let secret = match kept {
+    let secret = match stored {
         Ok((secret, _)) => secret,
         Err(problem) => {
-            static SAID: Once = Once::new();
-            SAID.call_once(|| {
+            static NOTED_ONCE: Once = Once::new();
+            NOTED_ONCE.call_once(|| {
                 note(&format!(
-                    "replies of earlier calls are not found in the cache: {problem}"
+                    "the cache cannot find replies of earlier calls: {problem}"
                 ));
             });
             Token::generate().map_err(|error| chain(&error))?
@@ -267,8 +267,8 @@ fn cache_secret() -> Result<Arc<str>, String> {
     Ok(secret.reveal().into())
 }
 
-/// The place of a model, as far as it is known: its name, what a file says, and the addresses in
-/// the environment.
+/// Identifies the server of a model by its name, its address in a file, and the addresses in the
+/// environment.
 pub(crate) fn place_of(name: &str, from_file: Option<&str>) -> String {
     let is_address = |name: &str| {
         ["_BASE_URL", "_HOST", "_ENDPOINT"]
@@ -287,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn guard_rules_are_read_or_refused_with_the_way_out() {
+    fn guard_rule_parses_or_error_shows_valid_form() {
         for (text, expected) in [
             ("secrets", Rule::Secrets { block: false }),
             ("secrets:block", Rule::Secrets { block: true }),
@@ -303,8 +303,8 @@ mod tests {
             assert_eq!(rule(text), Ok(expected), "{text}");
         }
         for (text, expected) in [
-            ("", "there is no guard ``"),
-            ("secret", "there are secrets"),
+            ("", "unknown guard ``"),
+            ("secret", "use secrets"),
             ("secrets:maybe", "`secrets:block`"),
             ("input", "`input:20000`"),
             ("input:0", "`input:20000`"),
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn thinking_is_a_word_or_a_number_of_tokens() {
+    fn thinking_parses_keyword_or_number_of_tokens() {
         for (text, expected) in [
             ("auto", Thinking::Auto),
             ("model", Thinking::AsModel),

@@ -1,6 +1,6 @@
-//! Files that the command line or the environment names for levity itself. A tool that could write
-//! a journal could approve its own calls, one that could read a file of tokens could call as
-//! anybody, and one that could write a file of settings could say what the next start does.
+//! Files that the command line or the environment names for levity itself. A tool that can write a
+//! journal could approve its own calls. A tool that can read a token file could impersonate any
+//! caller. A tool that can write a settings file could control the next start.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
@@ -8,8 +8,8 @@ use std::sync::OnceLock;
 use clap::ArgMatches;
 use levity::sandbox::WorkspaceBuilder;
 
-/// Options whose files only levity itself reads and writes: they hold what was said, or secrets, or
-/// say what levity does and which programs it starts.
+/// Options whose files only levity itself may read and write. They hold conversations or secrets,
+/// or control what levity does and which programs it starts.
 const OPTIONS: [&str; 20] = [
     "journal",
     "memory",
@@ -36,10 +36,9 @@ const OPTIONS: [&str; 20] = [
 /// Variables that name such files by their absolute paths.
 const VARIABLES: [&str; 3] = ["LEVITY_MCP_SERVERS", "MCP_SERVERS_CONFIG", "LEVITY_MODELS"];
 
-/// Globs before and behind the name of such a file, for the names of files beside it: those of
-/// databases, tasks of a journal, an older log, and files that are written before they take the
-/// place of another, or hold its locks.
-const BESIDE: [(&str, &str); 10] = [
+/// Prefixes and suffixes of files next to such a file, as globs. They match files of databases,
+/// tasks of a journal, an older log, and temporary or lock files.
+const NEIGHBORS: [(&str, &str); 10] = [
     ("", ""),
     ("", "-wal"),
     ("", "-shm"),
@@ -52,11 +51,11 @@ const BESIDE: [(&str, &str); 10] = [
     (".", ".levity"),
 ];
 
-/// Files with the words that named them.
-static NAMED: OnceLock<Vec<(String, PathBuf)>> = OnceLock::new();
+/// The files, each with the option or variable that names it.
+static REGISTERED: OnceLock<Vec<(String, PathBuf)>> = OnceLock::new();
 
-/// Takes in the files that the command line and the environment name.
-pub(crate) fn take_in(mut matches: &ArgMatches) {
+/// Registers the files that the command line and the environment name.
+pub(crate) fn register(mut matches: &ArgMatches) {
     let in_environment = |name: &&str| {
         let path = PathBuf::from(std::env::var(name).ok()?.trim());
         path.is_absolute()
@@ -71,24 +70,24 @@ pub(crate) fn take_in(mut matches: &ArgMatches) {
                 .flatten()
                 .into_iter()
                 .flatten();
-            let words =
+            let source =
                 |path: &PathBuf| format!("--{} {}", option.replace('_', "-"), path.display());
-            named.extend(paths.map(|path| (words(path), path.clone())));
+            named.extend(paths.map(|path| (source(path), path.clone())));
         }
         match matches.subcommand() {
             Some((_, inner)) => matches = inner,
             None => break,
         }
     }
-    let _ = NAMED.set(named);
+    let _ = REGISTERED.set(named);
 }
 
-/// Keeps all tools of a workspace from the files in it that are levity's own.
+/// Denies all tools of a workspace access to levity's own files in it.
 ///
 /// # Errors
-/// When the workspace lies within one of them.
+/// Returns an error if the workspace is inside one of these files or folders.
 pub(crate) fn deny(folder: &Path, builder: WorkspaceBuilder) -> Result<WorkspaceBuilder, String> {
-    // A folder that cannot be found is told when it is opened.
+    // Opening a folder that does not exist reports the error.
     let Ok(root) = folder.canonicalize() else {
         return Ok(builder);
     };
@@ -104,12 +103,12 @@ pub(crate) fn deny(folder: &Path, builder: WorkspaceBuilder) -> Result<Workspace
         .fold(builder, |builder, below| {
             builder.deny(format!("/{}", literal(&below)))
         });
-    let named = NAMED.get().map(Vec::as_slice).unwrap_or_default();
-    named.iter().try_fold(builder, |builder, (words, path)| {
+    let named = REGISTERED.get().map(Vec::as_slice).unwrap_or_default();
+    named.iter().try_fold(builder, |builder, (source, path)| {
         places(path).into_iter().try_fold(builder, |builder, place| {
             if root.starts_with(&place) {
                 return Err(format!(
-                    "`{words}` holds the workspace `{}`, whose tools could then change it; name \
+                    "`{source}` contains the workspace `{}`, so its tools could change it; choose \
                         another place",
                     folder.display()
                 ));
@@ -119,19 +118,19 @@ pub(crate) fn deny(folder: &Path, builder: WorkspaceBuilder) -> Result<Workspace
             let (folder, name) = below.rsplit_once('/').map_or(("", below), |(folder, name)| (folder, name));
             let folder = if folder.is_empty() { String::new() } else { format!("/{}", literal(folder)) };
             let name = literal(name);
-            Ok(BESIDE.iter().fold(builder, |builder, (before, behind)| {
-                builder.deny(format!("{folder}/{before}{name}{behind}"))
+            Ok(NEIGHBORS.iter().fold(builder, |builder, (prefix, suffix)| {
+                builder.deny(format!("{folder}/{prefix}{name}{suffix}"))
             }))
         })
     })
 }
 
-/// The places that a path may mean: as it is written, and where links on the way lead.
+/// Returns the places that a path may mean: as written, and with its links resolved.
 fn places(path: &Path) -> Vec<PathBuf> {
     let Ok(absolute) = std::path::absolute(path) else {
         return Vec::new();
     };
-    // `nowhere/../x` is found out once somebody makes `nowhere`.
+    // `missing/../x` becomes valid once `missing` exists.
     let mut normal = PathBuf::new();
     for part in absolute.components() {
         match part {
@@ -160,7 +159,7 @@ fn places(path: &Path) -> Vec<PathBuf> {
     places
 }
 
-/// A glob that matches a path alone.
+/// Returns a glob that matches only this path.
 fn literal(path: &str) -> String {
     let mut glob = String::new();
     for char in path.chars() {

@@ -5,79 +5,79 @@ use clap::{Args, Subcommand};
 use levity::core::{Entry, Journal, Record, RunId, RunQuery};
 
 use crate::agent::AgentArgs;
-use crate::kind::Several;
+use crate::kind::GroupOptions;
 use crate::marks::{OwnJournal, Trust};
-use crate::store::Where;
-use crate::terminal::{chain, complain, note};
+use crate::store::JournalArg;
+use crate::terminal::{chain, note, report_error};
 
+mod control;
 mod drive;
-mod keep;
 mod list;
-mod story;
-mod tell;
+mod storage;
+mod timeline;
 
-/// How `levity runs` is called.
+/// The arguments of `levity runs`.
 #[derive(Args)]
 pub(crate) struct Runs {
     #[command(subcommand)]
-    what: What,
+    action: Action,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum Action {
     /// List the runs of a journal, oldest first.
     List(list::List),
-    /// Tell the story of a run and the runs below it.
+    /// Show the history of a run and its child runs.
     Show(list::Show),
-    /// Set two runs side by side: what they answered, what it cost, what they did.
+    /// Compare two runs: their answers, costs and actions.
     Compare(list::Compare),
-    /// Go on with a run.
-    Resume(Driven),
-    /// Fold a run again without performing anything, and see whether it comes out the same.
+    /// Resume a run.
+    Resume(DriveArgs),
+    /// Replay a run without performing any effect, and check that it has the same result.
     Replay(drive::Replay),
-    /// Go another way from a record of a run.
+    /// Fork a run: start a new run from one of its records.
     Fork(drive::Fork),
-    /// Allow what a run asks about.
-    Approve(tell::Approve),
-    /// Forbid what a run asks about.
-    Deny(tell::Deny),
-    /// Answer what a run asks, or tell its model this in place of what a call would return.
-    Answer(tell::Answer),
-    /// End a run.
-    Cancel(tell::Cancel),
-    /// Say what came of a call that was under way when a process ended.
-    Resolve(tell::Resolve),
-    /// Write a run and the runs below it to the standard output, as JSON lines.
-    Export(keep::Export),
-    /// Take in runs that were exported.
-    Import(keep::Import),
-    /// Remove runs, with the runs below them.
-    Rm(keep::Remove),
+    /// Approve the call that a run asks for.
+    Approve(control::Approve),
+    /// Deny the call that a run asks for.
+    Deny(control::Deny),
+    /// Answer the question of a run, or give its model this text instead of the result of a call.
+    Answer(control::Answer),
+    /// Cancel a run.
+    Cancel(control::Cancel),
+    /// State the result of a call that was in progress when a process ended.
+    Resolve(control::Resolve),
+    /// Write a run and its child runs to the standard output, as JSON lines.
+    Export(storage::Export),
+    /// Import exported runs.
+    Import(storage::Import),
+    /// Delete runs together with their child runs.
+    Rm(storage::Remove),
 }
 
-/// A run that is driven on.
+/// The arguments of a command that continues a run.
 #[derive(Args)]
-pub(crate) struct Driven {
+pub(crate) struct DriveArgs {
     #[command(flatten)]
-    one: One,
+    one: RunArg,
     #[command(flatten)]
     trust: Trust,
     #[command(flatten)]
     agent: AgentArgs,
     #[command(flatten)]
-    several: Several,
+    group: GroupOptions,
 }
 
 /// One run of a journal.
 #[derive(Args)]
-pub(crate) struct One {
-    /// The run's id.
+pub(crate) struct RunArg {
+    /// Id of the run.
     run: String,
     #[command(flatten)]
-    place: Where,
+    place: JournalArg,
 }
 
-impl One {
+impl RunArg {
     fn id(&self) -> RunId {
         RunId::new(self.run.as_str())
     }
@@ -88,8 +88,8 @@ impl One {
         Ok((journal, records))
     }
 
-    /// The same, of a run that is to go on. It must be the user's own, or trusted; of one that is
-    /// not, it is said first which calls somebody has approved.
+    /// Reads the records of a run to resume, which must belong to the user or be trusted. Prints
+    /// the calls that were approved in a trusted run of another user.
     async fn own_records(&self, trust: Trust) -> Result<(Arc<OwnJournal>, Vec<Record>), String> {
         let (journal, id) = (self.place.open_own(trust)?, self.id());
         let records = read(&*journal, &id).await?;
@@ -100,8 +100,8 @@ impl One {
                     .read(&run.run)
                     .await
                     .map_err(|error| chain(&error))?;
-                for call in story::approved(&records) {
-                    note(&format!("approved before: {}", call.words));
+                for call in timeline::approved(&records) {
+                    note(&format!("already approved: {}", call.text));
                 }
             }
         }
@@ -113,45 +113,45 @@ impl One {
     }
 }
 
-/// What an agent was told to do, if these are the records of an agent's run.
+/// Returns the goal of an agent, if these are the records of an agent's run.
 pub(crate) fn goal_of(records: &[Record]) -> Option<String> {
     match &records.first()?.entry {
-        Entry::Opened(opened) => story::goal(&opened.state),
+        Entry::Opened(opened) => timeline::goal(&opened.state),
         _ => None,
     }
 }
 
-/// The records of a run that is there.
+/// Reads the records of an existing run.
 async fn read(journal: &dyn Journal, run: &RunId) -> Result<Vec<Record>, String> {
     let records = journal.read(run).await.map_err(|error| chain(&error))?;
     if records.is_empty() {
         return Err(format!(
-            "there is no run `{run}`; `levity runs list` shows those there are"
+            "there is no run `{run}`; `levity runs list` shows all runs"
         ));
     }
     Ok(records)
 }
 
-/// What a command came to: an exit code, or what is wrong.
-type Done = Result<ExitCode, String>;
+/// The result of a command: an exit code, or an error message.
+type CommandResult = Result<ExitCode, String>;
 
-/// Does what was asked for: 0 when it was done, 1 when not.
+/// Runs the subcommand and returns 0 if it succeeds, else 1.
 pub(crate) async fn runs(args: Runs) -> ExitCode {
-    let done = match args.what {
-        What::List(list) => list.list().await,
-        What::Show(show) => show.show().await,
-        What::Compare(compare) => compare.compare().await,
-        What::Resume(resume) => drive::resume(resume).await,
-        What::Replay(replay) => replay.replay().await,
-        What::Fork(fork) => fork.fork().await,
-        What::Approve(approve) => approve.tell().await,
-        What::Deny(deny) => deny.tell().await,
-        What::Answer(answer) => answer.tell().await,
-        What::Cancel(cancel) => cancel.tell().await,
-        What::Resolve(resolve) => resolve.tell().await,
-        What::Export(export) => export.export().await,
-        What::Import(import) => import.import().await,
-        What::Rm(remove) => remove.remove().await,
+    let result = match args.action {
+        Action::List(list) => list.list().await,
+        Action::Show(show) => show.show().await,
+        Action::Compare(compare) => compare.compare().await,
+        Action::Resume(resume) => drive::resume(resume).await,
+        Action::Replay(replay) => replay.replay().await,
+        Action::Fork(fork) => fork.fork().await,
+        Action::Approve(approve) => approve.send().await,
+        Action::Deny(deny) => deny.send().await,
+        Action::Answer(answer) => answer.send().await,
+        Action::Cancel(cancel) => cancel.send().await,
+        Action::Resolve(resolve) => resolve.send().await,
+        Action::Export(export) => export.export().await,
+        Action::Import(import) => import.import().await,
+        Action::Rm(remove) => remove.remove().await,
     };
-    done.unwrap_or_else(|problem| complain(&problem, 1))
+    result.unwrap_or_else(|problem| report_error(&problem, 1))
 }

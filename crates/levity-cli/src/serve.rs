@@ -1,4 +1,4 @@
-//! An agent offered to others.
+//! The commands that serve an agent to other programs.
 
 use std::pin::pin;
 use std::process::ExitCode;
@@ -8,57 +8,57 @@ use clap::{Args, Subcommand};
 use levity::core::CancelToken;
 use levity::serve::{Listener, Runs};
 
-use crate::drive::told_to_end;
+use crate::drive::termination_signal;
 use crate::marks::Marks;
-use crate::terminal::{chain, complain, note};
+use crate::terminal::{chain, note, report_error};
 
+mod access;
 mod http;
 mod mcp;
-mod reach;
 mod tokens;
 
-/// How `levity serve` is called.
+/// The arguments of `levity serve`.
 #[derive(Args)]
 pub(crate) struct Serve {
     #[command(subcommand)]
-    how: How,
+    command: ServeCommand,
 }
 
 #[derive(Subcommand)]
-enum How {
-    /// By HTTP: runs are started, followed and told what to do.
+enum ServeCommand {
+    /// Serve runs over HTTP: clients start, follow and control them.
     Http(Box<http::Http>),
-    /// To MCP clients, by the tool `query`: over stdin and stdout, or by HTTP.
+    /// Serve the tool `query` to MCP clients, over stdin and stdout or over HTTP.
     Mcp(Box<mcp::ServeMcp>),
-    /// Tokens with names and scopes, whose runs and conversations are separate.
+    /// Manage tokens with names and scopes, whose runs and conversations are separate.
     Token(tokens::TokenCommand),
 }
 
-/// Serves until it is told to end: 0 then, 2 for a wrong call, 1 for what failed.
+/// Serves until shutdown: 0 then, 2 for an invalid call, 1 for a failure.
 pub(crate) async fn serve(args: Serve) -> ExitCode {
-    match args.how {
-        How::Http(args) => http::serve(*args).await,
-        How::Mcp(args) => mcp::serve(*args).await,
-        How::Token(args) => tokens::tokens(&args),
+    match args.command {
+        ServeCommand::Http(args) => http::serve(*args).await,
+        ServeCommand::Mcp(args) => mcp::serve(*args).await,
+        ServeCommand::Token(args) => tokens::tokens(&args),
     }
 }
 
-/// Serves on a listener until this process is asked to end, and says how that went. `tell` says
-/// where it is.
-async fn until_told<F>(
+/// Serves on a listener until this process receives a shutdown signal, and returns the exit code.
+/// `report` prints the address.
+async fn serve_until_shutdown<F>(
     listener: Listener,
-    tell: impl FnOnce(&Listener),
+    report: impl FnOnce(&Listener),
     serve: impl FnOnce(Listener) -> F,
 ) -> ExitCode
 where
     F: Future<Output = levity::serve::Result<()>>,
 {
-    let mut ended = pin!(asked_to_end());
-    // Signals are listened for before anybody can know that the server is there.
+    let mut ended = pin!(shutdown_signal());
+    // The signal handlers are installed before a client can learn that the server is running.
     tokio::select! {
         biased;
         () = &mut ended => return ExitCode::SUCCESS,
-        () = std::future::ready(()) => tell(&listener),
+        () = std::future::ready(()) => report(&listener),
     }
     let stop = CancelToken::new();
     let mut serving = pin!(serve(listener.until(stop.clone())));
@@ -71,11 +71,11 @@ where
     };
     match served {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => complain(&chain(&error), 1),
+        Err(error) => report_error(&chain(&error), 1),
     }
 }
 
-/// How the addresses of a listener begin.
+/// Returns the URL scheme of a listener.
 fn scheme(listener: &Listener) -> &'static str {
     if listener.is_encrypted() {
         "https"
@@ -84,33 +84,30 @@ fn scheme(listener: &Listener) -> &'static str {
     }
 }
 
-/// Until Ctrl-C, or until the system wants this process to end.
-pub(crate) async fn asked_to_end() {
+/// Waits for Ctrl-C, or until the system asks this process to end.
+pub(crate) async fn shutdown_signal() {
     tokio::select! {
         _ = tokio::signal::ctrl_c() => {}
-        () = told_to_end() => {}
+        () = termination_signal() => {}
     }
 }
 
-/// The runs of a server that resumes only those that are marked, or trusted.
-pub(crate) fn own(runs: Runs, marks: Option<Arc<Marks>>) -> Runs {
+/// Restricts the runs of a server to those that are marked or trusted.
+pub(crate) fn resume_only_marked(runs: Runs, marks: Option<Arc<Marks>>) -> Runs {
     match marks {
         Some(marks) => runs.resume_if(move |run| marks.check(run)),
         None => runs,
     }
 }
 
-/// Goes on with what an earlier server left, and says what cannot be gone on with.
+/// Resumes the runs that an earlier server left, and reports those that cannot be resumed.
 async fn resume(runs: &Runs) -> Result<(), String> {
     for (run, error) in runs.resume_all().await.map_err(|error| chain(&error))? {
-        note(&format!(
-            "run {run} was not gone on with: {}",
-            chain(&error)
-        ));
+        note(&format!("run {run} was not resumed: {}", chain(&error)));
     }
     if runs.queued() > 0 {
         note(&format!(
-            "{} runs of an earlier server wait, and go on when others have ended",
+            "{} runs of an earlier server are queued; they resume when other runs have ended",
             runs.queued()
         ));
     }

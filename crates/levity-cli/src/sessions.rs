@@ -1,4 +1,4 @@
-//! Sessions that were kept.
+//! Commands for stored sessions.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,28 +8,28 @@ use levity::observe::SessionFolder as Folder;
 use levity::observe::{SessionFilter, SessionInfo, TreeOptions, one_line};
 
 use crate::plan::{Drawing, export};
-use crate::terminal::{chain, complain, say, say_json};
+use crate::terminal::{chain, print_json, print_text, report_error};
 
-/// How `levity sessions` is called.
+/// The arguments of `levity sessions`.
 #[derive(Args)]
 pub(crate) struct Sessions {
     #[command(subcommand)]
-    what: What,
+    action: Action,
 }
 
 #[derive(Subcommand)]
-enum What {
-    /// List sessions, the newest first.
+enum Action {
+    /// List sessions, newest first.
     List(List),
-    /// Show how a session went: its tree, and what each step took.
+    /// Show a session: its tree, and the cost and time of each step.
     Show(Show),
     /// Print the graph of a session.
     Export(Export),
 }
 
 #[derive(Args)]
-struct Where {
-    /// The folder that the sessions are kept in.
+struct SessionsArg {
+    /// Folder of the stored sessions.
     #[arg(long, value_name = "DIR", default_value = "sessions")]
     sessions: PathBuf,
 }
@@ -37,62 +37,62 @@ struct Where {
 #[derive(Args)]
 struct List {
     #[command(flatten)]
-    place: Where,
-    /// Only those with this status, such as `completed`.
+    place: SessionsArg,
+    /// List only sessions with this status, such as `completed`.
     #[arg(long)]
     status: Option<String>,
-    /// Only those in whose goal this stands.
+    /// List only sessions with this text in their goal.
     #[arg(long, value_name = "TEXT")]
     query: Option<String>,
-    /// At most so many.
+    /// Maximum number of sessions to list.
     #[arg(long, value_name = "N", default_value_t = 100)]
     limit: usize,
-    /// Print one JSON object a line.
+    /// Print one JSON object per line.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Args)]
 struct Show {
-    /// The session's id, or how it begins.
+    /// Id of the session, or its first characters.
     id: String,
     #[command(flatten)]
-    place: Where,
+    place: SessionsArg,
 }
 
 #[derive(Args)]
 struct Export {
-    /// The session's id, or how it begins.
+    /// Id of the session, or its first characters.
     id: String,
     #[command(flatten)]
-    place: Where,
-    /// How it is written.
-    #[arg(long, value_enum, default_value_t = Form::Mermaid)]
-    format: Form,
+    place: SessionsArg,
+    /// Format of the output.
+    #[arg(long, value_enum, default_value_t = Format::Mermaid)]
+    format: Format,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Form {
-    /// A flowchart for Mermaid.
+enum Format {
+    /// Mermaid flowchart.
     Mermaid,
-    /// For Graphviz.
+    /// Graphviz DOT graph.
     Dot,
-    /// A tree of text.
+    /// Text tree.
     Tree,
     /// The session itself: node-link JSON, as NetworkX reads it.
     Json,
 }
 
-/// Does what was asked for: 0 when it was done, 1 when not.
+/// Runs the subcommand and returns 0 if it succeeds, else 1.
 pub(crate) async fn sessions(args: Sessions) -> ExitCode {
-    let done = match args.what {
-        What::List(list) => list.list().await,
-        What::Show(show) => show.show().await,
-        What::Export(export) => export.export().await,
+    let result = match args.action {
+        Action::List(list) => list.list().await,
+        Action::Show(show) => show.show().await,
+        Action::Export(export) => export.export().await,
     };
-    match done {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(problem) => complain(&problem, 1),
+        Err(problem) => report_error(&problem, 1),
     }
 }
 
@@ -106,11 +106,11 @@ impl List {
             .map_err(|error| chain(&error))?;
         for info in found {
             match self.json {
-                true => say_json(&serde_json::json!({
+                true => print_json(&serde_json::json!({
                     "id": info.id, "path": info.path, "bytes": info.bytes, "status": info.status,
                     "created": info.created.map(|at| at.to_string()), "query": info.query, "problem": info.problem,
                 })),
-                false => say(&line(&info)),
+                false => print_text(&line(&info)),
             }
         }
         Ok(())
@@ -135,7 +135,7 @@ impl Show {
             .await
             .map_err(|error| chain(&error))?;
         let view = session.to_view();
-        say(&format!(
+        print_text(&format!(
             "{}\n{}",
             view.tree(TreeOptions::new()),
             view.summary()
@@ -148,10 +148,10 @@ impl Export {
     async fn export(self) -> Result<(), String> {
         let folder = Folder::open(&self.place.sessions);
         let drawing = match self.format {
-            Form::Mermaid => Drawing::Mermaid,
-            Form::Dot => Drawing::Dot,
-            Form::Tree => Drawing::Tree,
-            Form::Json => return print_file(&folder, &self.id).await,
+            Format::Mermaid => Drawing::Mermaid,
+            Format::Dot => Drawing::Dot,
+            Format::Tree => Drawing::Tree,
+            Format::Json => return print_file(&folder, &self.id).await,
         };
         let session = folder.load(&self.id).await.map_err(|error| chain(&error))?;
         export(&session.to_view(), drawing);
@@ -159,16 +159,15 @@ impl Export {
     }
 }
 
-/// Prints a session as it is kept.
+/// Prints a session as it is stored.
 async fn print_file(folder: &Folder, id: &str) -> Result<(), String> {
     let path = folder.find(id).await.map_err(|error| chain(&error))?;
-    // It is loaded first, so that only a session is printed, and no file that is too large or no
-    // file at all.
+    // Loading the session first makes sure that the file exists, is a session and is not too large.
     folder.load(id).await.map_err(|error| chain(&error))?;
     let text = std::fs::read_to_string(&path)
-        .map_err(|error| format!("`{}` cannot be read: {error}", path.display()))?;
+        .map_err(|error| format!("cannot read `{}`: {error}", path.display()))?;
     let value: serde_json::Value = serde_json::from_str(&text)
-        .map_err(|error| format!("`{}` is no JSON: {error}", path.display()))?;
-    say_json(&value);
+        .map_err(|error| format!("`{}` is not valid JSON: {error}", path.display()))?;
+    print_json(&value);
     Ok(())
 }

@@ -1,12 +1,12 @@
-//! What commands keep for a user between two calls.
+//! State of a user that commands store between two calls.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use levity::core::Digest;
 
-/// The folder for this user's state, below `XDG_STATE_HOME`, or `LOCALAPPDATA` on Windows, or
-/// `~/.local/state`.
+/// Returns the folder for this user's state, below `XDG_STATE_HOME`, or `LOCALAPPDATA` on Windows,
+/// or `~/.local/state`.
 pub(crate) fn folder() -> Result<PathBuf, String> {
     let named = |variable: &str| {
         env::var_os(variable)
@@ -16,22 +16,25 @@ pub(crate) fn folder() -> Result<PathBuf, String> {
     let above = named("XDG_STATE_HOME")
         .or_else(|| named("LOCALAPPDATA"))
         .or_else(|| named("HOME").map(|home| home.join(".local/state")));
-    let above = above.ok_or("neither `XDG_STATE_HOME` nor `HOME` says where state is kept")?;
+    let above = above.ok_or(
+        "there is no folder for levity's state: set `XDG_STATE_HOME` or `HOME` \
+        to an absolute path",
+    )?;
     Ok(above.join("levity"))
 }
 
-/// Makes a folder that only its owner can look into.
-pub(crate) fn make(folder: &Path) -> Result<(), String> {
+/// Creates a folder that only its owner can read.
+pub(crate) fn create(folder: &Path) -> Result<(), String> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder
         .create(folder)
-        .map_err(|error| format!("`{}` cannot be made: {error}", folder.display()))
+        .map_err(|error| format!("cannot create `{}`: {error}", folder.display()))
 }
 
-/// A name for what belongs to a folder, which no other folder has.
+/// Returns a name for the state of a folder, unique to that folder.
 pub(crate) fn name_of(folder: &Path) -> String {
     let text = folder.to_string_lossy();
     let last: String = folder

@@ -1,4 +1,4 @@
-//! Where runs are kept.
+//! The journal that stores runs.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,21 +10,21 @@ use levity::runtime::{FileJournal, SqliteJournal};
 use crate::marks::{OwnJournal, Trust};
 use crate::terminal::{chain, note};
 
-/// Which journal is meant.
+/// The option that names the journal.
 #[derive(Args)]
-pub(crate) struct Where {
-    /// The folder, or the SQLite file (`*.db`), that the runs are kept in.
+pub(crate) struct JournalArg {
+    /// Folder or SQLite file (`*.db`) of the stored runs.
     #[arg(long, value_name = "PATH", default_value = "runs")]
     pub(crate) journal: PathBuf,
 }
 
-impl Where {
-    /// The journal, which must be there: looking for runs makes none. Whoever resumes runs opens it
-    /// as their [own](Self::open_own).
+impl JournalArg {
+    /// Opens the journal, which must exist: listing runs does not create one. Use
+    /// [`open_own`](Self::open_own) to resume runs.
     pub(crate) fn open(&self) -> Result<Arc<dyn Journal>, String> {
         if !self.journal.exists() {
             return Err(format!(
-                "there is no journal `{}`; name one with `--journal`, or make a run with `levity \
+                "there is no journal `{}`; name one with `--journal`, or start a run with `levity \
                     run --journal`",
                 self.journal.display()
             ));
@@ -32,7 +32,7 @@ impl Where {
         open(&self.journal).map_err(|error| chain(&error))
     }
 
-    /// The same, for whoever drives runs or lets them go on.
+    /// Opens the journal to drive or resume runs of this user.
     pub(crate) fn open_own(&self, trust: Trust) -> Result<Arc<OwnJournal>, String> {
         Ok(Arc::new(OwnJournal::new(
             self.open()?,
@@ -42,12 +42,12 @@ impl Where {
     }
 }
 
-/// Opens a journal to drive runs of this user's, and makes it if it is not there.
+/// Opens a journal to drive runs of this user, and creates it if it does not exist.
 pub(crate) fn open_own(path: &Path, trust: Trust) -> Result<Arc<OwnJournal>, JournalError> {
     Ok(Arc::new(OwnJournal::new(open(path)?, path, trust)))
 }
 
-/// Opens a journal to look at, and makes it if it is not there.
+/// Opens a journal to read it, and creates it if it does not exist.
 pub(crate) fn open(path: &Path) -> Result<Arc<dyn Journal>, JournalError> {
     if path.is_file() || path.extension().is_some_and(|extension| extension == "db") {
         let journal = SqliteJournal::new(path)?;

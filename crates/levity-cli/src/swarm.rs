@@ -1,9 +1,9 @@
-//! Swarms that work from the terminal.
+//! The command that runs a swarm from the terminal.
 
 mod demo;
+mod display;
 mod end;
 mod lines;
-mod told;
 
 use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
@@ -22,35 +22,35 @@ use crate::agent::Common;
 use crate::drive::drive;
 use crate::logs::Logs;
 use crate::marks::Trust;
-use crate::mcp::Offered;
+use crate::mcp::McpServers;
 use crate::plan::demo::PAUSE;
 use crate::store;
-use crate::terminal::{chain, complain, note, read_text};
+use crate::terminal::{chain, note, read_text, report_error};
 
-pub(crate) use end::{Printed, Shown};
-pub(crate) use told::{Lines, Told};
+pub(crate) use display::{Lines, SwarmDisplay};
+pub(crate) use end::{AnswerFormat, OutputOptions};
 
-/// How `levity swarm` is called.
+/// The arguments of `levity swarm`.
 #[derive(Args)]
 #[command(after_help = crate::EXIT_CODES)]
 pub(crate) struct SwarmArgs {
-    /// What to do, in words.
+    /// Goal of the swarm, in words.
     #[arg(required_unless_present_any = ["plan", "resume"], value_parser = crate::input::goal)]
     goal: Option<String>,
-    /// A plan (JSON) to carry out, in place of the router's.
+    /// JSON file with a plan to carry out instead of a plan of the router.
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]
     plan: Option<PathBuf>,
     #[command(flatten)]
     shape: SwarmShape,
-    /// The most workers that work at a time [default: 16].
+    /// Maximum number of workers that run at the same time [default: 16].
     #[arg(long, value_name = "N", help_heading = "Teams and swarms")]
     max_parallel: Option<usize>,
-    /// Keep the run in this folder or SQLite file (`*.db`).
+    /// Store the run in this folder or SQLite file (`*.db`).
     #[arg(long, value_name = "PATH")]
     journal: Option<PathBuf>,
     #[command(flatten)]
     trust: Trust,
-    /// The run's id; a random one by default.
+    /// Id of the run; random by default.
     #[arg(
         long,
         value_name = "ID",
@@ -58,7 +58,7 @@ pub(crate) struct SwarmArgs {
         conflicts_with = "resume"
     )]
     id: Option<String>,
-    /// Go on with this run; what was done is not done again.
+    /// Resume this run; completed work is not repeated.
     #[arg(
         long,
         value_name = "RUN",
@@ -68,51 +68,51 @@ pub(crate) struct SwarmArgs {
     resume: Option<String>,
     #[command(flatten)]
     common: Common,
-    /// Leave the run in its journal when all it does is wait, for a person or a time.
+    /// Park the run in its journal when it only waits for a person or a time.
     #[arg(long, requires = "journal")]
     park: bool,
-    /// Write all that was said to this file, as JSON lines, when the run has ended.
+    /// Write all messages of the workers to this file, as JSON lines, when the run has ended.
     #[arg(long, value_name = "FILE")]
     bus: Option<PathBuf>,
-    /// Print what came of it as one JSON object, in place of the answer.
+    /// Print the result as one JSON object instead of the answer.
     #[arg(long)]
     json: bool,
-    /// Print the answer alone.
+    /// Print only the answer.
     #[arg(long, short)]
     quiet: bool,
 }
 
-/// The options of a swarm.
+/// The options that define a swarm.
 #[derive(Args)]
 pub(crate) struct SwarmShape {
-    /// Take only this worker of a swarm; may be given more than once.
+    /// Use only this worker of a swarm; may be given more than once.
     #[arg(
         long = "worker",
         value_enum,
         value_name = "NAME",
         help_heading = "Teams and swarms"
     )]
-    workers: Vec<Name>,
-    /// The most delegations in the plan of a swarm's router [default: 32].
+    workers: Vec<WorkerName>,
+    /// Maximum number of delegations in the plan of a swarm's router [default: 32].
     #[arg(long, value_name = "N", help_heading = "Teams and swarms")]
     max_delegations: Option<usize>,
-    /// Let the workers of a swarm leave messages for each other.
+    /// Let the workers of a swarm send messages to each other.
     #[arg(long, help_heading = "Teams and swarms")]
     talk: bool,
 }
 
-/// The workers there are.
+/// The names of the workers.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Name {
-    /// Finds things out; changes nothing.
+enum WorkerName {
+    /// Finds information; changes nothing.
     Researcher,
     /// Writes code.
     Coder,
-    /// Says what is wrong with the work of others; changes nothing.
+    /// Reviews the work of others; changes nothing.
     Reviewer,
 }
 
-impl Name {
+impl WorkerName {
     fn as_str(self) -> &'static str {
         match self {
             Self::Researcher => "researcher",
@@ -122,35 +122,35 @@ impl Name {
     }
 }
 
-/// Has a goal worked on, and says how it went: 0 for an answer, 1 for none, 2 for a wrong call, 3
-/// when it waits, 4 when not all was done, 130 when it was left by Ctrl-C.
+/// Runs a swarm and returns the exit code: 0 for an answer, 1 for none, 2 for an invalid call, 3 if
+/// the run is waiting, 4 if only part of the work is done, 130 after Ctrl-C.
 pub(crate) async fn swarm(args: SwarmArgs) -> ExitCode {
-    match begin(&args).await {
+    match prepare(&args).await {
         Ok(code) => code,
-        Err(problem) => complain(&problem, 2),
+        Err(problem) => report_error(&problem, 2),
     }
 }
 
-async fn begin(args: &SwarmArgs) -> Result<ExitCode, String> {
+async fn prepare(args: &SwarmArgs) -> Result<ExitCode, String> {
     let runtime = match &args.journal {
         Some(path) => Runtime::new()
             .with_journal(store::open_own(path, args.trust).map_err(|error| chain(&error))?),
         None => Runtime::new(),
     };
     let plan = args.plan.as_deref().map(read_plan).transpose()?;
-    let (swarm, offered) = args
+    let (swarm, mcp_servers) = args
         .shape
         .build(&args.common, args.max_parallel, runtime, args.quiet)
         .await?;
-    offered.end(work(args, &swarm, plan).await).await
+    mcp_servers.end(run_swarm(args, &swarm, plan).await).await
 }
 
-async fn work(
+async fn run_swarm(
     args: &SwarmArgs,
     swarm: &Swarm,
     plan: Option<Vec<Delegation>>,
 ) -> Result<ExitCode, String> {
-    let told = Told::new(
+    let display = SwarmDisplay::new(
         if args.quiet {
             Lines::None
         } else {
@@ -159,63 +159,65 @@ async fn work(
         args.park,
     );
     let logs = args.common.logs.open()?;
-    let run = start(args, swarm, plan, (&told, &logs)).await?;
+    let run = start(args, swarm, plan, (&display, &logs)).await?;
     let answer = if args.json {
-        Printed::Object
+        AnswerFormat::Object
     } else {
-        Printed::Text
+        AnswerFormat::Text
     };
-    let shown = Shown {
+    let options = OutputOptions {
         answer,
         quiet: args.quiet,
-        kept: args.journal.is_some(),
+        in_journal: args.journal.is_some(),
         bus: args.bus.as_deref(),
     };
-    Ok(show(run, told, swarm.runtime(), &shown).await)
+    Ok(show(run, display, swarm.runtime(), &options).await)
 }
 
-/// Shows a run until it ends, then what came of it.
+/// Shows a run until it ends, then prints its result.
 pub(crate) async fn show(
     run: RunHandle<Swarm>,
-    told: Arc<Told>,
+    display: Arc<SwarmDisplay>,
     runtime: &Runtime,
-    shown: &Shown<'_>,
+    options: &OutputOptions<'_>,
 ) -> ExitCode {
     let (id, control) = (run.id().clone(), run.control().clone());
-    let driven = drive(run, control, told, runtime).await;
-    end::conclude(shown, &id, driven)
+    let driven = drive(run, control, display, runtime).await;
+    end::conclude(options, &id, driven)
 }
 
 impl SwarmShape {
-    /// An option that was given, if one was.
+    /// Returns the name of a given option, if there is one.
     pub(crate) fn given(&self) -> Option<&'static str> {
         let workers = (!self.workers.is_empty()).then_some("--worker");
-        let most = self.max_delegations.map(|_| "--max-delegations");
-        workers.or(most).or(self.talk.then_some("--talk"))
+        let max_delegations = self.max_delegations.map(|_| "--max-delegations");
+        workers
+            .or(max_delegations)
+            .or(self.talk.then_some("--talk"))
     }
 
-    /// The workers that take part.
+    /// Returns the names of the workers of this swarm.
     fn names(&self) -> Vec<&'static str> {
         let all = if self.workers.is_empty() {
-            Name::value_variants()
+            WorkerName::value_variants()
         } else {
             &self.workers
         };
         all.iter().map(|name| name.as_str()).collect()
     }
 
-    /// The swarm, driven by this runtime, and the servers that run beside it.
+    /// Builds the swarm with this runtime, and returns it with the MCP servers that run beside it.
     pub(crate) async fn build(
         &self,
         common: &Common,
         max_parallel: Option<usize>,
         runtime: Runtime,
         quiet: bool,
-    ) -> Result<(Swarm, Offered), String> {
-        let offered = common.mcp.start(note).await?;
-        match self.with_servers(common, max_parallel, runtime, &offered, quiet) {
-            Ok(swarm) => Ok((swarm, offered)),
-            Err(problem) => offered.end(Err(problem)).await,
+    ) -> Result<(Swarm, McpServers), String> {
+        let mcp_servers = common.mcp.start(note).await?;
+        match self.with_servers(common, max_parallel, runtime, &mcp_servers, quiet) {
+            Ok(swarm) => Ok((swarm, mcp_servers)),
+            Err(problem) => mcp_servers.end(Err(problem)).await,
         }
     }
 
@@ -224,10 +226,10 @@ impl SwarmShape {
         common: &Common,
         max_parallel: Option<usize>,
         runtime: Runtime,
-        offered: &Offered,
+        mcp_servers: &McpServers,
         quiet: bool,
     ) -> Result<Swarm, String> {
-        let tell = |text: &str| {
+        let report = |text: &str| {
             if !quiet {
                 note(text.trim_end());
             }
@@ -239,7 +241,7 @@ impl SwarmShape {
         };
         let model = common
             .model
-            .open_shared(&common.options, tell, || demo::model(pause))?;
+            .open_shared(&common.options, report, || demo::model(pause))?;
         let mut ready = ReadyWorkers::new(model.clone())
             .runtime(runtime.clone())
             .finish(|_, agent| agent.ask_user());
@@ -248,21 +250,21 @@ impl SwarmShape {
         }
         common
             .tools
-            .unreached(&self.names())
+            .unused_options(&self.names())
             .into_iter()
-            .for_each(tell);
-        let ready = common.tools.add_to_ready(ready, quiet, tell)?;
+            .for_each(report);
+        let ready = common.tools.add_to_workers(ready, quiet, report)?;
         let ready = common
-            .asked()
-            .fold(offered.add_to_ready(ready), ReadyWorkers::rule);
+            .approval_rules()
+            .fold(mcp_servers.add_to_workers(ready), ReadyWorkers::rule);
         let guards = common.options.guards(&model);
-        let most = self.max_delegations.unwrap_or(Router::DEFAULT_DELEGATIONS);
-        let mut swarm = Swarm::builder(Router::new(model).max_delegations(most))
+        let max_delegations = self.max_delegations.unwrap_or(Router::DEFAULT_DELEGATIONS);
+        let mut swarm = Swarm::builder(Router::new(model).max_delegations(max_delegations))
             .max_parallel(max_parallel.unwrap_or(16))
             .limits(common.options.limits())
             .runtime(runtime);
         swarm = guards.into_iter().fold(swarm, SwarmBuilder::guard);
-        for (name, worker) in Name::value_variants()
+        for (name, worker) in WorkerName::value_variants()
             .iter()
             .zip(ready.all().map_err(|error| chain(&error))?)
         {
@@ -275,12 +277,12 @@ impl SwarmShape {
     }
 }
 
-/// Begins a run, or goes on with one.
+/// Starts a run, or resumes one.
 async fn start(
     args: &SwarmArgs,
     swarm: &Swarm,
     plan: Option<Vec<Delegation>>,
-    (told, logs): (&Arc<Told>, &Logs),
+    (display, logs): (&Arc<SwarmDisplay>, &Logs),
 ) -> Result<RunHandle<Swarm>, String> {
     let Some(id) = &args.resume else {
         let mut input = SwarmInput::from(args.goal.clone().unwrap_or_default());
@@ -289,9 +291,9 @@ async fn start(
         }
         let mut run = swarm.run(input);
         if let Some(id) = &args.id {
-            run = run.id(free(id, swarm).await?);
+            run = run.id(check_unused(id, swarm).await?);
         }
-        return set(args, run, told, logs);
+        return start_run(args, run, display, logs);
     };
     let id = RunId::new(id.as_str());
     let records = swarm
@@ -300,48 +302,48 @@ async fn start(
         .read(&id)
         .await
         .map_err(|error| chain(&error))?;
-    let Some(known) = RunSummary::of(&id, &records) else {
+    let Some(summary) = RunSummary::of(&id, &records) else {
         return Err(format!(
-            "there is no run `{id}`; `levity runs list` shows those there are"
+            "there is no run `{id}`; `levity runs list` shows all runs"
         ));
     };
-    told.catch_up(&swarm.history(&id).await.map_err(|error| chain(&error))?);
+    display.catch_up(&swarm.history(&id).await.map_err(|error| chain(&error))?);
     let mut run = swarm.resume(id);
     if let Some(limits) = args.common.options.given_limits() {
         run = run.limits(limits);
     }
-    let run = set(args, run, told, logs)?;
-    if known.paused {
-        // A run that could not be opened says so itself.
+    let run = start_run(args, run, display, logs)?;
+    if summary.paused {
+        // A run that could not be opened reports its error.
         let _ = run.control().resume().await;
     }
     Ok(run)
 }
 
-/// An id that a run can have, and none has.
-async fn free(id: &str, swarm: &Swarm) -> Result<RunId, String> {
+/// Returns the id if no run in the journal has it.
+async fn check_unused(id: &str, swarm: &Swarm) -> Result<RunId, String> {
     let id = RunId::new(id);
     match swarm.runtime().journal().read(&id).await {
         Ok(records) if records.is_empty() => Ok(id),
         Ok(_) => Err(format!(
-            "run `{id}` exists already; go on with it by `--resume`, or choose another id"
+            "run `{id}` already exists; resume it with `--resume`, or choose another id"
         )),
         Err(error) => Err(chain(&error)),
     }
 }
 
-fn set(
+fn start_run(
     args: &SwarmArgs,
     run: levity::runtime::Run<Swarm>,
-    told: &Arc<Told>,
+    display: &Arc<SwarmDisplay>,
     logs: &Logs,
 ) -> Result<RunHandle<Swarm>, String> {
-    let run = run.on_event(logs.beside(told.watcher()));
+    let run = run.on_event(logs.watcher_with(display.watcher()));
     let run = if args.park { run.park() } else { run };
     run.try_start().map_err(|error| chain(&error))
 }
 
-/// A plan from a file: a list of delegations, or an object with one, as a router writes it.
+/// Reads a plan from a file: a list of delegations, or an object with one, as a router writes it.
 fn read_plan(path: &std::path::Path) -> Result<Vec<Delegation>, String> {
     #[derive(serde::Deserialize)]
     #[serde(untagged)]
@@ -354,7 +356,7 @@ fn read_plan(path: &std::path::Path) -> Result<Vec<Delegation>, String> {
     match serde_json::from_str(&text) {
         Ok(Plan::List(plan) | Plan::Object { delegations: plan }) => Ok(plan),
         Err(_) => Err(format!(
-            "`{}` is no plan; one looks like this: {form}",
+            "`{}` is not a valid plan; use this form: {form}",
             path.display()
         )),
     }

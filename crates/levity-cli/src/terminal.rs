@@ -1,4 +1,4 @@
-//! What the commands print, and how.
+//! Output to the terminal, and input from files and pipes.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -8,41 +8,41 @@ use std::process::ExitCode;
 
 pub(crate) use levity::core::text::chain;
 
-/// Prints, and does not mind a reader who has gone away.
-pub(crate) fn say(text: &str) {
+/// Prints text to the standard output, and ignores a closed pipe.
+pub(crate) fn print_text(text: &str) {
     let mut out = io::stdout().lock();
     let _ = out
-        .write_all(harmless(text).as_bytes())
+        .write_all(sanitize(text).as_bytes())
         .and_then(|()| out.flush());
 }
 
-/// The text without what would make a terminal do something, or show something else: models and web
-/// pages wrote it.
-pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
-    if text.contains(acts) {
-        text.replace(acts, "\u{fffd}").into()
+/// Replaces characters that would control a terminal or disguise the text. Models and web pages may
+/// have written it.
+pub(crate) fn sanitize(text: &str) -> Cow<'_, str> {
+    if text.contains(is_unsafe) {
+        text.replace(is_unsafe, "\u{fffd}").into()
     } else {
         text.into()
     }
 }
 
-/// The most bytes of a plan or a script.
-const LARGEST_TEXT: u64 = 64 << 20;
+/// The maximum size of a plan or a script, in bytes.
+const MAX_TEXT: u64 = 64 << 20;
 
-/// The text of a file that the user names, or of a pipe, unless it is too large.
+/// Reads a file that the user names, or a pipe, unless it is too large.
 pub(crate) fn read_text(path: &Path) -> Result<String, String> {
-    let failed = |error: io::Error| format!("`{}` cannot be read: {error}", path.display());
+    let failed = |error: io::Error| format!("cannot read `{}`: {error}", path.display());
     let mut text = String::new();
     File::open(path)
         .map_err(failed)?
-        .take(LARGEST_TEXT + 1)
+        .take(MAX_TEXT + 1)
         .read_to_string(&mut text)
         .map_err(failed)?;
-    match text.len() as u64 > LARGEST_TEXT {
+    match text.len() as u64 > MAX_TEXT {
         true => Err(format!(
-            "`{}` is larger than {} MiB",
+            "`{}` is larger than {} MiB; use a smaller file",
             path.display(),
-            LARGEST_TEXT >> 20
+            MAX_TEXT >> 20
         )),
         false => Ok(text),
     }
@@ -71,9 +71,9 @@ pub(crate) fn counted(number: u64, unit: &str) -> String {
     format!("{number} {unit}{ending}")
 }
 
-/// A word as a shell takes it in a command that is suggested: ids and paths may be those of a
-/// folder from elsewhere.
-pub(crate) fn shell(word: &str) -> Cow<'_, str> {
+/// Quotes a word for a shell, for use in a suggested command. Ids and paths may come from an
+/// untrusted folder.
+pub(crate) fn shell_quote(word: &str) -> Cow<'_, str> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._/:@%+=,-".contains(c);
     match !word.is_empty() && word.chars().all(plain) {
         true => word.into(),
@@ -81,9 +81,8 @@ pub(crate) fn shell(word: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns whether a character is shown as nothing or as a blank, so that a text reads as another
-/// one.
-fn is_unseen(char: char) -> bool {
+/// Returns `true` if a character is invisible or shown as a blank, so that it can disguise a text.
+fn is_invisible(char: char) -> bool {
     matches!(
         char,
         '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180e}' | '\u{200b}'
@@ -92,19 +91,19 @@ fn is_unseen(char: char) -> bool {
     )
 }
 
-/// Returns whether a character makes a terminal do something, turns the direction of text, or is
-/// not seen.
-fn acts(char: char) -> bool {
-    let turns = matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    turns || is_unseen(char) || (char.is_control() && !matches!(char, '\n' | '\t'))
+/// Returns `true` if a character controls a terminal, changes the direction of text, or is
+/// invisible.
+fn is_unsafe(char: char) -> bool {
+    let changes_direction = matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    changes_direction || is_invisible(char) || (char.is_control() && !matches!(char, '\n' | '\t'))
 }
 
-/// JSON that means the same and has nothing in it that [`acts`]: such characters are only in its
-/// texts.
-fn harmless_json(json: &str) -> String {
+/// Escapes the characters of JSON that [`is_unsafe`] on a terminal. They occur only in its strings,
+/// so the value stays the same.
+fn sanitize_json(json: &str) -> String {
     let mut line = String::with_capacity(json.len());
     for char in json.chars() {
-        match acts(char) {
+        match is_unsafe(char) {
             true => char
                 .encode_utf16(&mut [0; 2])
                 .iter()
@@ -115,24 +114,24 @@ fn harmless_json(json: &str) -> String {
     line
 }
 
-/// The beginning of a text that is long.
-pub(crate) fn brief(text: String) -> String {
-    const MOST: usize = 500;
-    match text.char_indices().nth(MOST) {
+/// Shortens a long text to its beginning.
+pub(crate) fn shorten(text: String) -> String {
+    const MAX_CHARS: usize = 500;
+    match text.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{}.. ({} bytes)", &text[..end], text.len()),
         None => text,
     }
 }
 
-/// A text for somebody who decides about it: whole, unless it is longer than 8 KiB. Then its middle
-/// is left out, and it says how much that is.
-pub(crate) fn whole(text: &str) -> Cow<'_, str> {
-    if is_shown_whole(text) {
+/// Returns a text for a decision in full, unless it is longer than 8 KiB. Then it leaves out the
+/// middle, and states how many bytes are missing.
+pub(crate) fn omit_middle(text: &str) -> Cow<'_, str> {
+    if is_shown_in_full(text) {
         return text.into();
     }
     let (head, tail) = (
-        text.floor_char_boundary(WHOLE / 2),
-        text.ceil_char_boundary(text.len() - WHOLE / 2),
+        text.floor_char_boundary(MAX_SHOWN / 2),
+        text.ceil_char_boundary(text.len() - MAX_SHOWN / 2),
     );
     format!(
         "{} [.. {} bytes are not shown ..] {}",
@@ -143,80 +142,82 @@ pub(crate) fn whole(text: &str) -> Cow<'_, str> {
     .into()
 }
 
-/// Returns whether [`whole`] leaves nothing out of a text.
-pub(crate) fn is_shown_whole(text: &str) -> bool {
-    text.len() <= WHOLE
+/// Returns `true` if [`omit_middle`] leaves nothing out of a text.
+pub(crate) fn is_shown_in_full(text: &str) -> bool {
+    text.len() <= MAX_SHOWN
 }
 
-/// The most bytes of a call that whoever decides about it is shown.
-const WHOLE: usize = 8 << 10;
+/// The maximum number of bytes of a call that the user is shown for a decision.
+const MAX_SHOWN: usize = 8 << 10;
 
 /// Prints a value as one line of JSON.
-pub(crate) fn say_json(value: &impl serde::Serialize) {
+pub(crate) fn print_json(value: &impl serde::Serialize) {
     if let Ok(line) = serde_json::to_string(value) {
-        say(&format!("{}\n", harmless_json(&line)));
+        print_text(&format!("{}\n", sanitize_json(&line)));
     }
 }
 
-/// Prints JSON as it is; on a terminal, the same JSON with escapes in place of what would make the
-/// terminal do something.
+/// Prints JSON unchanged. On a terminal, escapes replace characters that would control the
+/// terminal.
 pub(crate) fn write_json(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match out.is_terminal() {
-        true => out.write_all(harmless_json(&String::from_utf8_lossy(bytes)).as_bytes())?,
+        true => out.write_all(sanitize_json(&String::from_utf8_lossy(bytes)).as_bytes())?,
         false => out.write_all(bytes)?,
     }
     out.flush()
 }
 
-/// Says something beside what is printed.
+/// Prints a note to the standard error.
 pub(crate) fn note(text: &str) {
-    let _ = writeln!(io::stderr(), "levity: {}", harmless(text));
+    let _ = writeln!(io::stderr(), "levity: {}", sanitize(text));
 }
 
-/// Says what is wrong, and gives the exit code for it.
-pub(crate) fn complain(problem: &str, code: u8) -> ExitCode {
+/// Prints an error message, and returns its exit code.
+pub(crate) fn report_error(problem: &str, code: u8) -> ExitCode {
     note(problem);
     ExitCode::from(code)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{WHOLE, brief, counted, harmless, harmless_json, read_all, shell, whole};
+    use super::{
+        MAX_SHOWN, counted, omit_middle, read_all, sanitize, sanitize_json, shell_quote, shorten,
+    };
 
     #[test]
-    fn input_over_the_limit_is_refused_and_not_cut() {
+    fn read_all_rejects_input_over_limit() {
         assert_eq!(read_all(&b"abc"[..], 3).unwrap(), b"abc");
         assert!(read_all(&b"abcd"[..], 3).is_err());
     }
 
     #[test]
-    fn counted_unit_is_plural_unless_the_number_is_one() {
+    fn counted_uses_plural_unless_number_is_one() {
         let shown = [0, 1, 2].map(|number| counted(number, "turn"));
         assert_eq!(shown, ["0 turns", "1 turn", "2 turns"]);
     }
 
     #[test]
-    fn characters_that_are_not_seen_are_not_printed() {
-        let unseen = "\u{200b}\u{2060}\u{ad}\u{2028}\u{2029}\u{3164}\u{2800}\u{feff}\u{180e}\u{115f}\u{e0041}\u{e0100}";
-        for char in unseen.chars() {
+    fn sanitize_replaces_invisible_characters() {
+        let invisible = "\u{200b}\u{2060}\u{ad}\u{2028}\u{2029}\u{3164}\u{2800}\u{feff}\u{180e}\u{115f}\u{e0041}\u{e0100}";
+        for char in invisible.chars() {
             let text = format!("rm{char}x");
-            assert_eq!(harmless(&text), "rm\u{fffd}x", "{:x}", u32::from(char));
+            assert_eq!(sanitize(&text), "rm\u{fffd}x", "{:x}", u32::from(char));
             let json = serde_json::to_string(&text).unwrap();
-            let shown = harmless_json(&json);
+            let shown = sanitize_json(&json);
             assert!(shown.is_ascii(), "{shown}");
             assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), text);
         }
         assert_eq!(
-            harmless("naïve 日本 👩\u{200d}🚀"),
+            sanitize("naïve 日本 👩\u{200d}🚀"),
             "naïve 日本 👩\u{200d}🚀"
         );
     }
 
     #[test]
-    fn words_of_suggested_commands_are_quoted() {
+    fn shell_quote_quotes_special_characters() {
         for word in ["r1", "0f3a.2", "runs/x.db", "a:b@c"] {
-            assert_eq!(shell(word), word);
+            assert_eq!(shell_quote(word), word);
         }
         for (word, quoted) in [
             ("", "''"),
@@ -229,28 +230,28 @@ mod tests {
             ("~", "'~'"),
             ("*", "'*'"),
         ] {
-            assert_eq!(shell(word), quoted);
+            assert_eq!(shell_quote(word), quoted);
         }
     }
 
     #[test]
-    fn what_moves_a_terminal_is_not_printed() {
+    fn sanitize_replaces_control_characters() {
         assert_eq!(
-            harmless("two\n\tlines, ünïcode 🦀"),
+            sanitize("two\n\tlines, ünïcode 🦀"),
             "two\n\tlines, ünïcode 🦀"
         );
         assert_eq!(
-            harmless("\u{1b}[2Ja\rb\u{9b}c\u{7}"),
+            sanitize("\u{1b}[2Ja\rb\u{9b}c\u{7}"),
             "\u{fffd}[2Ja\u{fffd}b\u{fffd}c\u{fffd}"
         );
-        assert_eq!(harmless("rm \u{202e}txt.exe"), "rm \u{fffd}txt.exe");
+        assert_eq!(sanitize("rm \u{202e}txt.exe"), "rm \u{fffd}txt.exe");
     }
 
     #[test]
-    fn json_says_the_same_and_moves_no_terminal() {
+    fn sanitize_json_keeps_value_and_escapes_control_characters() {
         let text = "\u{1b}[2J \u{9b} \u{7f} \u{202e}x\u{200f} \u{61c}\n\"ü\\";
-        let line = harmless_json(&serde_json::to_string(text).unwrap_or_default());
-        assert_eq!(harmless(&line), line);
+        let line = sanitize_json(&serde_json::to_string(text).unwrap_or_default());
+        assert_eq!(sanitize(&line), line);
         assert_eq!(
             serde_json::from_str::<String>(&line).ok().as_deref(),
             Some(text)
@@ -258,11 +259,13 @@ mod tests {
     }
 
     #[test]
-    fn text_for_a_decision_is_whole_or_says_how_much_is_missing() {
-        assert_eq!(whole(&"x".repeat(WHOLE)), "x".repeat(WHOLE));
-        let text = format!("begin{}end", "ä".repeat(WHOLE));
-        let shown = whole(&text);
-        assert!(shown.starts_with("begin") && shown.ends_with("end") && shown.len() < WHOLE + 100);
+    fn text_for_decision_is_full_or_states_missing_bytes() {
+        assert_eq!(omit_middle(&"x".repeat(MAX_SHOWN)), "x".repeat(MAX_SHOWN));
+        let text = format!("begin{}end", "ä".repeat(MAX_SHOWN));
+        let shown = omit_middle(&text);
+        assert!(
+            shown.starts_with("begin") && shown.ends_with("end") && shown.len() < MAX_SHOWN + 100
+        );
         let missing: usize = shown
             .split_once("[.. ")
             .and_then(|(_, rest)| rest.split(' ').next()?.parse().ok())
@@ -275,10 +278,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_is_cut() {
-        assert_eq!(brief("ä".repeat(500)), "ä".repeat(500));
+    fn shorten_cuts_long_text() {
+        assert_eq!(shorten("ä".repeat(500)), "ä".repeat(500));
         assert_eq!(
-            brief("ä".repeat(501)),
+            shorten("ä".repeat(501)),
             format!("{}.. (1002 bytes)", "ä".repeat(500))
         );
     }

@@ -1,4 +1,4 @@
-//! The tools that an agent of the command line has.
+//! The tools of an agent on the command line.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -15,29 +15,29 @@ use levity::sandbox::{CommandPolicy, Level, Network, Sandbox, SandboxError, Work
 use levity::tools::{FileTools, FolderTools, Now, RunCommand, WebFetch};
 
 use crate::own_files;
-use crate::terminal::{chain, complain, note, say};
+use crate::terminal::{chain, note, print_text, report_error};
 
-/// What the agent may touch.
+/// The options for tools, files, commands and the web.
 #[derive(Args)]
 pub(crate) struct ToolArgs {
-    /// Let the agent work on the files of this folder, and run commands there. What only reads is
-    /// allowed, other commands are asked about.
+    /// Let the agent work on the files of this folder and run commands there. Commands that only
+    /// read are allowed; other commands need approval.
     #[arg(long, value_name = "DIR")]
     workspace: Option<PathBuf>,
-    /// The files of the workspace are only read.
+    /// Let the agent only read the files of the workspace.
     #[arg(long, requires = "workspace")]
     read_only: bool,
-    /// Run commands that begin with these words without asking, such as `cargo test` or
+    /// Run commands that begin with these words without approval, such as `cargo test` or
     /// `git status`; may be given more than once.
     #[arg(long, value_name = "WORDS", requires = "workspace", value_parser = first_words)]
     allow: Vec<String>,
-    /// Run commands also where the system cannot keep them from other files and the network.
+    /// Run commands even if the system cannot isolate them from other files and the network.
     #[arg(long, requires = "workspace")]
     weak: bool,
     /// Let commands use the network.
     #[arg(long, requires = "workspace")]
     network: bool,
-    /// Leave out what the workspace says about itself, in `.context/*.md` and `AGENTS.md`.
+    /// Ignore the context files of the workspace, `.context/*.md` and `AGENTS.md`.
     #[arg(long, requires = "workspace")]
     no_context: bool,
     /// Add the tools of this folder: Python files, and executables with a manifest.
@@ -46,26 +46,26 @@ pub(crate) struct ToolArgs {
     /// Let the agent fetch pages from the web.
     #[arg(long)]
     web: bool,
-    /// Let the agent run Python that it wrote, in an interpreter that can touch nothing but the
-    /// files of the workspace, by the same tools as the agent.
+    /// Let the agent run its own Python code, in an interpreter that reaches only the files of the
+    /// workspace, through the same tools as the agent.
     #[arg(long)]
     python: bool,
 }
 
-/// What was asked for, before anybody has it.
-struct Gathered {
+/// The requested tools, before they are added to agents.
+struct ToolSet {
     now: Arc<dyn Tool>,
     workspace: Option<Workspace>,
     command: Option<RunCommand>,
     web: Option<WebFetch>,
     folder: Option<FolderTools>,
     context: Option<ContextFiles>,
-    /// What code in Python may call.
+    /// The tools that Python code may call.
     for_python: Vec<ToolSpec>,
 }
 
-impl Gathered {
-    /// The tools but those of the folder and of the workspace's files.
+impl ToolSet {
+    /// Returns the tools, except those of the folder and those for files of the workspace.
     fn tools(&mut self) -> Vec<Arc<dyn Tool>> {
         let mut tools = vec![self.now.clone()];
         tools.extend(
@@ -79,47 +79,47 @@ impl Gathered {
 }
 
 impl ToolArgs {
-    /// The agent with these tools and what the workspace says about itself; `tell` says what is
-    /// worth knowing about the tools.
+    /// Adds these tools and the context files of the workspace to the agent; `report` receives
+    /// notes about the tools.
     pub(crate) fn add_to(
         &self,
         mut agent: AgentBuilder,
         quiet: bool,
-        tell: impl Fn(&str),
+        report: impl Fn(&str),
     ) -> Result<AgentBuilder, String> {
-        let mut offered = self.gather(quiet, tell)?;
-        if let Some(context) = offered.context.take() {
+        let mut mcp_servers = self.collect_tools(quiet, report)?;
+        if let Some(context) = mcp_servers.context.take() {
             agent = agent.context(context);
         }
-        agent = agent.tools(offered.tools());
-        if let Some(workspace) = offered.workspace.take() {
+        agent = agent.tools(mcp_servers.tools());
+        if let Some(workspace) = mcp_servers.workspace.take() {
             agent = agent.tools(FileTools::new(workspace));
         }
-        if let Some(folder) = offered.folder {
+        if let Some(folder) = mcp_servers.folder {
             agent = agent.source(folder);
         }
         if self.python {
-            agent = agent.program(RunPython::new().specs(offered.for_python));
+            agent = agent.program(RunPython::new().specs(mcp_servers.for_python));
         }
         Ok(agent)
     }
 
-    /// The parts of a team with these tools, which agents that name them have.
+    /// Adds these tools to the parts of a team, for agents that name them.
     pub(crate) fn add_to_parts(
         &self,
         mut parts: AgentParts,
         quiet: bool,
-        tell: impl Fn(&str),
+        report: impl Fn(&str),
     ) -> Result<AgentParts, String> {
-        let mut offered = self.gather(quiet, tell)?;
-        if let Some(context) = offered.context.take() {
+        let mut mcp_servers = self.collect_tools(quiet, report)?;
+        if let Some(context) = mcp_servers.context.take() {
             parts = parts.context(context);
         }
-        parts = parts.tools(offered.tools());
-        if let Some(workspace) = offered.workspace.take() {
+        parts = parts.tools(mcp_servers.tools());
+        if let Some(workspace) = mcp_servers.workspace.take() {
             parts = parts.tools(FileTools::new(workspace));
         }
-        if let Some(folder) = offered.folder {
+        if let Some(folder) = mcp_servers.folder {
             parts = parts.tools(folder.tools());
         }
         if self.python {
@@ -128,15 +128,14 @@ impl ToolArgs {
         Ok(parts)
     }
 
-    /// Workers with these tools, each with those of its role, and what the workspace says about
-    /// itself.
-    pub(crate) fn add_to_ready(
+    /// Adds to each worker the tools of its role and the context files of the workspace.
+    pub(crate) fn add_to_workers(
         &self,
         ready: ReadyWorkers,
         quiet: bool,
-        tell: impl Fn(&str),
+        report: impl Fn(&str),
     ) -> Result<ReadyWorkers, String> {
-        let Gathered {
+        let ToolSet {
             now,
             workspace,
             command,
@@ -144,7 +143,7 @@ impl ToolArgs {
             folder,
             context,
             for_python,
-        } = self.gather(quiet, tell)?;
+        } = self.collect_tools(quiet, report)?;
         let mut ready = ready.tools(vec![now]);
         if let Some(workspace) = workspace {
             ready = ready.workspace(workspace);
@@ -170,42 +169,43 @@ impl ToolArgs {
         Ok(ready)
     }
 
-    /// The workspace, if one is named.
-    pub(crate) fn space(&self) -> Result<Option<Workspace>, String> {
+    /// Opens the workspace, if one is named.
+    pub(crate) fn open_workspace(&self) -> Result<Option<Workspace>, String> {
         self.workspace
             .as_deref()
             .map(|folder| self.open(folder))
             .transpose()
     }
 
-    /// What was asked for and reaches none of these workers, each with its option: only the
-    /// researcher fetches pages, and only the coder writes files, runs commands and Python.
-    pub(crate) fn unreached(&self, workers: &[&str]) -> Vec<&'static str> {
+    /// Returns a note for each option that affects none of these workers. Only the researcher
+    /// fetches pages, and only the coder writes files, runs commands and Python.
+    pub(crate) fn unused_options(&self, workers: &[&str]) -> Vec<&'static str> {
         let has = |name: &str| workers.contains(&name);
         let commands = !self.allow.is_empty() || self.weak || self.network;
-        let lost = [
+        let unused = [
             (
                 self.web && !has("researcher"),
-                "`--web` reaches no worker; add `--worker researcher`",
+                "`--web` has no effect on any worker; add `--worker researcher`",
             ),
             (
                 self.python && !has("coder"),
-                "`--python` reaches no worker; add `--worker coder`",
+                "`--python` has no effect on any worker; add `--worker coder`",
             ),
             (
                 commands && !has("coder"),
-                "`--allow`, `--weak` and `--network` reach no worker, since only the coder runs \
-                    commands; add `--worker coder`",
+                "`--allow`, `--weak` and `--network` have no effect on any worker, because only \
+                    the coder runs commands; add `--worker coder`",
             ),
         ];
-        lost.into_iter()
-            .filter(|(lost, _)| *lost)
+        unused
+            .into_iter()
+            .filter(|(unused, _)| *unused)
             .map(|(_, text)| text)
             .collect()
     }
 
-    fn gather(&self, quiet: bool, tell: impl Fn(&str)) -> Result<Gathered, String> {
-        let mut gathered = Gathered {
+    fn collect_tools(&self, quiet: bool, report: impl Fn(&str)) -> Result<ToolSet, String> {
+        let mut set = ToolSet {
             now: Arc::new(Now::new()),
             workspace: None,
             command: None,
@@ -216,34 +216,36 @@ impl ToolArgs {
         };
         if let Some(folder) = &self.workspace {
             let workspace = self.open(folder)?;
-            gathered.context = (!self.no_context).then(|| context(&workspace, quiet));
-            gathered.command = self.command(&workspace, &tell)?;
+            set.context = (!self.no_context).then(|| context(&workspace, quiet));
+            set.command = self.command(&workspace, &report)?;
             let files = FileTools::new(workspace.clone()).into_tools();
-            gathered.for_python = files.iter().map(|tool| tool.spec().clone()).collect();
-            gathered.workspace = Some(workspace);
+            set.for_python = files.iter().map(|tool| tool.spec().clone()).collect();
+            set.workspace = Some(workspace);
         }
         if let Some(folder) = &self.tools {
             let tools = FolderTools::open(folder).map_err(|error| chain(&error))?;
-            tools.problems().iter().for_each(|problem| tell(problem));
-            gathered.folder = Some(tools);
+            tools.problems().iter().for_each(|problem| report(problem));
+            set.folder = Some(tools);
         }
-        Ok(gathered)
+        Ok(set)
     }
 
-    /// How commands are run, where the system can keep them in the workspace or need not.
+    /// Returns the tool for commands, if the system can confine them to the workspace or `--weak`
+    /// is set.
     fn command(
         &self,
         workspace: &Workspace,
-        tell: impl Fn(&str),
+        report: impl Fn(&str),
     ) -> Result<Option<RunCommand>, String> {
         match self.sandbox(workspace) {
             Ok(sandbox) => Ok(Some(
                 RunCommand::new(sandbox).policy(self.policy(workspace)),
             )),
-            // Files are kept apart on every system that has handles on folders.
+            // Every system with handles on folders can isolate files, so only commands are left
+            // out.
             Err(error @ SandboxError::Weak { .. }) => {
-                tell(&format!(
-                    "commands are left out: {}; `--weak` runs them all the same",
+                report(&format!(
+                    "the agent cannot run commands: {}; use `--weak` to run them anyway",
                     chain(&error)
                 ));
                 Ok(None)
@@ -289,54 +291,51 @@ impl ToolArgs {
     }
 }
 
-/// The first words of commands that may run.
+/// Parses the first words of commands that may run.
 fn first_words(text: &str) -> Result<String, String> {
     match text.split_whitespace().next() {
         Some(_) => Ok(text.to_owned()),
-        None => Err(
-            "it has no words, and would allow no command; name one, such as `cargo test`"
-                .to_owned(),
-        ),
+        None => Err("the value has no words; name a command, such as `cargo test`".to_owned()),
     }
 }
 
-/// What the workspace says about itself, down to the folder in which the command was called. What
-/// was taken is said when it is, and again when it is something else: a run that goes on from its
-/// journal takes nothing.
+/// Returns the context files of the workspace, down to the folder in which the command was called.
+/// Prints their names when they are read, and again when they change. A run that is resumed from
+/// its journal reads none.
 fn context(workspace: &Workspace, quiet: bool) -> ContextFiles {
     let here = std::env::current_dir().ok();
     let here = here
         .as_deref()
         .and_then(|here| here.strip_prefix(workspace.root()).ok()?.to_str());
-    // It may be a folder that nobody may touch.
+    // The tools may have no access to this folder.
     let here = here
         .filter(|here| workspace.dir(here).is_ok())
         .unwrap_or(".");
-    let told = Mutex::new(String::new());
+    let reported = Mutex::new(String::new());
     ContextFiles::new(workspace)
         .working_dir(here)
-        .on_read(move |taken| {
-            let taken: Vec<_> = taken.iter().map(ToString::to_string).collect();
+        .on_read(move |names| {
+            let names: Vec<_> = names.iter().map(ToString::to_string).collect();
             // A name may have several lines.
-            let taken = taken.join(", ").replace('\n', "\u{fffd}");
-            let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
-            if !quiet && !taken.is_empty() && *told != taken {
-                note(&format!("context: {taken}"));
+            let names = names.join(", ").replace('\n', "\u{fffd}");
+            let mut reported = reported.lock().unwrap_or_else(PoisonError::into_inner);
+            if !quiet && !names.is_empty() && *reported != names {
+                note(&format!("context: {names}"));
             }
-            *told = taken;
+            *reported = names;
         })
 }
 
-/// How `levity sandbox` is called.
+/// The arguments of `levity sandbox`.
 #[derive(Args)]
 pub(crate) struct SandboxArgs {
-    /// The folder.
+    /// Folder to check.
     #[arg(default_value = ".")]
     folder: PathBuf,
 }
 
-/// Prints what holds commands here.
-pub(crate) fn report(args: &SandboxArgs) -> ExitCode {
+/// Prints how commands are confined in a folder.
+pub(crate) fn print_sandbox(args: &SandboxArgs) -> ExitCode {
     let sandbox = Workspace::open(&args.folder)
         .map_err(|error| chain(&error))
         .and_then(|workspace| {
@@ -347,9 +346,9 @@ pub(crate) fn report(args: &SandboxArgs) -> ExitCode {
         });
     match sandbox {
         Ok(sandbox) => {
-            say(&format!("{}\n", sandbox.report()));
+            print_text(&format!("{}\n", sandbox.report()));
             ExitCode::SUCCESS
         }
-        Err(problem) => complain(&problem, 1),
+        Err(problem) => report_error(&problem, 1),
     }
 }

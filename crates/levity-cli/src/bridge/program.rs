@@ -1,4 +1,4 @@
-//! Another program's agent as the commander of a host.
+//! The agent of another program as the commander of a host.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -10,17 +10,17 @@ use levity::core::{
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 
-/// The longest answer that is taken of a program, in bytes.
-const LONGEST_ANSWER: u64 = 1 << 20;
-/// The most bytes of standard error that are kept for an error message.
-const LONGEST_COMPLAINT: u64 = 64 << 10;
-/// The most characters of standard error that an error message shows.
-const SHOWN: usize = 400;
+/// The maximum size of a program's answer, in bytes.
+const MAX_ANSWER: u64 = 1 << 20;
+/// The maximum number of bytes of standard error that are retained for an error message.
+const MAX_STDERR: u64 = 64 << 10;
+/// The maximum number of characters of standard error in an error message.
+const MAX_SHOWN: usize = 400;
 
-/// A program that gets a task on its standard input and answers on its standard output.
+/// A program that reads a task on its standard input and answers on its standard output.
 ///
-/// Each task starts it anew, in the workspace and with the environment of the host. It and all that
-/// it started are killed when nobody waits for the answer any more.
+/// levity starts it again for each task, in the workspace and with the environment of the host. It
+/// is killed with all processes that it started once no caller waits for the answer.
 pub(super) struct Program {
     card: ModelCard,
     command: String,
@@ -37,49 +37,49 @@ impl Program {
     }
 
     async fn answer(&self, prompt: &str) -> Result<String, ModelError> {
-        let mut command = shell(&self.command);
+        let mut command = shell_command(&self.command);
         command.current_dir(&self.folder).kill_on_drop(true);
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let failed = |what: &str, error: &std::io::Error| {
+        let failed = |action: &str, error: &std::io::Error| {
             ModelError::new(
                 ModelErrorKind::BadRequest,
-                format!("the commander `{}` {what}: {error}", self.command),
+                format!("the commander `{}` {action}: {error}", self.command),
             )
         };
         let child = command
             .spawn()
-            .map_err(|error| failed("cannot be started", &error))?;
+            .map_err(|error| failed("failed to start", &error))?;
         let mut group = Group::of(child);
         let (stdin, stdout, stderr) = group.pipes();
-        let told = async {
+        let write_prompt = async {
             if let Some(mut stdin) = stdin {
-                // A program may answer without reading to the end.
+                // A program may answer without reading all of its input.
                 let _ = stdin.write_all(prompt.as_bytes()).await;
             }
         };
-        let ((), answer, complaint) = tokio::join!(
-            told,
-            read(stdout, LONGEST_ANSWER),
-            read(stderr, LONGEST_COMPLAINT)
+        let ((), answer, errors) = tokio::join!(
+            write_prompt,
+            read(stdout, MAX_ANSWER),
+            read(stderr, MAX_STDERR)
         );
         let status = group
             .wait()
             .await
-            .map_err(|error| failed("cannot be waited for", &error))?;
+            .map_err(|error| failed("cannot be awaited", &error))?;
         if !status.success() {
-            let complaint = last_words(&complaint.0);
-            let words = format!(
-                "the commander `{}` failed ({status}): {complaint}",
+            let errors = last_text(&errors.0);
+            let message = format!(
+                "the commander `{}` failed ({status}): {errors}",
                 self.command
             );
-            return Err(ModelError::new(ModelErrorKind::BadRequest, words));
+            return Err(ModelError::new(ModelErrorKind::BadRequest, message));
         }
-        let (answer, whole) = answer;
+        let (answer, complete) = answer;
         let mut answer = String::from_utf8_lossy(&answer).trim().to_owned();
-        if !whole {
+        if !complete {
             answer.push_str("\n[the rest of the answer was left out: it is longer than 1 MiB]");
         }
         Ok(answer)
@@ -108,7 +108,7 @@ impl Model for Program {
     }
 }
 
-fn shell(line: &str) -> Command {
+fn shell_command(line: &str) -> Command {
     #[cfg(unix)]
     {
         let mut command = Command::new("sh");
@@ -123,31 +123,31 @@ fn shell(line: &str) -> Command {
     }
 }
 
-/// Reads up to `most` bytes and drops the rest; says whether that was all.
-async fn read(pipe: Option<impl AsyncRead + Unpin>, most: u64) -> (Vec<u8>, bool) {
+/// Reads up to `limit` bytes and drops the rest; returns `true` if nothing was dropped.
+async fn read(pipe: Option<impl AsyncRead + Unpin>, limit: u64) -> (Vec<u8>, bool) {
     let mut bytes = Vec::new();
     let Some(mut pipe) = pipe else {
         return (bytes, true);
     };
-    let _ = (&mut pipe).take(most).read_to_end(&mut bytes).await;
-    // Read on, so that the program is not held up.
+    let _ = (&mut pipe).take(limit).read_to_end(&mut bytes).await;
+    // The rest is read and dropped, so that the program does not block.
     let more = tokio::io::copy(&mut pipe, &mut tokio::io::sink())
         .await
         .unwrap_or(0);
     (bytes, more == 0)
 }
 
-fn last_words(complaint: &[u8]) -> String {
-    let text = String::from_utf8_lossy(complaint);
+fn last_text(errors: &[u8]) -> String {
+    let text = String::from_utf8_lossy(errors);
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let skipped = text.chars().count().saturating_sub(SHOWN);
+    let skipped = text.chars().count().saturating_sub(MAX_SHOWN);
     match text.is_empty() {
         true => "it wrote nothing to standard error".to_owned(),
         false => text.chars().skip(skipped).collect(),
     }
 }
 
-/// A process and those that it started; they end with it.
+/// A process and its child processes, which end with it.
 struct Group {
     child: Child,
     #[cfg(unix)]
@@ -182,7 +182,7 @@ impl Group {
         )
     }
 
-    /// Waits for the process, and ends those that it left behind.
+    /// Waits for the process, and kills the processes that it left behind.
     async fn wait(&mut self) -> std::io::Result<std::process::ExitStatus> {
         let status = self.child.wait().await;
         self.kill();

@@ -16,41 +16,41 @@ use levity::runtime::FileJournal;
 use levity_system::files::refuse_link;
 
 use super::{Problem, Scoring, is_judged};
-use crate::agent::{retried, warn};
+use crate::agent::{warn, with_retries};
 use crate::terminal::{chain, note};
 
-/// The suite that levity can read.
+/// The name of the suite that levity can read.
 pub(super) const BFCL: &str = "bfcl";
 
 #[derive(Args)]
 pub(super) struct Run {
-    /// The suite: `bfcl` for the Berkeley Function Calling Leaderboard, or a file with one case as
-    /// JSON on each line.
+    /// Suite of cases: `bfcl` for the Berkeley Function Calling Leaderboard, or a file with one
+    /// case as JSON on each line.
     #[arg(long, value_name = "NAME|FILE")]
     suite: String,
-    /// The folder `bfcl_eval/data` of the Python package `bfcl-eval`.
+    /// Folder `bfcl_eval/data` of the Python package `bfcl-eval`.
     #[arg(long, value_name = "DIR", required_if_eq("suite", BFCL))]
     data: Option<PathBuf>,
-    /// The categories of the suite, with commas between them. By default, all; of BFCL, all of one
-    /// turn.
+    /// Categories of the suite, separated by commas. By default, all; for BFCL, all single-turn
+    /// categories.
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     categories: Vec<String>,
-    /// Take at most this many cases of each category.
+    /// Maximum number of cases of each category.
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
-    /// Skip this many cases of each category.
+    /// Number of cases of each category to skip.
     #[arg(long, value_name = "N", default_value_t = 0)]
     offset: usize,
-    /// Take only cases whose index, from 0, is odd.
+    /// Use only cases whose index, from 0, is odd.
     #[arg(long, conflicts_with = "even")]
     odd: bool,
-    /// Take only cases whose index, from 0, is even.
+    /// Use only cases whose index, from 0, is even.
     #[arg(long)]
     even: bool,
-    /// The folder for the results. An evaluation that was stopped continues there.
+    /// Folder for the results. A stopped evaluation continues there.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// The model of an agent of levity, as `provider:model` or `provider:model@URL`, or a profile.
+    /// Model of a levity agent, as `provider:model`, `provider:model@URL` or a profile.
     #[arg(
         long,
         value_name = "SPEC",
@@ -58,21 +58,21 @@ pub(super) struct Run {
         conflicts_with = "command"
     )]
     model: Option<String>,
-    /// A name for the subject in reports.
+    /// Name of the subject in reports.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     #[command(flatten)]
     options: ModelOptions,
-    /// Let the agent take at most this many turns to answer a message of the user.
+    /// Maximum number of turns that the agent may take to answer a user message.
     #[arg(long, value_name = "N", default_value_t = 10)]
     max_turns: u64,
-    /// Answer each case this many times.
+    /// Number of times to answer each case.
     #[arg(long, value_name = "N", default_value_t = 1)]
     repetitions: u32,
-    /// Answer this many cases at once.
+    /// Number of cases to answer at the same time.
     #[arg(long, value_name = "N", default_value_t = 1)]
     jobs: usize,
-    /// Give each case at most this many seconds.
+    /// Maximum number of seconds for each case.
     #[arg(long, value_name = "SECONDS", default_value_t = Evaluation::DEFAULT_TIMEOUT.as_secs())]
     timeout: u64,
     /// Repeat trials that ended in an error.
@@ -83,15 +83,15 @@ pub(super) struct Run {
     quiet: bool,
     #[command(flatten)]
     scoring: Scoring,
-    /// A program that answers cases in place of a model: one line of JSON in for each case or turn,
-    /// one line of JSON out.
+    /// Program that answers cases instead of a model: it reads one line of JSON for each case or
+    /// turn, and writes one line of JSON.
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
 #[derive(Args)]
 struct ModelOptions {
-    /// The randomness of the model; the provider's default otherwise.
+    /// Temperature of the model; by default, the provider's.
     #[arg(
         long,
         value_name = "T",
@@ -99,7 +99,7 @@ struct ModelOptions {
         help_heading = "Models"
     )]
     temperature: Option<f64>,
-    /// The longest reply, in tokens.
+    /// Maximum length of a reply, in tokens.
     #[arg(
         long,
         value_name = "N",
@@ -107,7 +107,7 @@ struct ModelOptions {
         help_heading = "Models"
     )]
     max_tokens: Option<u64>,
-    /// A seed, where the provider takes one.
+    /// Seed, if the provider accepts one.
     #[arg(
         long,
         value_name = "N",
@@ -121,7 +121,7 @@ pub(super) async fn run(args: Run) -> Result<(), Problem> {
     let cases = args.cases()?;
     if cases.is_empty() {
         return Err(Problem::call(
-            "no case is chosen; look at `--limit`, `--offset` and `--categories`",
+            "no case is selected; check `--limit`, `--offset` and `--categories`",
         ));
     }
     args.check_model()?;
@@ -130,7 +130,7 @@ pub(super) async fn run(args: Run) -> Result<(), Problem> {
         .await
         .map_err(|error| Problem {
             text: format!(
-                "{error}; `pip install bfcl-eval mpmath`, and name that Python with `--python`"
+                "{error}; run `pip install bfcl-eval mpmath`, and name that Python with `--python`"
             ),
             code: 1,
         })?;
@@ -143,10 +143,10 @@ pub(super) async fn run(args: Run) -> Result<(), Problem> {
     if args.retry_errors {
         evaluation = evaluation.retry_errors();
     }
-    let before = results.trials().len();
-    if before > 0 && !args.quiet {
+    let existing = results.trials().len();
+    if existing > 0 && !args.quiet {
         note(&format!(
-            "`{}` has {before} trials already; the evaluation continues",
+            "`{}` already has {existing} trials; the evaluation continues",
             args.out.display()
         ));
     }
@@ -161,7 +161,7 @@ pub(super) async fn run(args: Run) -> Result<(), Problem> {
     args.scoring.report(&results, args.data.as_deref()).await
 }
 
-/// One line for each trial.
+/// Formats one line for each trial.
 fn line(progress: &EvalProgress<'_>) -> String {
     let EvalProgress {
         done,
@@ -177,7 +177,7 @@ fn line(progress: &EvalProgress<'_>) -> String {
     let verdict = match (trial.error(), score.passed) {
         (Some(error), _) => format!("error: {}", one_line(error, 160)),
         (None, true) => "pass".to_owned(),
-        (None, false) if is_judged(case) => "answered, and judged at the end".to_owned(),
+        (None, false) if is_judged(case) => "answered; judged at the end".to_owned(),
         (None, false) => format!("fail: {}", one_line(&score.reason, 160)),
     };
     let errors = if *errors > 0 {
@@ -238,16 +238,16 @@ impl Run {
             .find(|case| is_judged(case) || case.environment.is_some())
         {
             return Err(Problem::call(format!(
-                "case `{}` has an `environment` or is `judged`, which only `--suite {BFCL}` can \
-                    have here; \
-                 a program in Rust runs and judges it with `levity_eval::ToolHost` and `Judge`",
+                "case `{}` has an `environment` or is `judged`, which this command supports only \
+                    for `--suite {BFCL}`; a Rust program can run and judge it with \
+                    `levity_eval::ToolHost` and `Judge`",
                 case.id
             )));
         }
         Ok(selection.of(all, &self.categories))
     }
 
-    /// The name of the suite: of a file, without its folder, which may be another one on another
+    /// Returns the name of the suite; for a file, without its folder, which may differ on another
     /// machine.
     fn suite(&self) -> String {
         let name = Path::new(&self.suite)
@@ -306,7 +306,8 @@ impl Run {
         }
     }
 
-    /// Makes the model once before anything is written: a name that is none must not be kept.
+    /// Creates the model once before anything is written, so that no results with an invalid name
+    /// are stored.
     fn check_model(&self) -> Result<(), Problem> {
         let Some(spec) = &self.model else {
             return Ok(());
@@ -323,7 +324,7 @@ impl Run {
             let (program, args) = self
                 .command
                 .split_first()
-                .ok_or_else(|| Problem::call("there is no command"))?;
+                .ok_or_else(|| Problem::call("there is no command; add one after `--`"))?;
             let log = results.folder().join("subject.log");
             let subject = CommandSubject::new(self.name(), program)
                 .args(args)
@@ -333,7 +334,7 @@ impl Run {
         let models = Models::from_env().map_err(|error| Problem::call(chain(&error)))?;
         let model = models
             .model(spec)
-            .map(retried)
+            .map(with_retries)
             .map_err(|error| Problem::call(chain(&error)))?;
         warn(models.address_from_file(spec).as_deref());
         let runs = results.folder().join("runs");

@@ -1,4 +1,4 @@
-//! One call of one tool.
+//! A single call of a tool.
 
 use std::process::ExitCode;
 
@@ -7,49 +7,52 @@ use levity::core::{Content, Progress, ToolCx, ToolOutput};
 use levity::mcp::{Error, Servers};
 use serde_json::{Value, json};
 
-use super::{Done, From, INTERRUPTED, only, told, with_servers};
-use crate::terminal::{chain, complain, note, read_stdin, say, say_json};
+use super::{CommandResult, ConfigArg, INTERRUPTED, report_status, select_servers, with_servers};
+use crate::terminal::{chain, note, print_json, print_text, read_stdin, report_error};
 
-/// The largest arguments that are read.
-const LARGEST: u64 = 16 << 20;
+/// The maximum size of the arguments, in bytes.
+const MAX_ARGS: u64 = 16 << 20;
 
 #[derive(Args)]
 pub(super) struct Call {
-    /// The server.
+    /// Name of the server.
     server: String,
-    /// The tool, by the name that the server gave it or the one that models know.
+    /// Tool, by its name on the server or its name for models.
     tool: String,
-    /// The arguments, as a JSON object; `-` for the standard input.
+    /// Arguments, as a JSON object; `-` for the standard input.
     args: Option<String>,
     #[command(flatten)]
-    from: From,
+    source: ConfigArg,
     /// Print one JSON object: content, value, error.
     #[arg(long)]
     json: bool,
 }
 
 impl Call {
-    pub(super) async fn call(self) -> Done {
+    pub(super) async fn call(self) -> CommandResult {
         let args = self.arguments()?;
-        let configs = only(&self.from.read()?, Some(&self.server))?;
+        let configs = select_servers(&self.source.read()?, Some(&self.server))?;
         if !configs
             .iter()
             .any(|server| server.name() == self.server && server.is_enabled())
         {
-            return Err(format!("server `{}` is disabled", self.server));
+            return Err(format!(
+                "server `{}` is disabled; enable it in the config",
+                self.server
+            ));
         }
         let call = async |servers: &Servers| {
             let server = servers.get(&self.server)?;
-            if !told(&server.status()) {
+            if !report_status(&server.status()) {
                 return None;
             }
             let mut cx = ToolCx::detached();
-            cx.progress = Progress::new(|word| note(word.trim_end()));
+            cx.progress = Progress::new(|text| note(text.trim_end()));
             Some(server.call_with(&self.tool, args, &cx).await)
         };
         match with_servers(configs, call).await? {
             Some(Some(result)) => Ok(self.show(&result)),
-            // What is wrong has been said.
+            // The error is already printed.
             Some(None) => Ok(ExitCode::FAILURE),
             None => Ok(ExitCode::from(INTERRUPTED)),
         }
@@ -58,7 +61,7 @@ impl Call {
     fn arguments(&self) -> Result<Value, String> {
         let text = match self.args.as_deref() {
             None => return Ok(json!({})),
-            Some("-") => String::from_utf8(read_stdin(LARGEST)?)
+            Some("-") => String::from_utf8(read_stdin(MAX_ARGS)?)
                 .map_err(|_| "standard input is not UTF-8".to_owned())?,
             Some(text) => text.to_owned(),
         };
@@ -72,14 +75,16 @@ impl Call {
     fn show(&self, result: &Result<ToolOutput, Error>) -> ExitCode {
         match result {
             Ok(output) if self.json => {
-                say_json(&json!({"content": output.content, "value": output.value, "error": null}));
+                print_json(
+                    &json!({"content": output.content, "value": output.value, "error": null}),
+                );
             }
             Ok(output) => print(output),
             Err(error) if self.json => {
-                say_json(&json!({"content": [], "value": null, "error": chain(error)}));
+                print_json(&json!({"content": [], "value": null, "error": chain(error)}));
                 return ExitCode::FAILURE;
             }
-            Err(error) => return complain(&chain(error), 1),
+            Err(error) => return report_error(&chain(error), 1),
         }
         ExitCode::SUCCESS
     }
@@ -88,14 +93,14 @@ impl Call {
 fn print(output: &ToolOutput) {
     let text = output.as_text();
     if !text.is_empty() {
-        say(&text);
+        print_text(&text);
         if !text.ends_with('\n') {
-            say("\n");
+            print_text("\n");
         }
     }
     for content in &output.content {
         if let Content::Media(media) = content {
-            say(&format!("({}; `--json` has its bytes)\n", media.mime));
+            print_text(&format!("({}; `--json` prints its bytes)\n", media.mime));
         }
     }
 }

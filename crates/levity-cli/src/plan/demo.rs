@@ -1,5 +1,5 @@
-//! What is shown where no model is configured: a plan, two steps at a time, one that fails, and
-//! another way.
+//! A demonstration for when no model is configured: a plan, two parallel steps, one that fails, and
+//! a change of the plan.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,26 +13,26 @@ use levity::runtime::SystemWorld;
 use levity::test::FunctionModel;
 use serde_json::{Value, json};
 
-/// How long a reply takes where somebody looks on.
+/// The time that a reply takes on a terminal.
 pub(crate) const PAUSE: Duration = Duration::from_millis(700);
 
-/// A model that plays all agents of a short demonstration, whatever the goal is.
+/// Makes a model that plays all agents of a short demonstration for any goal.
 pub(super) fn model(pause: Duration) -> Arc<dyn Model> {
     paced(FunctionModel::new(reply), pause)
 }
 
-/// A model that takes its time for each reply.
+/// Wraps a model so that each reply takes `pause`.
 pub(crate) fn paced(model: FunctionModel, pause: Duration) -> Arc<dyn Model> {
-    Arc::new(Demo { model, pause })
+    Arc::new(PacedModel { model, pause })
 }
 
-struct Demo {
+struct PacedModel {
     model: FunctionModel,
     pause: Duration,
 }
 
 #[async_trait]
-impl Model for Demo {
+impl Model for PacedModel {
     fn card(&self) -> &ModelCard {
         self.model.card()
     }
@@ -46,28 +46,27 @@ impl Model for Demo {
 }
 
 fn reply(request: &Request) -> Result<Response, ModelError> {
-    let said = last_words(request);
+    let prompt_text = last_user_text(request);
     let reply = match () {
-        () if said.contains("Answer with the change of the plan alone") => another_way(),
-        () if said.contains("Answer with the plan alone") => first_plan(),
-        () if said.contains("[demo: fails]") => {
+        () if prompt_text.contains("Answer with the change of the plan alone") => changed_plan(),
+        () if prompt_text.contains("Answer with the plan alone") => first_plan(),
+        () if prompt_text.contains("[demo: fails]") => {
             return Err(ModelError::new(
                 ModelErrorKind::BadRequest,
                 "the second source is down",
             ));
         }
-        () if said.contains("[demo: answer]") => json!({"answer": ANSWER}),
-        () if said.contains("[demo: other]") => json!({"second": "from memory"}),
+        () if prompt_text.contains("[demo: answer]") => json!({"answer": ANSWER}),
+        () if prompt_text.contains("[demo: other]") => json!({"second": "from memory"}),
         () => json!({"first": "from the first source"}),
     };
     Ok(Response::new(Message::assistant(reply.to_string())))
 }
 
-const ANSWER: &str = "A scripted stand-in cannot know. It only showed how a plan is made, how a \
-    step fails, and how \
-                      another takes its place.";
+const ANSWER: &str = "A scripted model cannot answer this. It only showed how a plan is made, how \
+    a step fails, and how another step replaces it.";
 
-pub(crate) fn last_words(request: &Request) -> String {
+pub(crate) fn last_user_text(request: &Request) -> String {
     let messages = request.history.messages();
     let last = messages
         .iter()
@@ -89,7 +88,7 @@ fn first_plan() -> Value {
     ]})
 }
 
-fn another_way() -> Value {
+fn changed_plan() -> Value {
     json!({
         "reason": "the second source is down",
         "add": [{

@@ -1,4 +1,4 @@
-//! What the live view looks like: where the run stands, the tree, and the last lines of the log.
+//! The content of the live view: the state of the run, the tree, and the last lines of the log.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use ratatui_core::style::{Color, Style};
 
-use crate::terminal::harmless;
+use crate::terminal::sanitize;
 
-/// How many lines of the log are shown where the tree would take all.
+/// The minimum number of log lines when the tree needs the whole screen.
 const LOG: u16 = 4;
 
-/// Draws the view as it stands now.
+/// Draws the current state of the view.
 pub(super) fn draw(view: &PlanView, now: Timestamp, area: Rect, buffer: &mut Buffer) {
     let mut rows = area.rows();
     let mut put = |text: &str, style: Style| {
         if let Some(row) = rows.next() {
-            buffer.set_stringn(row.x, row.y, harmless(text), row.width.into(), style);
+            buffer.set_stringn(row.x, row.y, sanitize(text), row.width.into(), style);
         }
     };
     put(&head(view, now), Style::new().bold());
@@ -39,7 +39,7 @@ pub(super) fn draw(view: &PlanView, now: Timestamp, area: Rect, buffer: &mut Buf
     }
 }
 
-/// How many rows the tree has, and how many the log with its heading.
+/// Returns the number of rows for the tree, and for the log with its heading.
 fn share(rows: u16, view: &PlanView) -> (u16, u16) {
     let tree = u16::try_from(view.steps().len() + 1).unwrap_or(u16::MAX);
     // A small screen has no room for both.
@@ -48,13 +48,13 @@ fn share(rows: u16, view: &PlanView) -> (u16, u16) {
     (tree, rows - tree)
 }
 
-/// Where the run stands, on one line.
+/// Formats the state of the run as one line.
 fn head(view: &PlanView, now: Timestamp) -> String {
     let totals = view.totals();
-    let took = view
+    let elapsed = view
         .started()
         .map_or(Duration::ZERO, |started| now.since(started));
-    let mut head = format!("{} · {} s", view.stage(), took.as_secs());
+    let mut head = format!("{} · {} s", view.stage(), elapsed.as_secs());
     if totals.steps > 0 {
         head += &format!(" · {} of {} steps", totals.completed, totals.steps);
     }
@@ -76,10 +76,10 @@ fn head(view: &PlanView, now: Timestamp) -> String {
     }
 }
 
-/// As much of the tree as has room, with what is under way in it.
+/// Returns the part of the tree that fits, with the running steps in it.
 fn tree(view: &PlanView, now: Timestamp, width: u16, rows: u16) -> Vec<String> {
     let rows = usize::from(rows);
-    // What is under way may be far below the first lines.
+    // Running steps may be far below the first lines.
     let options = TreeOptions::new()
         .width(width.into())
         .most_lines(usize::MAX)
@@ -92,7 +92,7 @@ fn tree(view: &PlanView, now: Timestamp, width: u16, rows: u16) -> Vec<String> {
     let last = lines
         .iter()
         .rposition(|line| marks.iter().any(|mark| line.contains(mark)));
-    // The first row is the goal, and one row at each cut end says how much is missing.
+    // The first row is the goal, and each cut end needs one row for the number of hidden lines.
     let room = rows - 2;
     let begin = last
         .map_or(1, |last| (last + 2).saturating_sub(room).max(1))
@@ -113,7 +113,7 @@ fn tree(view: &PlanView, now: Timestamp, width: u16, rows: u16) -> Vec<String> {
     shown
 }
 
-/// The colour of a step's line, by its sign.
+/// Returns the colour of a step's line, by its status sign.
 fn colour(line: &str) -> Style {
     let options = TreeOptions::new();
     let has = |status: StepStatus| line.contains(&format!(" {} ", options.mark(status)));
@@ -128,7 +128,7 @@ fn colour(line: &str) -> Style {
     Style::new().fg(colour)
 }
 
-/// A line of the log: how long after the beginning, in which step, what.
+/// Formats a line of the log: the time since the start, the step, and the text.
 pub(super) fn log_line(view: &PlanView, line: &levity::observe::LogLine) -> String {
     let since = view
         .started()

@@ -1,4 +1,4 @@
-//! A plan under way, for whoever drives it.
+//! Drives a plan: its questions and its decisions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,36 +10,40 @@ use levity::prelude::*;
 use levity::runtime::RunHandle;
 use serde::Deserialize as _;
 
-use super::told::Told;
-use crate::drive::{self, Stage, same};
+use super::display::PlanDisplay;
+use crate::drive::{self, RunDisplay, is_same_ask};
 use crate::follow::{LONG_CALL, decision, question};
-use crate::terminal::is_shown_whole;
+use crate::terminal::is_shown_in_full;
 
-/// What a run came to.
-pub(super) struct Driven {
-    /// Nothing when it was left by a second Ctrl-C.
+/// The result of a driven plan.
+pub(super) struct PlanOutcome {
+    /// The result of the run, or `None` if a second Ctrl-C ended the command.
     pub(super) result: Option<levity::dag::Result<TeamAnswer>>,
     pub(super) view: PlanView,
-    /// Whether it was cancelled from here.
+    /// `true` if the run was cancelled from here.
     pub(super) interrupted: bool,
 }
 
 /// Shows a run until it ends.
-pub(super) async fn drive(run: RunHandle<Team>, told: Arc<Told>, runtime: &Runtime) -> Driven {
+pub(super) async fn drive(
+    run: RunHandle<Team>,
+    display: Arc<PlanDisplay>,
+    runtime: &Runtime,
+) -> PlanOutcome {
     let control = run.control().clone();
-    let drive::Driven {
+    let drive::DriveOutcome {
         result,
         interrupted,
-    } = drive::drive(run, control, told.clone(), runtime).await;
-    let view = std::mem::take(&mut told.lock().view);
-    Driven {
+    } = drive::drive(run, control, display.clone(), runtime).await;
+    let view = std::mem::take(&mut display.lock().view);
+    PlanOutcome {
         result,
         view,
         interrupted,
     }
 }
 
-impl Stage for Told {
+impl RunDisplay for PlanDisplay {
     async fn news(&self) {
         self.news.notified().await;
     }
@@ -56,18 +60,18 @@ impl Stage for Told {
         }
     }
 
-    fn words(&self, ask: &Ask) -> String {
+    fn question(&self, ask: &Ask) -> String {
         let state = self.lock();
         let step = state
             .view
             .all_asks()
-            .find(|(_, other)| same(ask, other))
+            .find(|(_, other)| is_same_ask(ask, other))
             .and_then(|(step, _)| step);
-        asks(step.map(StepId::as_str), ask)
+        question_text(step.map(StepId::as_str), ask)
     }
 
     fn decision(&self, ask: &Ask, line: &str) -> Decision {
-        decided(ask, line)
+        decision_from_line(ask, line)
     }
 
     fn pause(&self, now: Timestamp) -> Duration {
@@ -83,7 +87,7 @@ impl Stage for Told {
     }
 
     fn clear(&self) {
-        self.lock().screen.yield_to_others();
+        self.lock().screen.clear();
     }
 
     fn hold(&self, asking: bool) {
@@ -91,13 +95,16 @@ impl Stage for Told {
     }
 }
 
-/// What is asked, with the step on whose behalf.
-fn asks(step: Option<&str>, ask: &Ask) -> String {
+/// Returns the text of a question, with the step that asks it.
+fn question_text(step: Option<&str>, ask: &Ask) -> String {
     if ask.call.name == CARRY_OUT {
         let proposed = proposed(ask);
-        let yes = match is_shown_whole(&proposed) {
-            true => "yes? [y/N, or what is to be different]".to_owned(),
-            false => format!("it is long; `{LONG_CALL}` allows it [N, or what is to be different]"),
+        let yes = match is_shown_in_full(&proposed) {
+            true => "approve? [y/N, or describe the change]".to_owned(),
+            false => format!(
+                "the plan is too long to be shown in full; type `{LONG_CALL}` to \
+                approve it [N, or describe the change]"
+            ),
         };
         return format!("{proposed}  {}: {yes} ", ask.reason);
     }
@@ -107,7 +114,7 @@ fn asks(step: Option<&str>, ask: &Ask) -> String {
     }
 }
 
-/// The plan or the change that is asked about.
+/// Returns the proposed plan or change as text.
 fn proposed(ask: &Ask) -> String {
     let args = &ask.call.args;
     if let Some(plan) = Plan::deserialize(args)
@@ -124,7 +131,7 @@ fn proposed(ask: &Ask) -> String {
         Ok(diff) => {
             let (added, changed) = (diff.add.iter(), diff.change.iter());
             let mut text = format!("{}\n", diff.reason);
-            let line = |what: &str, id: &str, about: &str| format!("  {what} {id}: {about}\n");
+            let line = |action: &str, id: &str, about: &str| format!("  {action} {id}: {about}\n");
             added.for_each(|step| text += &format!("  adds{}", details(step)));
             changed.for_each(|step| text += &format!("  changes{}", details(step)));
             diff.remove
@@ -136,7 +143,7 @@ fn proposed(ask: &Ask) -> String {
     }
 }
 
-/// All that a step of a proposed plan says: it is what somebody agrees to.
+/// Returns all fields of a step of a proposed plan, because the user approves all of them.
 fn details(step: &Step) -> String {
     let mut text = format!("  step {}:\n", step.id);
     if let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(step) {
@@ -150,20 +157,20 @@ fn details(step: &Step) -> String {
     text
 }
 
-fn decided(ask: &Ask, line: &str) -> Decision {
-    let is_whole = ask.call.name != CARRY_OUT || is_shown_whole(&proposed(ask));
+fn decision_from_line(ask: &Ask, line: &str) -> Decision {
+    let is_complete = ask.call.name != CARRY_OUT || is_shown_in_full(&proposed(ask));
     match line {
-        "y" | "Y" | "yes" if !is_whole => Decision::deny("the plan is not agreed to"),
-        LONG_CALL if ask.call.name == CARRY_OUT && !is_whole => Decision::Allow,
+        "y" | "Y" | "yes" if !is_complete => Decision::deny("the plan is not approved"),
+        LONG_CALL if ask.call.name == CARRY_OUT && !is_complete => Decision::Allow,
         "" | "n" | "N" | "no" if ask.call.name == CARRY_OUT => {
-            Decision::deny("the user does not want it")
+            Decision::deny("the user denied the plan")
         }
         "y" | "Y" | "yes" => match ask.wanted {
             levity::core::Wanted::Answer => decision(ask, line),
             _ if ask.call.name == CARRY_OUT => Decision::Allow,
             _ => decision(ask, "y"),
         },
-        words if ask.call.name == CARRY_OUT => Decision::answer(words),
+        change if ask.call.name == CARRY_OUT => Decision::answer(change),
         _ => decision(ask, line),
     }
 }
@@ -182,12 +189,12 @@ mod tests {
     }
 
     #[test]
-    fn proposed_plan_is_shown_with_all_that_its_steps_say() {
-        assert!(asks(None, &ask("Delete everything.")).contains("Delete everything."));
-        assert_eq!(decided(&ask("short"), "y"), Decision::Allow);
+    fn proposed_plan_shows_all_fields_of_its_steps() {
+        assert!(question_text(None, &ask("Delete everything.")).contains("Delete everything."));
+        assert_eq!(decision_from_line(&ask("short"), "y"), Decision::Allow);
         let long = ask(&"long ".repeat(5_000));
-        assert!(asks(None, &long).contains(LONG_CALL));
-        assert_ne!(decided(&long, "y"), Decision::Allow);
-        assert_eq!(decided(&long, LONG_CALL), Decision::Allow);
+        assert!(question_text(None, &long).contains(LONG_CALL));
+        assert_ne!(decision_from_line(&long, "y"), Decision::Allow);
+        assert_eq!(decision_from_line(&long, LONG_CALL), Decision::Allow);
     }
 }

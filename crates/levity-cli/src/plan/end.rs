@@ -1,4 +1,4 @@
-//! What is printed when a run has ended.
+//! The output at the end of a plan.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -8,30 +8,34 @@ use levity::core::Status;
 use levity::dag::{Error, Faults, StepStatus, TeamAnswer};
 use levity::observe::{PlanView, TreeOptions};
 
-use super::drive::Driven;
-use crate::follow::WAITS;
-use crate::terminal::{chain, complain, harmless, note, say};
+use super::drive::PlanOutcome;
+use crate::follow::WAITING;
+use crate::terminal::{chain, note, print_text, report_error, sanitize};
 
-/// Some of it was done, but not all.
+/// The exit code if only part of the work is done.
 const PARTIAL: u8 = 4;
-/// It was left by Ctrl-C.
+/// The exit code after Ctrl-C.
 const INTERRUPTED: u8 = 130;
 
-/// How a graph is drawn.
+/// The format of a printed graph.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Drawing {
-    /// A flowchart for Mermaid.
+    /// Mermaid flowchart.
     Mermaid,
-    /// For Graphviz.
+    /// Graphviz DOT graph.
     Dot,
-    /// A tree of text.
+    /// Text tree.
     Tree,
 }
 
-/// Prints the answer, and beside it what each step took and what went wrong; gives the exit code.
-pub(super) fn say_answer(driven: &Driven, json: bool, quiet: bool) -> ExitCode {
-    let Some(result) = &driven.result else {
-        return complain("left before it had ended", INTERRUPTED);
+/// Prints the answer to the standard output, and a summary and the errors to the standard error.
+/// Returns the exit code.
+pub(super) fn print_answer(outcome: &PlanOutcome, json: bool, quiet: bool) -> ExitCode {
+    let Some(result) = &outcome.result else {
+        return report_error(
+            "the command was interrupted before the plan ended",
+            INTERRUPTED,
+        );
     };
     let reached = result
         .as_ref()
@@ -41,10 +45,10 @@ pub(super) fn say_answer(driven: &Driven, json: bool, quiet: bool) -> ExitCode {
         .map(TeamAnswer::text)
         .filter(|text| !json && !text.is_empty())
     {
-        say(&format!("{text}\n"));
+        print_text(&format!("{text}\n"));
     }
     if !quiet {
-        summary(&driven.view);
+        summary(&outcome.view);
     }
     match result {
         Ok(finished) => {
@@ -54,18 +58,18 @@ pub(super) fn say_answer(driven: &Driven, json: bool, quiet: bool) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(Error::Parked { run, .. }) => {
-            let id = crate::terminal::shell(run.as_str());
+            let id = crate::terminal::shell_quote(run.as_str());
             let text = format!(
-                "run {run} waits; `levity plan --resume {id}` with the same `--sessions`, or \
-                    `levity runs resume {id}` with its `--journal`, goes on"
+                "run {run} is waiting; resume it with `levity plan --resume {id}` and the same \
+                    `--sessions`, or with `levity runs resume {id}` and its `--journal`"
             );
-            complain(&text, WAITS)
+            report_error(&text, WAITING)
         }
-        Err(error) => complain(&chain(error), code(error, driven.interrupted)),
+        Err(error) => report_error(&chain(error), code(error, outcome.interrupted)),
     }
 }
 
-/// How it is told what an error means: a program that calls this goes by it.
+/// Returns the exit code for an error, which calling programs rely on.
 fn code(error: &Error, interrupted: bool) -> u8 {
     let some = |finished: TeamAnswer| {
         finished
@@ -81,15 +85,15 @@ fn code(error: &Error, interrupted: bool) -> u8 {
     }
 }
 
-/// The tree and the table, on the standard error.
+/// Prints the tree and the table to the standard error.
 fn summary(view: &PlanView) {
     let text = format!("\n{}\n{}", view.tree(TreeOptions::new()), view.summary());
-    let _ = io::stderr().write_all(harmless(&text).as_bytes());
+    let _ = io::stderr().write_all(sanitize(&text).as_bytes());
 }
 
-/// Prints the graph.
+/// Prints the graph in the given format.
 pub(crate) fn export(view: &PlanView, drawing: Drawing) {
-    say(&match drawing {
+    print_text(&match drawing {
         Drawing::Mermaid => view.mermaid(),
         Drawing::Dot => view.dot(),
         Drawing::Tree => view.tree(TreeOptions::new()),

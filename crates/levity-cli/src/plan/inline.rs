@@ -1,7 +1,7 @@
-//! A few lines of the terminal that are drawn again and again, below what was printed before.
+//! A few lines of the terminal that are redrawn below earlier output.
 //!
-//! The place is found without asking the terminal where its cursor is: rows are counted from the
-//! first line of the view, and the cursor is moved by so many up or down. So nothing is read from
+//! levity does not ask the terminal for the position of its cursor. It counts rows from the first
+//! line of the view, and moves the cursor up or down by that number. Therefore nothing is read from
 //! the terminal, and it stays in its usual mode.
 
 use std::io::{self, Write};
@@ -11,10 +11,10 @@ use ratatui_core::buffer::Cell;
 use ratatui_core::layout::{Position, Size};
 use ratatui_core::style::{Color, Modifier};
 
-/// Draws by writing to a terminal, row 0 being where the cursor was at first.
+/// Draws by writing to a terminal. Row 0 is the first position of the cursor.
 pub(super) struct Inline<W> {
     out: W,
-    /// What is written at the next flush, all at once so that nobody sees half of it.
+    /// The output of the next flush, written at once so that no partial frame is visible.
     written: Vec<u8>,
     at: Position,
     size: Size,
@@ -22,8 +22,8 @@ pub(super) struct Inline<W> {
 }
 
 impl<W: Write> Inline<W> {
-    /// Draws on a terminal of this size. The last column stays empty: what a terminal does behind
-    /// it differs.
+    /// Draws on a terminal of this size. The last column stays empty, because terminals differ in
+    /// their behaviour after it.
     pub(super) fn new(out: W, size: Size, colours: bool) -> Self {
         let size = Size::new(size.width.saturating_sub(1).max(1), size.height.max(1));
         Self {
@@ -35,26 +35,26 @@ impl<W: Write> Inline<W> {
         }
     }
 
-    fn put(&mut self, text: &str) {
+    fn push_text(&mut self, text: &str) {
         self.written.extend_from_slice(text.as_bytes());
     }
 
-    fn go(&mut self, to: Position) {
+    fn move_to(&mut self, to: Position) {
         match i32::from(to.y) - i32::from(self.at.y) {
             0 => {}
-            up @ ..0 => self.put(&format!("\x1b[{}A", -up)),
-            down => self.put(&format!("\x1b[{down}B")),
+            up @ ..0 => self.push_text(&format!("\x1b[{}A", -up)),
+            down => self.push_text(&format!("\x1b[{down}B")),
         }
         if to.x != self.at.x {
-            self.put(&format!("\x1b[{}G", to.x + 1));
+            self.push_text(&format!("\x1b[{}G", to.x + 1));
         }
         self.at = to;
     }
 
-    /// Removes what was drawn; the cursor is where it was at first.
+    /// Erases the view and returns the cursor to its first position.
     pub(super) fn erase(&mut self) -> io::Result<()> {
-        self.go(Position::ORIGIN);
-        self.put("\r\x1b[J");
+        self.move_to(Position::ORIGIN);
+        self.push_text("\r\x1b[J");
         self.flush()
     }
 }
@@ -81,31 +81,31 @@ impl<W: Write> Backend for Inline<W> {
     fn draw<'a, I: Iterator<Item = (u16, u16, &'a Cell)>>(&mut self, cells: I) -> io::Result<()> {
         let mut last = String::new();
         for (x, y, cell) in cells {
-            self.go(Position::new(x, y));
+            self.move_to(Position::new(x, y));
             let style = style(cell);
             if self.colours && style != last {
-                self.put(&style);
+                self.push_text(&style);
                 last = style;
             }
-            self.put(cell.symbol());
+            self.push_text(cell.symbol());
             let width = ratatui_core::text::Span::raw(cell.symbol()).width();
             self.at.x = x.saturating_add(u16::try_from(width).unwrap_or(1));
         }
         if !last.is_empty() {
-            self.put("\x1b[0m");
+            self.push_text("\x1b[0m");
         }
         Ok(())
     }
 
     fn append_lines(&mut self, lines: u16) -> io::Result<()> {
-        self.put(&"\n".repeat(lines.into()));
-        self.put("\r");
+        self.push_text(&"\n".repeat(lines.into()));
+        self.push_text("\r");
         self.at = Position::new(0, self.at.y.saturating_add(lines));
         self.flush()
     }
 
     fn hide_cursor(&mut self) -> io::Result<()> {
-        // Somebody who ends this program the hard way must not miss it.
+        // The cursor stays visible, because this process may be killed before it can restore it.
         Ok(())
     }
 
@@ -118,7 +118,7 @@ impl<W: Write> Backend for Inline<W> {
     }
 
     fn set_cursor_position<P: Into<Position>>(&mut self, position: P) -> io::Result<()> {
-        self.go(position.into());
+        self.move_to(position.into());
         Ok(())
     }
 
@@ -128,10 +128,10 @@ impl<W: Write> Backend for Inline<W> {
 
     fn clear_region(&mut self, region: ClearType) -> io::Result<()> {
         match region {
-            ClearType::AfterCursor => self.put("\x1b[J"),
-            ClearType::UntilNewLine => self.put("\x1b[K"),
-            ClearType::CurrentLine => self.put("\x1b[2K"),
-            // What stands above is not ours.
+            ClearType::AfterCursor => self.push_text("\x1b[J"),
+            ClearType::UntilNewLine => self.push_text("\x1b[K"),
+            ClearType::CurrentLine => self.push_text("\x1b[2K"),
+            // Lines above the view belong to other output.
             _ => return self.erase(),
         }
         Ok(())
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_has_changed_is_drawn_and_by_moves_from_here() -> io::Result<()> {
+    fn draw_writes_only_changed_cells_with_relative_moves() -> io::Result<()> {
         let inline = Inline::new(Vec::new(), Size::new(20, 10), true);
         let options = TerminalOptions {
             viewport: Viewport::Inline(3),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn no_colours_when_none_are_wanted() -> io::Result<()> {
+    fn draw_without_colours_writes_no_colour_codes() -> io::Result<()> {
         let inline = Inline::new(Vec::new(), Size::new(20, 10), false);
         let options = TerminalOptions {
             viewport: Viewport::Inline(2),

@@ -12,18 +12,18 @@ use ratatui_core::terminal::{Terminal, TerminalOptions, Viewport};
 use super::draw;
 use super::inline::Inline;
 
-/// What is typed is not shown while the view is drawn, but where it is asked for.
-struct Silent(#[cfg(unix)] Option<rustix::termios::Termios>);
+/// Disables the echo of typed text while the view is drawn, except for answers to questions.
+struct EchoGuard(#[cfg(unix)] Option<rustix::termios::Termios>);
 
-impl Silent {
+impl EchoGuard {
     #[cfg(unix)]
     fn new() -> Self {
         use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
         let before = tcgetattr(io::stdin()).ok();
         if let Some(before) = &before {
-            let mut silent = before.clone();
-            silent.local_modes.remove(LocalModes::ECHO);
-            let _ = tcsetattr(io::stdin(), OptionalActions::Now, &silent);
+            let mut without_echo = before.clone();
+            without_echo.local_modes.remove(LocalModes::ECHO);
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, &without_echo);
         }
         Self(before)
     }
@@ -35,7 +35,7 @@ impl Silent {
 }
 
 #[cfg(unix)]
-impl Drop for Silent {
+impl Drop for EchoGuard {
     fn drop(&mut self) {
         if let Some(before) = &self.0 {
             let _ = rustix::termios::tcsetattr(
@@ -47,77 +47,79 @@ impl Drop for Silent {
     }
 }
 
-/// The view as it is drawn on the standard error. Dropped, it is gone and the terminal is as it
-/// was.
+/// The view on the standard error. Dropping it erases the view and restores the terminal.
 pub(super) struct Live {
-    /// None while a person is asked something.
-    drawn: Option<Drawn>,
+    /// `None` while a question is open.
+    viewer: Option<Viewer>,
     colours: bool,
-    /// When it was drawn last.
+    /// The time of the last drawing.
     last: Option<Timestamp>,
 }
 
-struct Drawn {
+struct Viewer {
     terminal: Terminal<Inline<Stderr>>,
     size: Size,
-    _silent: Silent,
+    _echo_guard: EchoGuard,
 }
 
-/// The least time between two drawings.
+/// The minimum time between two drawings.
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
-/// The smallest terminal that has room for it.
-const SMALLEST: Size = Size::new(20, 8);
-const MOST_ROWS: u16 = 30;
+/// The smallest terminal that has room for the view.
+const MIN_SIZE: Size = Size::new(20, 8);
+const MAX_ROWS: u16 = 30;
 
 impl Live {
-    /// Ready to draw; `None` where there is no terminal, or too small a one.
+    /// Creates the view; returns `None` if there is no terminal or it is too small.
     pub(super) fn new() -> Option<Self> {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         let size = size()?;
         if dumb
             || !io::stdin().is_terminal()
             || in_background()
-            || size.width < SMALLEST.width
-            || size.height < SMALLEST.height
+            || size.width < MIN_SIZE.width
+            || size.height < MIN_SIZE.height
         {
             return None;
         }
         let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         Some(Self {
-            drawn: None,
+            viewer: None,
             colours,
             last: None,
         })
     }
 
-    /// How long it is until the next drawing may be.
+    /// Returns the time until the next drawing is allowed.
     pub(super) fn pause(&self, now: Timestamp) -> Duration {
         self.last
             .map_or(Duration::ZERO, |last| PAUSE.saturating_sub(now.since(last)))
     }
 
-    /// Draws the view. A terminal that cannot be written to is left alone.
+    /// Draws the view. Stops drawing if the terminal cannot be written to.
     pub(super) fn draw(&mut self, view: &PlanView, now: Timestamp) {
         self.last = Some(now);
-        let size = size().unwrap_or(SMALLEST);
-        if self.drawn.as_ref().is_some_and(|drawn| drawn.size != size) {
+        let size = size().unwrap_or(MIN_SIZE);
+        if self
+            .viewer
+            .as_ref()
+            .is_some_and(|viewer| viewer.size != size)
+        {
             self.erase();
         }
-        if self.drawn.is_none() {
-            self.drawn = Drawn::new(size, self.colours).ok();
+        if self.viewer.is_none() {
+            self.viewer = Viewer::new(size, self.colours).ok();
         }
-        if let Some(drawn) = &mut self.drawn
-            && drawn.draw(view, now).is_err()
+        if let Some(viewer) = &mut self.viewer
+            && viewer.draw(view, now).is_err()
         {
-            self.drawn = None;
+            self.viewer = None;
         }
     }
 
-    /// Takes the view away, so that something can be printed or asked; the next drawing is below
-    /// that.
+    /// Erases the view for other output or a question; the next drawing is below that.
     pub(super) fn erase(&mut self) {
-        if let Some(mut drawn) = self.drawn.take() {
-            let _ = drawn.terminal.backend_mut().erase();
+        if let Some(mut viewer) = self.viewer.take() {
+            let _ = viewer.terminal.backend_mut().erase();
         }
     }
 }
@@ -125,19 +127,19 @@ impl Live {
 impl Drop for Live {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // What went wrong was said within the view, and stays there.
+            // The panic message was printed within the view, so it must stay.
             let _ = io::Write::write_all(&mut io::stderr(), b"\n");
-            self.drawn = None;
+            self.viewer = None;
         }
         self.erase();
     }
 }
 
-impl Drawn {
+impl Viewer {
     fn new(size: Size, colours: bool) -> io::Result<Self> {
-        // Most of the screen, but not what was printed just before.
+        // The view takes most of the screen, but leaves the latest output visible.
         let height = (size.height - size.height / 4)
-            .clamp(4, MOST_ROWS)
+            .clamp(4, MAX_ROWS)
             .min(size.height.saturating_sub(1))
             .max(1);
         let viewport = Viewport::Inline(height);
@@ -148,7 +150,7 @@ impl Drawn {
         Ok(Self {
             terminal,
             size,
-            _silent: Silent::new(),
+            _echo_guard: EchoGuard::new(),
         })
     }
 
@@ -158,14 +160,14 @@ impl Drawn {
             draw::draw(view, now, frame.area(), frame.buffer_mut());
             end.y = frame.area().bottom().saturating_sub(1);
         })?;
-        // At rest, the cursor is at the end of the view.
+        // Between two drawings, the cursor is at the end of the view.
         let backend = self.terminal.backend_mut();
         backend.set_cursor_position(end)?;
         backend.flush()
     }
 }
 
-/// Whether the terminal is somebody else's just now: who changes its settings then is stopped.
+/// Returns `true` if this process is in the background, where changing the terminal would stop it.
 #[cfg(unix)]
 fn in_background() -> bool {
     let front = rustix::termios::tcgetpgrp(io::stdin());

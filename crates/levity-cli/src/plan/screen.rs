@@ -1,4 +1,4 @@
-//! Where a run under way is shown.
+//! The screen that shows a plan in progress.
 
 use std::io::{self, Write as _};
 use std::time::Duration;
@@ -9,42 +9,41 @@ use levity::observe::PlanView;
 
 use super::draw::log_line;
 use super::live::Live;
-use crate::terminal::{harmless, note, say_json};
+use crate::terminal::{note, print_json, sanitize};
 
-/// How a run is shown.
+/// The display of a run.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ViewKind {
     /// A tree on a terminal, lines elsewhere.
     Auto,
     /// A live tree, and the log below it.
     Tree,
-    /// A line for everything that matters.
+    /// One line for each important event.
     Plain,
-    /// Every event as one JSON object on a line of its own, on the standard output, and no answer
-    /// there.
+    /// Every event as one JSON object per line on the standard output, without the answer.
     Json,
     /// Only the answer.
     None,
 }
 
-/// The standard error as it is used, or the standard output for JSON.
+/// The use of the standard error, or of the standard output for JSON.
 pub(super) enum Screen {
     Live(Box<Live>),
-    /// How many lines of the log are printed.
+    /// The number of log lines that are already printed.
     Plain(u64),
     Json,
     None,
 }
 
 impl Screen {
-    /// What the view knows already is not printed again.
+    /// Creates the screen. Log lines that the view already has are not printed again.
     pub(super) fn new(kind: ViewKind, view: &PlanView) -> Self {
         let plain = || Self::Plain(view.log_count());
         let live = || Live::new().map(|live| Self::Live(Box::new(live)));
         match kind {
             ViewKind::Auto => live().unwrap_or_else(plain),
             ViewKind::Tree => live().unwrap_or_else(|| {
-                note("there is no terminal with room for the tree; lines are printed");
+                note("there is no terminal with enough room for the tree; printing lines instead");
                 plain()
             }),
             ViewKind::Plain => plain(),
@@ -53,14 +52,14 @@ impl Screen {
         }
     }
 
-    /// Something has happened.
+    /// Prints an event as JSON, if requested.
     pub(super) fn event(&self, event: &Event) {
         if let Self::Json = self {
-            say_json(event);
+            print_json(event);
         }
     }
 
-    /// How long it is until the view may be shown again.
+    /// Returns the time until the view may be shown again.
     pub(super) fn pause(&self, now: Timestamp) -> Duration {
         match self {
             Self::Live(live) => live.pause(now),
@@ -68,13 +67,13 @@ impl Screen {
         }
     }
 
-    /// Shows the view.
+    /// Shows the current view.
     pub(super) fn show(&mut self, view: &PlanView, now: Timestamp) {
         match self {
             Self::Live(live) => live.draw(view, now),
             Self::Plain(printed) => {
                 for line in view.log_after(*printed) {
-                    let _ = writeln!(io::stderr(), "{}", harmless(&log_line(view, line)));
+                    let _ = writeln!(io::stderr(), "{}", sanitize(&log_line(view, line)));
                 }
                 *printed = view.log_count();
             }
@@ -82,14 +81,14 @@ impl Screen {
         }
     }
 
-    /// Makes room for something that is printed or asked.
-    pub(super) fn yield_to_others(&mut self) {
+    /// Clears the view for other output or a question.
+    pub(super) fn clear(&mut self) {
         if let Self::Live(live) = self {
             live.erase();
         }
     }
 
-    /// Whether time that passes is to be seen.
+    /// Returns `true` if the screen shows elapsed time.
     pub(super) fn is_live(&self) -> bool {
         matches!(self, Self::Live(_))
     }

@@ -1,4 +1,4 @@
-//! The team that carries plans out.
+//! The team that carries out plans.
 
 use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
@@ -13,36 +13,36 @@ use levity::prelude::*;
 use levity::tools::Policy;
 
 use super::demo;
-use super::given::ReadGivenFile;
+use super::given_files::ReadGivenFile;
 use crate::agent::Common;
-use crate::mcp::Offered;
+use crate::mcp::McpServers;
 use crate::terminal::{chain, note};
 
-/// The options of a team.
+/// The options that define a team.
 #[derive(Args)]
 pub(crate) struct TeamShape {
-    /// The folder of a team's agents (`agent_config.yaml` and prompts), on top of those that are
-    /// built in.
+    /// Folder with agents of a team (`agent_config.yaml` and prompts), in addition to the built-in
+    /// ones.
     #[arg(long, value_name = "DIR", help_heading = "Teams and swarms")]
     agents: Option<PathBuf>,
-    /// The most changes to the plan of a team when steps fail [default: 3].
+    /// Maximum number of changes to the plan of a team when steps fail [default: 3].
     #[arg(long, value_name = "N", help_heading = "Teams and swarms")]
     max_replans: Option<u32>,
-    /// Ask before the plan of a team, or a change of it, is carried out.
+    /// Ask for approval of the plan of a team, and of each change to it.
     #[arg(long, help_heading = "Teams and swarms")]
     ask_plan: bool,
 }
 
 impl TeamShape {
-    /// An option that was given, if one was.
+    /// Returns the name of a given option, if there is one.
     pub(crate) fn given(&self) -> Option<&'static str> {
         let agents = self.agents.as_ref().map(|_| "--agents");
         let replans = self.max_replans.map(|_| "--max-replans");
         agents.or(replans).or(self.ask_plan.then_some("--ask-plan"))
     }
 
-    /// The team, driven by this runtime, and the servers that run beside it. Its agents can read
-    /// these files.
+    /// Builds the team with this runtime, and returns it with the MCP servers that run beside it.
+    /// Its agents can read these files.
     pub(crate) async fn build(
         &self,
         common: &Common,
@@ -50,29 +50,29 @@ impl TeamShape {
         files: &[PathBuf],
         runtime: Runtime,
         sessions: Option<&SessionFolder>,
-    ) -> Result<(Team, Offered), String> {
+    ) -> Result<(Team, McpServers), String> {
         let catalogue = match &self.agents {
             Some(folder) => Catalogue::load(folder).map_err(|error| chain(&error))?,
             None => Catalogue::defaults(),
         };
-        // Lines that say which model it is have an end of their own.
+        // A reply is delayed only on a terminal, where the user watches it.
         let pause = if io::stderr().is_terminal() {
             demo::PAUSE
         } else {
             Duration::ZERO
         };
-        let tell = |text: &str| note(text.trim_end());
+        let report = |text: &str| note(text.trim_end());
         let model = common
             .model
-            .open_shared(&common.options, tell, || demo::model(pause))?;
+            .open_shared(&common.options, report, || demo::model(pause))?;
         let layers = common.options.layers()?;
-        let named = by_name(self.agents.clone());
+        let named = named_models(self.agents.clone());
         let mut parts = AgentParts::new(model.clone())
             .models(move |name| named(name).map(|(model, place)| layers.around(model, &place)))
-            .policy(common.asked().fold(Policy::new(), Policy::rule))
+            .policy(common.approval_rules().fold(Policy::new(), Policy::rule))
             .runtime(runtime.clone());
         if let Some(turns) = common.max_turns {
-            // The planner has turns of its own: it calls no tools.
+            // The planner calls no tools and has its own number of turns.
             parts = parts.finish(move |name, agent| match name {
                 Catalogue::PLANNER => agent,
                 _ => agent.max_turns(turns),
@@ -82,9 +82,13 @@ impl TeamShape {
         if !files.is_empty() {
             parts = parts.tool(ReadGivenFile::new(files, note));
         }
-        let offered = common.mcp.start(note).await?;
-        let parts = offered.add_to_parts(parts);
-        for part in catalogue.unused(&parts).iter().filter(|part| !is_own(part)) {
+        let mcp_servers = common.mcp.start(note).await?;
+        let parts = mcp_servers.add_to_parts(parts);
+        for part in catalogue
+            .unused(&parts)
+            .iter()
+            .filter(|part| !is_built_in(part))
+        {
             note(&format!(
                 "{part} reaches no agent; name it, or `*`, under `tools` or `mcp_servers` of an \
                     agent in `agent_config.yaml`"
@@ -97,8 +101,8 @@ impl TeamShape {
             sessions,
             &model,
         ) {
-            Ok(team) => Ok((team, offered)),
-            Err(problem) => offered.end(Err(problem)).await,
+            Ok(team) => Ok((team, mcp_servers)),
+            Err(problem) => mcp_servers.end(Err(problem)).await,
         }
     }
 
@@ -135,14 +139,14 @@ impl TeamShape {
     }
 }
 
-/// Whether nobody asked for a part: the command adds it by itself.
-fn is_own(part: &AgentPart) -> bool {
+/// Returns `true` if the command adds a part automatically, without an option.
+fn is_built_in(part: &AgentPart) -> bool {
     matches!(part, AgentPart::Tool(name) if matches!(&**name, "now" | ReadGivenFile::NAME))
 }
 
-/// Models that agents name, and where they are. The folder of the agents may be a stranger's, so
-/// that no key goes to an address in it.
-fn by_name(
+/// Returns the models that agents name, and their servers. The folder of the agents may be
+/// untrusted, so no key is sent to an address in it.
+fn named_models(
     agents: Option<PathBuf>,
 ) -> impl Fn(&str) -> Result<(Arc<dyn Model>, String), String> + Send + Sync + 'static {
     move |name| {
@@ -162,7 +166,7 @@ fn by_name(
         let model = model.map_err(|error| chain(&error))?;
         crate::agent::warn(address.as_deref());
         Ok((
-            crate::agent::retried(model),
+            crate::agent::with_retries(model),
             crate::options::place_of(name, address.as_deref()),
         ))
     }

@@ -1,4 +1,4 @@
-//! Going on with runs, whatever kind they are of.
+//! Resumes, forks and replays runs of every kind.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -11,26 +11,26 @@ use levity::prelude::*;
 use levity::runtime::{Run, Runnable, replay, replay_run};
 use levity::swarm::Swarm;
 
-use super::{Done, Driven};
-use crate::follow::{follow, go_on};
+use super::{CommandResult, DriveArgs};
+use crate::follow::{follow, unpause};
 use crate::kind::Kind;
-use crate::mcp::Offered;
-use crate::terminal::{chain, complain, say, say_json};
+use crate::mcp::McpServers;
+use crate::terminal::{chain, print_json, print_text, report_error};
 use crate::{plan, swarm};
 
 /// A way to continue an old run.
-enum Way {
+enum Continuation {
     Resume,
-    /// As a new run, from a record of the old one.
+    /// A new run that starts after a record of the old one.
     Fork {
         after: Option<u64>,
         id: Option<String>,
     },
 }
 
-impl Way {
-    /// The records that the run begins with.
-    fn known<'a>(&self, records: &'a [Record]) -> &'a [Record] {
+impl Continuation {
+    /// Returns the records with which the run starts.
+    fn initial_records<'a>(&self, records: &'a [Record]) -> &'a [Record] {
         match self {
             Self::Fork {
                 after: Some(after), ..
@@ -51,79 +51,87 @@ impl Way {
     }
 }
 
-pub(super) async fn resume(args: Driven) -> Done {
-    args.go_on(&Way::Resume).await
+pub(super) async fn resume(args: DriveArgs) -> CommandResult {
+    args.continue_run(&Continuation::Resume).await
 }
 
-impl Driven {
-    async fn go_on(self, way: &Way) -> Done {
+impl DriveArgs {
+    async fn continue_run(self, continuation: &Continuation) -> CommandResult {
         let (_, records) = self.one.records().await?;
         let kind = Kind::of(&self.one.id(), &records)?;
-        // Before anything is trusted.
-        if let Err(problem) = self.several.check(kind, &self.agent.made) {
-            return Ok(complain(&problem, 2));
+        // This check runs before a foreign run is trusted.
+        if let Err(problem) = self.group.check(kind, &self.agent.shape) {
+            return Ok(report_error(&problem, 2));
         }
         let (journal, records) = self.one.own_records(self.trust).await?;
         let runtime = Runtime::new().with_journal(journal);
         match kind {
-            Kind::Agent => self.agent(runtime, way, &records).await,
+            Kind::Agent => self.agent(runtime, continuation, &records).await,
             Kind::Team => {
-                let (team, offered) = self.team(runtime).await?;
-                offered
-                    .end(self.drive_team(&team, way, &records).await)
+                let (team, mcp_servers) = self.team(runtime).await?;
+                mcp_servers
+                    .end(self.drive_team(&team, continuation, &records).await)
                     .await
             }
             Kind::Swarm => {
-                let (swarm, offered) = self.swarm(runtime).await?;
-                offered
-                    .end(self.drive_swarm(&swarm, way, &records).await)
+                let (swarm, mcp_servers) = self.swarm(runtime).await?;
+                mcp_servers
+                    .end(self.drive_swarm(&swarm, continuation, &records).await)
                     .await
             }
         }
     }
 
-    /// The run as it goes on, before it is started.
-    fn run<W: Runnable>(&self, what: &W, way: &Way) -> Run<W> {
+    /// Returns the continued run before it is started.
+    fn run<W: Runnable>(&self, runnable: &W, continuation: &Continuation) -> Run<W> {
         let old = self.one.id();
-        let mut run = match way {
-            Way::Resume => Run::resume(what.clone(), old),
-            Way::Fork { after, id } => {
-                let fork = Run::fork(what.clone(), old);
+        let mut run = match continuation {
+            Continuation::Resume => Run::resume(runnable.clone(), old),
+            Continuation::Fork { after, id } => {
+                let fork = Run::fork(runnable.clone(), old);
                 let fork = after.iter().fold(fork, |fork, after| fork.after(*after));
                 id.iter().fold(fork, |fork, id| fork.id(id.as_str()))
             }
         };
-        if let Some(limits) = self.agent.made.common.options.given_limits() {
+        if let Some(limits) = self.agent.shape.common.options.given_limits() {
             run = run.limits(limits);
         }
         if self.agent.park { run.park() } else { run }
     }
 
-    async fn agent(&self, runtime: Runtime, way: &Way, records: &[Record]) -> Done {
-        let logs = self.agent.made.common.logs.open()?;
-        let (agent, offered) = self.agent.build(runtime).await?;
-        let run = self.run(&agent, way).on_event(logs.watcher(None)).start();
-        go_on(&run, way.known(records)).await;
-        Ok(offered.end(follow(run, &self.agent, true).await).await)
+    async fn agent(
+        &self,
+        runtime: Runtime,
+        continuation: &Continuation,
+        records: &[Record],
+    ) -> CommandResult {
+        let logs = self.agent.shape.common.logs.open()?;
+        let (agent, mcp_servers) = self.agent.build(runtime).await?;
+        let run = self
+            .run(&agent, continuation)
+            .on_event(logs.watcher(None))
+            .start();
+        unpause(&run, continuation.initial_records(records)).await;
+        Ok(mcp_servers.end(follow(run, &self.agent, true).await).await)
     }
 
-    /// The id of the run as it goes on.
-    fn new_id(&self, team: &Team, way: &Way) -> RunId {
-        match way {
-            Way::Resume => self.one.id(),
-            Way::Fork { id: Some(id), .. } => RunId::new(id.as_str()),
-            Way::Fork { id: None, .. } => {
+    /// Returns the id of the continued run.
+    fn new_id(&self, team: &Team, continuation: &Continuation) -> RunId {
+        match continuation {
+            Continuation::Resume => self.one.id(),
+            Continuation::Fork { id: Some(id), .. } => RunId::new(id.as_str()),
+            Continuation::Fork { id: None, .. } => {
                 let world = team.runtime().world();
                 RunId::new(format!("{:016x}{:016x}", world.random(), world.random()))
             }
         }
     }
 
-    /// The team of the run; it keeps the session that is beside the journal, if there is one.
-    async fn team(&self, runtime: Runtime) -> Result<(Team, Offered), String> {
+    /// Builds the team of the run; it updates the session next to the journal, if there is one.
+    async fn team(&self, runtime: Runtime) -> Result<(Team, McpServers), String> {
         let sessions = self.sessions().await;
-        self.several
-            .team(&self.agent.made.common, runtime, sessions.as_ref())
+        self.group
+            .team(&self.agent.shape.common, runtime, sessions.as_ref())
             .await
     }
 
@@ -141,72 +149,83 @@ impl Driven {
             .then_some(sessions)
     }
 
-    async fn drive_team(&self, team: &Team, way: &Way, records: &[Record]) -> Done {
+    async fn drive_team(
+        &self,
+        team: &Team,
+        continuation: &Continuation,
+        records: &[Record],
+    ) -> CommandResult {
         let kind = match (self.agent.json, self.agent.quiet) {
             (true, _) => plan::ViewKind::Json,
             (_, true) => plan::ViewKind::None,
             _ => plan::ViewKind::Auto,
         };
-        let (run, old) = (self.new_id(team, way), self.one.id());
+        let (run, old) = (self.new_id(team, continuation), self.one.id());
         let restore = |kind: &_, state: &_| team.inspect(kind, state);
-        let replayed = replay(&old, way.known(records), restore).map_err(|error| chain(&error))?;
+        let replayed = replay(&old, continuation.initial_records(records), restore)
+            .map_err(|error| chain(&error))?;
         let mut view = PlanView::of_run(run.clone());
         for Event { seq, at, kind, .. } in replayed.events {
             view.apply(&Event::new(run.clone(), seq, at, kind));
         }
-        let told = plan::Told::new(
+        let display = plan::PlanDisplay::new(
             view,
             kind,
-            self.agent.made.common.logs.open()?,
+            self.agent.shape.common.logs.open()?,
             self.agent.park,
         );
-        let going_on = self.run(team, way);
-        let going_on = if let Way::Resume = way {
-            going_on
+        let continued = self.run(team, continuation);
+        let continued = if let Continuation::Resume = continuation {
+            continued
         } else {
-            going_on.id(run)
+            continued.id(run)
         };
-        let run = going_on.on_event(told.watcher()).start();
-        go_on(&run, way.known(records)).await;
-        Ok(plan::show(run, told, team.runtime(), kind).await)
+        let run = continued.on_event(display.watcher()).start();
+        unpause(&run, continuation.initial_records(records)).await;
+        Ok(plan::show(run, display, team.runtime(), kind).await)
     }
 
-    async fn swarm(&self, runtime: Runtime) -> Result<(Swarm, Offered), String> {
+    async fn swarm(&self, runtime: Runtime) -> Result<(Swarm, McpServers), String> {
         let quiet = self.agent.quiet || self.agent.json;
-        self.several
-            .swarm(&self.agent.made.common, runtime, quiet)
+        self.group
+            .swarm(&self.agent.shape.common, runtime, quiet)
             .await
     }
 
-    async fn drive_swarm(&self, swarm: &Swarm, way: &Way, records: &[Record]) -> Done {
+    async fn drive_swarm(
+        &self,
+        swarm: &Swarm,
+        continuation: &Continuation,
+        records: &[Record],
+    ) -> CommandResult {
         let (lines, answer) = match (self.agent.json, self.agent.quiet) {
-            (true, _) => (swarm::Lines::Json, swarm::Printed::Nothing),
-            (_, true) => (swarm::Lines::None, swarm::Printed::Text),
-            _ => (swarm::Lines::Plain, swarm::Printed::Text),
+            (true, _) => (swarm::Lines::Json, swarm::AnswerFormat::Nothing),
+            (_, true) => (swarm::Lines::None, swarm::AnswerFormat::Text),
+            _ => (swarm::Lines::Plain, swarm::AnswerFormat::Text),
         };
-        let told = swarm::Told::new(lines, self.agent.park);
-        if let Way::Resume = way {
-            told.catch_up(&self.history(swarm).await?);
+        let display = swarm::SwarmDisplay::new(lines, self.agent.park);
+        if let Continuation::Resume = continuation {
+            display.catch_up(&self.history(swarm).await?);
         }
-        let logs = self.agent.made.common.logs.open()?;
+        let logs = self.agent.shape.common.logs.open()?;
         let run = self
-            .run(swarm, way)
-            .on_event(logs.beside(told.watcher()))
+            .run(swarm, continuation)
+            .on_event(logs.watcher_with(display.watcher()))
             .start();
-        go_on(&run, way.known(records)).await;
+        unpause(&run, continuation.initial_records(records)).await;
         let quiet = self.agent.quiet || self.agent.json;
-        let shown = swarm::Shown {
+        let options = swarm::OutputOptions {
             answer,
             quiet,
-            kept: true,
+            in_journal: true,
             bus: None,
         };
-        Ok(swarm::show(run, told, swarm.runtime(), &shown).await)
+        Ok(swarm::show(run, display, swarm.runtime(), &options).await)
     }
 
-    /// The events of the run so far.
-    async fn history(&self, what: &impl Runnable) -> Result<Vec<Event>, String> {
-        let replayed = replay_run(what, &self.one.id()).await;
+    /// Returns the events of the run up to now.
+    async fn history(&self, runnable: &impl Runnable) -> Result<Vec<Event>, String> {
+        let replayed = replay_run(runnable, &self.one.id()).await;
         replayed
             .map(|replayed| replayed.events)
             .map_err(|error| chain(&error))
@@ -216,41 +235,43 @@ impl Driven {
 #[derive(Args)]
 pub(crate) struct Replay {
     #[command(flatten)]
-    driven: Driven,
+    drive_args: DriveArgs,
 }
 
 impl Replay {
-    pub(super) async fn replay(self) -> Done {
-        let Self { mut driven } = self;
-        let json = std::mem::take(&mut driven.agent.json);
-        driven.agent.quiet = true;
-        let (journal, records) = driven.one.records().await?;
-        let kind = Kind::of(&driven.one.id(), &records)?;
-        if let Err(problem) = driven.several.check(kind, &driven.agent.made) {
-            return Ok(complain(&problem, 2));
+    pub(super) async fn replay(self) -> CommandResult {
+        let Self { mut drive_args } = self;
+        let json = std::mem::take(&mut drive_args.agent.json);
+        drive_args.agent.quiet = true;
+        let (journal, records) = drive_args.one.records().await?;
+        let kind = Kind::of(&drive_args.one.id(), &records)?;
+        if let Err(problem) = drive_args.group.check(kind, &drive_args.agent.shape) {
+            return Ok(report_error(&problem, 2));
         }
         let runtime = Runtime::new().with_journal(journal);
         let events = match kind {
             Kind::Agent => {
-                let (agent, offered) = driven.agent.build(runtime).await?;
-                let replayed = offered.end(agent.replay(&driven.one.id()).await).await;
+                let (agent, mcp_servers) = drive_args.agent.build(runtime).await?;
+                let replayed = mcp_servers
+                    .end(agent.replay(&drive_args.one.id()).await)
+                    .await;
                 replayed.map_err(|error| chain(&error))?.events
             }
             Kind::Team => {
-                let (team, offered) = driven.team(runtime).await?;
-                offered.end(driven.history(&team).await).await?
+                let (team, mcp_servers) = drive_args.team(runtime).await?;
+                mcp_servers.end(drive_args.history(&team).await).await?
             }
             Kind::Swarm => {
-                let (swarm, offered) = driven.swarm(runtime).await?;
-                offered.end(driven.history(&swarm).await).await?
+                let (swarm, mcp_servers) = drive_args.swarm(runtime).await?;
+                mcp_servers.end(drive_args.history(&swarm).await).await?
             }
         };
         if json {
-            events.iter().for_each(say_json);
+            events.iter().for_each(print_json);
         } else {
             let (records, events) = (records.len(), events.len());
-            say(&format!(
-                "{records} records give the same {events} events again\n"
+            print_text(&format!(
+                "replayed {records} records with the same {events} events\n"
             ));
         }
         Ok(ExitCode::SUCCESS)
@@ -260,22 +281,22 @@ impl Replay {
 #[derive(Args)]
 pub(crate) struct Fork {
     #[command(flatten)]
-    driven: Driven,
-    /// The last record of the old run that the new one begins with, by its number in
-    /// `levity runs show`; of a run that has ended, the last before the last call of its model.
+    drive_args: DriveArgs,
+    /// Last record of the old run that the new run starts with, by its number in
+    /// `levity runs show`; for a run that has ended, the record before the last model call.
     #[arg(long, value_name = "RECORD")]
     after: Option<u64>,
-    /// The new run's id; a random one by default.
+    /// Id of the new run; random by default.
     #[arg(long, value_name = "ID")]
     id: Option<String>,
 }
 
 impl Fork {
-    pub(super) async fn fork(self) -> Done {
-        let way = Way::Fork {
+    pub(super) async fn fork(self) -> CommandResult {
+        let continuation = Continuation::Fork {
             after: self.after,
             id: self.id,
         };
-        self.driven.go_on(&way).await
+        self.drive_args.continue_run(&continuation).await
     }
 }

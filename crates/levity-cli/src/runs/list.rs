@@ -1,4 +1,4 @@
-//! Looking at runs; nothing is changed.
+//! Lists, shows and compares runs without changing them.
 
 use std::process::ExitCode;
 
@@ -7,43 +7,43 @@ use levity::core::{RunId, RunQuery, RunState, RunSummary, Timestamp};
 use levity::prelude::*;
 use levity::runtime::{RunComparison, RunReport};
 
-use super::{Done, One, read, story};
-use crate::store::Where;
-use crate::terminal::{chain, say, say_json};
+use super::{CommandResult, RunArg, read, timeline};
+use crate::store::JournalArg;
+use crate::terminal::{chain, print_json, print_text};
 
 #[derive(Args)]
 pub(crate) struct List {
     #[command(flatten)]
-    place: Where,
+    place: JournalArg,
     #[command(flatten)]
-    which: Which,
-    /// The newest first.
+    filter: RunFilter,
+    /// List the newest runs first.
     #[arg(long)]
     newest: bool,
-    /// At most so many.
+    /// Maximum number of runs to list.
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
-    /// Print one JSON object a line.
+    /// Print one JSON object per line.
     #[arg(long)]
     json: bool,
 }
 
-/// Which runs are meant.
+/// The options that select runs.
 #[derive(Args)]
-pub(crate) struct Which {
-    /// Only those that stand like this.
+pub(crate) struct RunFilter {
+    /// Select only runs in this state.
     #[arg(long, value_name = "STATE")]
     state: Option<State>,
-    /// Only those that no other run started.
+    /// Select only runs that no other run started.
     #[arg(long)]
     roots: bool,
-    /// Only this run and those below it.
+    /// Select only this run and its child runs.
     #[arg(long, value_name = "RUN")]
     below: Option<String>,
-    /// Only those made longer ago than so many days, however they stand.
+    /// Select only runs that started more than this many days ago, in any state.
     #[arg(long, value_name = "DAYS", value_parser = days)]
     pub(crate) older_than: Option<f64>,
-    /// Only those that wait for a time that has come.
+    /// Select only runs that wait for a time that has passed.
     #[arg(long)]
     due: bool,
 }
@@ -61,10 +61,10 @@ fn days(text: &str) -> Result<f64, String> {
         .parse()
         .ok()
         .filter(|days: &f64| days.is_finite() && *days >= 0.0);
-    days.ok_or_else(|| "it must be a number of days, 0 or more".to_owned())
+    days.ok_or_else(|| "use a number of days, 0 or more".to_owned())
 }
 
-impl Which {
+impl RunFilter {
     pub(crate) fn query(&self) -> RunQuery {
         let mut query = RunQuery::new();
         query.state = self.state.map(|state| match state {
@@ -86,8 +86,8 @@ impl Which {
 }
 
 impl List {
-    pub(super) async fn list(self) -> Done {
-        let mut query = self.which.query();
+    pub(super) async fn list(self) -> CommandResult {
+        let mut query = self.filter.query();
         (query.newest_first, query.limit) = (self.newest, self.limit);
         let runs = self
             .place
@@ -96,9 +96,9 @@ impl List {
             .await
             .map_err(|error| chain(&error))?;
         if self.json {
-            runs.iter().for_each(say_json);
+            runs.iter().for_each(print_json);
         } else {
-            runs.iter().map(line).for_each(|line| say(&line));
+            runs.iter().map(line).for_each(|line| print_text(&line));
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -107,10 +107,10 @@ impl List {
 fn line(run: &RunSummary) -> String {
     let status = match (&run.status, run.wakes()) {
         (Some(status), _) => status.to_string(),
-        (None, Some(wakes)) => format!("waits until {wakes}"),
-        (None, None) if !run.waiting.is_empty() => "waits for an answer".to_owned(),
-        (None, None) if run.paused => "is paused".to_owned(),
-        (None, None) => "has not ended".to_owned(),
+        (None, Some(wakes)) => format!("waiting until {wakes}"),
+        (None, None) if !run.waiting.is_empty() => "waiting for an answer".to_owned(),
+        (None, None) if run.paused => "paused".to_owned(),
+        (None, None) => "not ended".to_owned(),
     };
     format!(
         "{}  {}  {} records  {status}\n",
@@ -121,19 +121,19 @@ fn line(run: &RunSummary) -> String {
 #[derive(Args)]
 pub(crate) struct Show {
     #[command(flatten)]
-    one: One,
-    /// Print the records, one JSON object a line.
+    one: RunArg,
+    /// Print the records, one JSON object per line.
     #[arg(long)]
     json: bool,
 }
 
 impl Show {
-    pub(super) async fn show(self) -> Done {
+    pub(super) async fn show(self) -> CommandResult {
         let (journal, records) = self.one.records().await?;
         if self.json {
-            records.iter().for_each(say_json);
+            records.iter().for_each(print_json);
         } else {
-            say(&story::tell(&*journal, &self.one.id(), &records).await);
+            print_text(&timeline::render(&*journal, &self.one.id(), &records).await);
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -142,8 +142,8 @@ impl Show {
 #[derive(Args)]
 pub(crate) struct Compare {
     #[command(flatten)]
-    one: One,
-    /// The other run's id.
+    one: RunArg,
+    /// Id of the other run.
     other: String,
     /// Print one JSON object.
     #[arg(long)]
@@ -151,7 +151,7 @@ pub(crate) struct Compare {
 }
 
 impl Compare {
-    pub(super) async fn compare(self) -> Done {
+    pub(super) async fn compare(self) -> CommandResult {
         let (journal, left) = self.one.records().await?;
         let other = RunId::new(self.other.as_str());
         let right = read(&*journal, &other).await?;
@@ -161,9 +161,9 @@ impl Compare {
         );
         let comparison = RunComparison::new(left, right);
         if self.json {
-            say_json(&comparison);
+            print_json(&comparison);
         } else {
-            say(&comparison.to_string());
+            print_text(&comparison.to_string());
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -12,68 +12,68 @@ use levity::serve::mcp::{ClientModel, McpLimits, McpServer};
 use levity::serve::{AgentServer, Listener, RecallLibrary, Runs, TextPrompts};
 use levity::test::FunctionModel;
 
-use super::reach::{At, Reach};
-use super::{asked_to_end, own, resume, scheme, until_told};
-use crate::agent::{Made, Voice};
-use crate::kind::{Kind, Several};
+use super::access::{AccessArgs, ListenerConfig};
+use super::{resume, resume_only_marked, scheme, serve_until_shutdown, shutdown_signal};
+use crate::agent::{AgentShape, NoteOutput};
+use crate::kind::{GroupOptions, Kind};
 use crate::logs::Logs;
 use crate::marks::Trust;
-use crate::mcp::Offered;
+use crate::mcp::McpServers;
 use crate::store;
-use crate::terminal::{chain, complain, note};
+use crate::terminal::{chain, note, report_error};
 
-/// Offer the agent to MCP clients, by the tool `query`.
+/// Offer the agent to MCP clients, as the tool `query`.
 #[derive(Args)]
 pub(crate) struct ServeMcp {
-    /// Listen on this address, such as `127.0.0.1:8000`, at `/mcp`, in place of speaking over stdin
-    /// and stdout.
+    /// Listen on this address, such as `127.0.0.1:8000`, at `/mcp`, instead of stdin and stdout.
     #[arg(long, value_name = "ADDR")]
     http: Option<String>,
-    /// The file with the token that clients must show; made if it is not there. By default
+    /// File with the token that clients must send; created if it does not exist. By default
     /// `LEVITY_TOKEN`, or `levity/mcp.token` in the user's state folder.
     #[arg(long, value_name = "FILE", requires = "http")]
     token_file: Option<PathBuf>,
-    /// A name that clients may call this server by, besides those of the loopback; may be given
-    /// more than once.
+    /// Host name that clients may use for this server, besides loopback names; may be given more
+    /// than once.
     #[arg(long, value_name = "NAME", requires = "http")]
     allow_host: Vec<String>,
-    /// Where pages may come from that call this server, besides the loopback; may be given more
-    /// than once.
+    /// Origin of web pages that may call this server, besides the loopback; may be given more than
+    /// once.
     #[arg(long, value_name = "ORIGIN", requires = "http")]
     allow_origin: Vec<String>,
-    /// What the server calls itself.
+    /// Name of the server.
     #[arg(long, default_value = "levity")]
     name: String,
-    /// What the agent is good for, told to the models of clients.
+    /// Description of the agent for the models of clients.
     #[arg(long, value_name = "TEXT")]
     about: Option<String>,
-    /// Offer the prompts of this folder: each file `NAME.md` is one, with gaps like `{{path}}`.
+    /// Offer the prompts of this folder: each file `NAME.md` is one, with placeholders like
+    /// `{{path}}`.
     #[arg(long, value_name = "DIR")]
     prompts: Option<PathBuf>,
-    /// Let clients search what is remembered in this SQLite file.
+    /// Let clients search the facts in this SQLite file.
     #[arg(long, value_name = "FILE", requires = "scope")]
     facts: Option<PathBuf>,
-    /// Whose facts: `user:ID`, `project:ID` or `session:ID`; may be given more than once.
+    /// Owner of the facts: `user:ID`, `project:ID` or `session:ID`; may be given more than once.
     #[arg(long, value_name = "KIND:ID", requires = "facts", value_parser = scope)]
     scope: Vec<Scope>,
-    /// Have the model of each client answer, in place of one of ours.
+    /// Use the model of each client instead of a model of this server.
     #[arg(long, conflicts_with_all = ["model", "script", "cache", "thinking"])]
     client_model: bool,
-    /// Keep the runs in this folder or SQLite file (`*.db`). Those that an earlier server left are
-    /// ended.
+    /// Store the runs in this folder or SQLite file (`*.db`). Runs that an earlier server left are
+    /// cancelled.
     #[arg(long, value_name = "PATH")]
     journal: Option<PathBuf>,
     #[command(flatten)]
     trust: Trust,
     #[command(flatten)]
-    reach: Reach,
-    /// The kind of run that works on the queries of clients.
+    access: AccessArgs,
+    /// Kind of run that works on the queries of clients.
     #[arg(long, value_enum, value_name = "KIND", default_value_t = Kind::Agent)]
     offer: Kind,
     #[command(flatten)]
-    made: Made,
+    shape: AgentShape,
     #[command(flatten)]
-    several: Several,
+    group: GroupOptions,
 }
 
 fn scope(text: &str) -> Result<Scope, String> {
@@ -81,96 +81,98 @@ fn scope(text: &str) -> Result<Scope, String> {
         Some(("user", id)) if !id.is_empty() => Ok(Scope::user(id)),
         Some(("project", id)) if !id.is_empty() => Ok(Scope::project(id)),
         Some(("session", id)) if !id.is_empty() => Ok(Scope::session(id)),
-        _ => Err("a scope is written as `user:ID`, `project:ID` or `session:ID`".to_owned()),
+        _ => Err("use `user:ID`, `project:ID` or `session:ID`".to_owned()),
     }
 }
 
-/// Serves until the client leaves, or until it is interrupted: 0 then, 2 for a wrong call, 1 when
-/// the connection fails.
+/// Serves until the client disconnects or a shutdown signal arrives: 0 then, 2 for an invalid call,
+/// 1 if the connection fails.
 pub(crate) async fn serve(args: ServeMcp) -> ExitCode {
-    let logs = match args.made.common.logs.open() {
+    let logs = match args.shape.common.logs.open() {
         Ok(logs) => logs,
-        Err(problem) => return complain(&problem, 2),
+        Err(problem) => return report_error(&problem, 2),
     };
     let built = match args.build(&logs).await {
         Ok(built) => built,
-        Err(problem) => return complain(&problem, 2),
+        Err(problem) => return report_error(&problem, 2),
     };
     let code = tokio::select! {
-        code = args.by(built.server) => code,
-        never = cleaned(built.passing.as_ref()) => match never {},
+        code = args.serve_on(built.server) => code,
+        never = remove_expired(built.expiring.as_ref()) => match never {},
     };
-    built.offered.end(code).await
+    built.mcp_servers.end(code).await
 }
 
-/// Removes conversations that have expired, for as long as it is polled: each query without a
-/// session begins one.
-async fn cleaned(passing: Option<&Conversations>) -> Infallible {
-    match passing {
+/// Removes expired conversations for as long as it is polled, because each query without a session
+/// starts one.
+async fn remove_expired(expiring: Option<&Conversations>) -> Infallible {
+    match expiring {
         Some(conversations) => conversations.keep_clean(Conversations::CLEAN_EVERY).await,
         None => std::future::pending().await,
     }
 }
 
-/// What is served.
-struct Built {
+/// The server with its MCP servers and conversations.
+struct BuiltServer {
     server: McpServer,
-    offered: Offered,
+    mcp_servers: McpServers,
     /// The conversations, some of which expire.
-    passing: Option<Conversations>,
+    expiring: Option<Conversations>,
 }
 
-/// Ends what an earlier server left: whoever asked for it has left, too, and nobody is there to be
-/// asked what it asks.
-async fn end_left(runs: &Runs) -> Result<(), String> {
+/// Cancels the runs that an earlier server left: their clients have disconnected, so no one can
+/// answer their questions.
+async fn cancel_abandoned(runs: &Runs) -> Result<(), String> {
     resume(runs).await?;
     for run in runs.here() {
         if let Ok(control) = run.control() {
-            // One that another server drives is not ours to end.
+            // A run that another server drives must not be cancelled here.
             let _ = control
-                .cancel("the server was started anew, and whoever asked for it has left")
+                .cancel("the server was restarted, and the client of this run has disconnected")
                 .await;
         }
     }
     Ok(())
 }
 
-async fn by_stdio(server: McpServer) -> ExitCode {
+async fn serve_stdio(server: McpServer) -> ExitCode {
     tokio::select! {
         ended = server.stdio() => match ended {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => complain(&chain(&error), 1),
+            Err(error) => report_error(&chain(&error), 1),
         },
-        () = asked_to_end() => ExitCode::SUCCESS,
+        () = shutdown_signal() => ExitCode::SUCCESS,
     }
 }
 
 impl ServeMcp {
-    async fn by(&self, server: McpServer) -> ExitCode {
+    async fn serve_on(&self, server: McpServer) -> ExitCode {
         match self.listener().await {
             Ok(Some(listener)) => {
-                let tell = |listener: &Listener| {
+                let report = |listener: &Listener| {
                     note(&format!(
                         "MCP at {}://{}/mcp",
                         scheme(listener),
                         listener.address()
                     ));
                 };
-                until_told(listener, tell, |listener| async move {
+                serve_until_shutdown(listener, report, |listener| async move {
                     server.listen(listener).await
                 })
                 .await
             }
-            Ok(None) => by_stdio(server).await,
-            Err(problem) => complain(&problem, 2),
+            Ok(None) => serve_stdio(server).await,
+            Err(problem) => report_error(&problem, 2),
         }
     }
 
-    async fn build(&self, logs: &Logs) -> Result<Built, String> {
-        self.several.check(self.offer, &self.made)?;
+    async fn build(&self, logs: &Logs) -> Result<BuiltServer, String> {
+        self.group.check(self.offer, &self.shape)?;
         if self.client_model && self.offer != Kind::Agent {
             return Err(
-                "`--client-model` is the model of one agent; leave it or `--offer` out".to_owned(),
+                "`--client-model` applies only to a single agent; remove it or \
+                    `--offer`"
+                    .to_owned(),
             );
         }
         let (runtime, marks) = match &self.journal {
@@ -179,38 +181,39 @@ impl ServeMcp {
                 let marks = journal.marks();
                 (Runtime::new().with_journal(journal), Some(marks))
             }
-            // What has ended of late is kept in any case, and nothing else: a server may live for
-            // months.
+            // Runs that ended recently are retained in any case, and nothing else, because a server
+            // may run for months.
             None => (Runtime::new(), None),
         };
-        let (runs, agent, offered) = match self.offer {
+        let (runs, agent, mcp_servers) = match self.offer {
             Kind::Agent => {
-                let (agent, offered) = self.agent(runtime).await?;
-                (Runs::new(agent.clone()), Some(agent), offered)
+                let (agent, mcp_servers) = self.agent(runtime).await?;
+                (Runs::new(agent.clone()), Some(agent), mcp_servers)
             }
             kind => {
-                let (runs, offered) = self.several.runs(kind, &self.made.common, runtime).await?;
-                (runs, None, offered)
+                let (runs, mcp_servers) =
+                    self.group.runs(kind, &self.shape.common, runtime).await?;
+                (runs, None, mcp_servers)
             }
         };
-        let passing = agent
+        let expiring = agent
             .as_ref()
             .and_then(|agent| agent.conversations().cloned());
         let mut runs = runs.on_event(logs.watcher(None));
-        if let Some(percent) = self.reach.token_share() {
+        if let Some(percent) = self.access.token_share() {
             runs = runs.token_share(percent);
         }
-        let runs = own(runs, marks);
-        end_left(&runs).await?;
+        let runs = resume_only_marked(runs, marks);
+        cancel_abandoned(&runs).await?;
         let mut server = AgentServer::new(&self.name, env!("CARGO_PKG_VERSION"), runs);
-        if let Some(percent) = self.reach.token_share() {
+        if let Some(percent) = self.access.token_share() {
             server =
                 server.configure(|server| server.limits(McpLimits::default().token_share(percent)));
         }
         if let Some(about) = &self.about {
             server = server.description(about);
         }
-        if let Some(workspace) = self.made.common.tools.space()? {
+        if let Some(workspace) = self.shape.common.tools.open_workspace()? {
             server = server.workspace(workspace);
         }
         if let Some(folder) = &self.prompts {
@@ -229,62 +232,71 @@ impl ServeMcp {
             server = server
                 .client_agent(move |model: ClientModel| agent.to_builder().model(model).build());
         }
-        Ok(Built {
+        Ok(BuiltServer {
             server: server.build().map_err(|error| chain(&error))?,
-            offered,
-            passing,
+            mcp_servers,
+            expiring,
         })
     }
 
-    /// The agent; without a memory of its own, conversations last as long as this server does, and
-    /// expire.
-    async fn agent(&self, runtime: Runtime) -> Result<(Agent, Offered), String> {
-        let (mut agent, offered) = match self.client_model {
-            true if self.made.common.options.needs_judge() => {
-                return Err("`--guard topic:..` needs a model that judges; leave it or \
-                    `--client-model` out"
-                    .to_owned());
+    /// Builds the agent. Without `--memory`, conversations last as long as this server, and expire.
+    async fn agent(&self, runtime: Runtime) -> Result<(Agent, McpServers), String> {
+        let (mut agent, mcp_servers) = match self.client_model {
+            true if self.shape.common.options.needs_judge() => {
+                return Err(
+                    "`--guard topic:..` requires a model that judges; remove it or \
+                    `--client-model`"
+                        .to_owned(),
+                );
             }
             true => {
-                self.made
-                    .with_model(Arc::new(nobody()), runtime.clone(), Voice::Aside)
+                self.shape
+                    .with_model(
+                        Arc::new(disconnected_model()),
+                        runtime.clone(),
+                        NoteOutput::Stderr,
+                    )
                     .await?
             }
-            false => self.made.builder(runtime.clone(), Voice::Aside).await?,
+            false => {
+                self.shape
+                    .builder(runtime.clone(), NoteOutput::Stderr)
+                    .await?
+            }
         };
-        if self.made.memory.is_none() {
+        if self.shape.memory.is_none() {
             let world = runtime.world().clone();
-            agent = agent.conversations(match self.reach.token_share() {
+            agent = agent.conversations(match self.access.token_share() {
                 Some(percent) => AgentServer::passing_sessions_by(percent).world(world),
                 None => AgentServer::passing_sessions().world(world),
             });
         }
-        Ok((agent.build().map_err(|error| chain(&error))?, offered))
+        Ok((agent.build().map_err(|error| chain(&error))?, mcp_servers))
     }
 
     async fn listener(&self) -> Result<Option<Listener>, String> {
         let Some(address) = &self.http else {
             return Ok(None);
         };
-        let at = At {
+        let config = ListenerConfig {
             address,
             token_file: self.token_file.as_deref(),
             token_name: "mcp.token",
             hosts: &self.allow_host,
             origins: &self.allow_origin,
         };
-        self.reach.listen(at).await.map(Some)
+        self.access.listen(config).await.map(Some)
     }
 }
 
-/// Stands in for the models of clients where there is no client: in runs that an earlier server
-/// left.
-fn nobody() -> FunctionModel {
+/// Makes a fallback for the models of clients in runs that an earlier server left, which have no
+/// client.
+fn disconnected_model() -> FunctionModel {
     use levity::core::{ModelError, ModelErrorKind};
     FunctionModel::new(|_| {
         Err(ModelError::new(
             ModelErrorKind::BadRequest,
-            "the client whose model was asked has left; ask again",
+            "the client that provides the model has disconnected; send the query again",
         ))
     })
 }

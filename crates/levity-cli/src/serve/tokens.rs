@@ -7,60 +7,60 @@ use clap::{Args, Subcommand};
 use levity::serve::{TokenScope, Tokens};
 
 use crate::state;
-use crate::terminal::{chain, complain, note, say};
+use crate::terminal::{chain, note, print_text, report_error};
 
-/// How `levity serve token` is called.
+/// The arguments of `levity serve token`.
 #[derive(Args)]
 pub(super) struct TokenCommand {
     #[command(subcommand)]
-    what: What,
-    /// The file with the tokens. By default `levity/tokens` in the user's state folder.
+    action: Action,
+    /// File with the tokens. By default `levity/tokens` in the user's state folder.
     #[arg(long, value_name = "FILE", global = true)]
     named_tokens: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]
-enum What {
-    /// Make a token, print it once, and keep its hash.
+enum Action {
+    /// Create a token, print it once, and store its hash.
     Add {
-        /// Its name: lower-case letters and digits, 32 at most. Ids of its runs begin with it.
-        /// `TENANT.USER` shares the runs of `TENANT`.
+        /// Name of the token: lower-case letters and digits, at most 32. The ids of its runs begin
+        /// with it. `TENANT.USER` shares the runs of `TENANT`.
         name: String,
-        /// What it allows: `read`, `run`, `approve` or `admin`; may be given more than once.
+        /// Scope of the token: `read`, `run`, `approve` or `admin`; may be given more than once.
         #[arg(long, value_name = "SCOPE", required = true, value_delimiter = ',')]
         scope: Vec<String>,
     },
     /// List the names and scopes of all tokens.
     List,
-    /// Remove a token. Servers that run let it in until they are started again.
+    /// Remove a token. Running servers accept it until they are restarted.
     Remove {
-        /// Its name.
+        /// Name of the token.
         name: String,
     },
 }
 
-/// Does what was asked for: 0 when it was done, 2 for a wrong call.
+/// Runs the subcommand: 0 if it succeeds, 2 for an invalid call.
 pub(super) fn tokens(args: &TokenCommand) -> ExitCode {
-    match done(args) {
+    match run_action(args) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(problem) => complain(&problem, 2),
+        Err(problem) => report_error(&problem, 2),
     }
 }
 
-fn done(args: &TokenCommand) -> Result<(), String> {
+fn run_action(args: &TokenCommand) -> Result<(), String> {
     let path = match &args.named_tokens {
         Some(path) => path.clone(),
         None => {
             let folder = state::folder()
-                .map_err(|problem| format!("{problem}; name a file with `--named-tokens`"))?;
-            state::make(&folder)?;
+                .map_err(|problem| format!("{problem}; or name a file with `--named-tokens`"))?;
+            state::create(&folder)?;
             folder.join("tokens")
         }
     };
     let mut tokens = read(&path)?;
-    let shown = path.display();
-    match &args.what {
-        What::Add { name, scope } => {
+    let path_text = path.display();
+    match &args.action {
+        Action::Add { name, scope } => {
             let scopes: Vec<TokenScope> = scope
                 .iter()
                 .map(|scope| scope.parse::<TokenScope>())
@@ -69,21 +69,22 @@ fn done(args: &TokenCommand) -> Result<(), String> {
             let token = tokens.add(name, scopes).map_err(|error| chain(&error))?;
             tokens.save(&path).map_err(|error| chain(&error))?;
             note(&format!(
-                "this is the token `{name}`; it is not printed again, and its hash is kept in \
-                    `{shown}`"
+                "this is the token `{name}`; it is not printed again, and its hash is stored in \
+                    `{path_text}`"
             ));
-            say(&format!("{}\n", token.reveal()));
+            print_text(&format!("{}\n", token.reveal()));
         }
-        What::List => {
+        Action::List => {
             for token in tokens.list() {
                 let scopes: Vec<_> = token.scopes.iter().map(|scope| scope.name()).collect();
-                say(&format!("{} {}\n", token.name, scopes.join(",")));
+                print_text(&format!("{} {}\n", token.name, scopes.join(",")));
             }
         }
-        What::Remove { name } => {
+        Action::Remove { name } => {
             if !tokens.remove(name) {
                 return Err(format!(
-                    "there is no token `{name}` in `{shown}`; `levity serve token list` lists them"
+                    "there is no token `{name}` in `{path_text}`; `levity serve token list` shows \
+                        all tokens"
                 ));
             }
             tokens.save(&path).map_err(|error| chain(&error))?;
@@ -92,7 +93,7 @@ fn done(args: &TokenCommand) -> Result<(), String> {
     Ok(())
 }
 
-/// The tokens that there are; none where there is no file yet.
+/// Reads the tokens; returns none if the file does not exist yet.
 fn read(path: &Path) -> Result<Tokens, String> {
     match path.try_exists() {
         Ok(false) => Ok(Tokens::new()),

@@ -1,5 +1,5 @@
-//! What is shown where no model is configured: a plan, a worker with a tool, one that fails and
-//! tries again, an answer.
+//! A demonstration for when no model is configured: a plan, a worker with a tool, a worker that
+//! fails and retries, and an answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,38 +9,44 @@ use levity::prelude::*;
 use levity::test::FunctionModel;
 use serde_json::json;
 
-use crate::plan::demo::{last_words, paced};
+use crate::plan::demo::{last_user_text, paced};
 
-/// A model that plays the router and all workers of a short demonstration, whatever the goal is.
+/// Makes a model that plays the router and all workers of a short demonstration for any goal.
 pub(super) fn model(pause: Duration) -> Arc<dyn Model> {
     paced(FunctionModel::new(reply), pause)
 }
 
-const ANSWER: &str = "A scripted stand-in cannot know. It only showed how a router delegates: the \
-    researcher looked at the \
-                      clock, the coder failed once and tried again, and the reviewer found \
-                      nothing.";
+const ANSWER: &str = "A scripted model cannot answer this. It only showed how a router delegates: \
+    the researcher read the clock, the coder failed once and retried, and the reviewer found no \
+    problems.";
 
 fn reply(request: &Request) -> Result<Response, ModelError> {
-    let said = last_words(request);
-    let words = match () {
-        () if said.contains("# Who can work") => plan(&said),
-        () if said.contains("# What the workers have said") => ANSWER.to_owned(),
-        () if said.contains("[demo: find]") && may_call(request) => return Ok(look_at_the_clock()),
-        () if said.contains("[demo: find]") => "It is a good time for a demonstration.".to_owned(),
-        () if said.contains("[demo: write]") && !said.contains("# The attempt before failed") => {
+    let prompt = last_user_text(request);
+    let text = match () {
+        () if prompt.contains("# Who can work") => plan(&prompt),
+        () if prompt.contains("# What the workers have said") => ANSWER.to_owned(),
+        () if prompt.contains("[demo: find]") && may_call(request) => return Ok(read_clock()),
+        () if prompt.contains("[demo: find]") => "It is a good time for a \
+            demonstration."
+            .to_owned(),
+        () if prompt.contains("[demo: write]")
+            && !prompt.contains(
+                "# The attempt before \
+            failed",
+            ) =>
+        {
             return Err(ModelError::new(
                 ModelErrorKind::BadRequest,
-                "the stand-in fails once, to show how that looks",
+                "the scripted model fails once to show a retry",
             ));
         }
-        () if said.contains("[demo: write]") => "Written, at the second attempt.".to_owned(),
+        () if prompt.contains("[demo: write]") => "Written, at the second attempt.".to_owned(),
         () => "I found nothing. Ready.".to_owned(),
     };
-    Ok(Response::new(Message::assistant(words)))
+    Ok(Response::new(Message::assistant(text)))
 }
 
-/// Whether it has the clock and has not looked at it yet.
+/// Returns `true` if the model has the clock and has not called it yet.
 fn may_call(request: &Request) -> bool {
     request.tools.iter().any(|tool| tool.name == "now")
         && request
@@ -50,15 +56,15 @@ fn may_call(request: &Request) -> bool {
             .all(|message| message.role != Role::Tool)
 }
 
-fn look_at_the_clock() -> Response {
+fn read_clock() -> Response {
     Response::new(Message::new(
         Role::Assistant,
         [Part::ToolCall(ToolCall::new("", "now", json!({})))],
     ))
 }
 
-/// One after the other, as far as they are there.
-fn plan(said: &str) -> String {
+/// Plans the available workers one after the other.
+fn plan(prompt: &str) -> String {
     let all = [
         (
             "find",
@@ -76,7 +82,7 @@ fn plan(said: &str) -> String {
     let mut plan = Vec::new();
     for (id, worker, task) in all
         .into_iter()
-        .filter(|(_, worker, _)| said.contains(&format!("`{worker}`:")))
+        .filter(|(_, worker, _)| prompt.contains(&format!("`{worker}`:")))
     {
         let needs: Vec<&str> = before.replace(id).into_iter().collect();
         plan.push(json!({"id": id, "worker": worker, "task": task, "depends_on": needs}));

@@ -1,4 +1,4 @@
-//! What is printed when a run has ended.
+//! The output at the end of a run of a swarm.
 
 use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
@@ -9,78 +9,81 @@ use levity::swarm::{Error, Result, SwarmAnswer, WorkerReport};
 use levity_system::files::{open_named, options};
 use serde_json::{Value, json};
 
-use crate::drive::Driven;
-use crate::follow::WAITS;
-use crate::terminal::{chain, complain, counted, note, say, say_json};
+use crate::drive::DriveOutcome;
+use crate::follow::WAITING;
+use crate::terminal::{chain, counted, note, print_json, print_text, report_error};
 
-/// Some of it was done, but not all.
+/// The exit code if only part of the work is done.
 const PARTIAL: u8 = 4;
-/// It was left by Ctrl-C.
+/// The exit code after Ctrl-C.
 const INTERRUPTED: u8 = 130;
 
 /// The form in which the answer is printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Printed {
-    /// Its text.
+pub(crate) enum AnswerFormat {
+    /// The text of the answer.
     Text,
-    /// One JSON object with all that came of it.
+    /// One JSON object with the whole result.
     Object,
-    /// Not at all: the events were printed.
+    /// No answer, because the events were printed.
     Nothing,
 }
 
 /// The output and the files of a run that has ended.
-pub(crate) struct Shown<'a> {
-    pub(crate) answer: Printed,
-    /// Nothing is said beside the answer.
+pub(crate) struct OutputOptions<'a> {
+    pub(crate) answer: AnswerFormat,
+    /// `true` if only the answer is printed.
     pub(crate) quiet: bool,
-    /// True if the run is in a journal.
-    pub(crate) kept: bool,
-    /// The file for all that was said.
+    /// `true` if the run is in a journal.
+    pub(crate) in_journal: bool,
+    /// The file for all messages of the workers.
     pub(crate) bus: Option<&'a Path>,
 }
 
-/// Prints the answer and what went wrong, writes the bus, and gives the exit code.
+/// Prints the answer and the errors, writes the messages, and returns the exit code.
 pub(super) fn conclude(
-    shown: &Shown<'_>,
+    options: &OutputOptions<'_>,
     run: &RunId,
-    driven: Driven<Result<SwarmAnswer>>,
+    driven: DriveOutcome<Result<SwarmAnswer>>,
 ) -> ExitCode {
     let Some(result) = driven.result else {
-        return complain("left before it had ended", INTERRUPTED);
+        return report_error(
+            "the command was interrupted before the run ended",
+            INTERRUPTED,
+        );
     };
     let reached = result
         .as_ref()
         .map_or_else(Error::partial_as, |answer| Some(answer.clone()));
     let reached = reached.as_ref();
     match reached {
-        Some(finished) if shown.answer == Printed::Object => {
-            say_json(&object(finished, result.as_ref().err()));
+        Some(finished) if options.answer == AnswerFormat::Object => {
+            print_json(&object(finished, result.as_ref().err()));
         }
-        // Where there is no answer, what is not done comes after an empty line.
-        Some(finished) if shown.answer == Printed::Text && !finished.text().is_empty() => {
-            say(&format!("{}\n", finished.text().trim_start_matches('\n')));
+        // Without an answer, the text is a list of missing work after an empty line.
+        Some(finished) if options.answer == AnswerFormat::Text && !finished.text().is_empty() => {
+            print_text(&format!("{}\n", finished.text().trim_start_matches('\n')));
         }
         _ => {}
     }
-    let kept = reached.map_or(Ok(()), |finished| {
-        shown.bus.map_or(Ok(()), |path| write_bus(finished, path))
+    let written = reached.map_or(Ok(()), |finished| {
+        options.bus.map_or(Ok(()), |path| write_bus(finished, path))
     });
-    if let Some(finished) = reached.filter(|_| !shown.quiet) {
-        summary(shown, run, finished);
+    if let Some(finished) = reached.filter(|_| !options.quiet) {
+        summary(options, run, finished);
     }
     let code = match &result {
         Ok(finished) if finished.missing().next().is_some() => ExitCode::from(PARTIAL),
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => failed(error, driven.interrupted),
     };
-    match kept {
+    match written {
         Ok(()) => code,
-        Err(problem) => complain(&problem, 1),
+        Err(problem) => report_error(&problem, 1),
     }
 }
 
-/// What came of it, for programs.
+/// Returns the result as JSON, for programs.
 fn object(finished: &SwarmAnswer, error: Option<&Error>) -> Value {
     json!({
         "run": finished.run(),
@@ -96,21 +99,21 @@ fn object(finished: &SwarmAnswer, error: Option<&Error>) -> Value {
 
 fn write_bus(finished: &SwarmAnswer, path: &Path) -> std::result::Result<(), String> {
     let write = || -> io::Result<()> {
-        // What agents said is private, unless the file is there already.
+        // The messages of agents are private, unless the file already exists.
         let file = open_named(path, options().write(true).create(true).truncate(true))?;
         let mut out = BufWriter::new(file);
         finished.bus().write_json_lines(&mut out)?;
         out.flush()
     };
-    write().map_err(|error| format!("the bus cannot be written to `{}`: {error}", path.display()))
+    write().map_err(|error| format!("cannot write the messages to `{}`: {error}", path.display()))
 }
 
-fn summary(shown: &Shown<'_>, run: &RunId, finished: &SwarmAnswer) {
+fn summary(options: &OutputOptions<'_>, run: &RunId, finished: &SwarmAnswer) {
     if let Status::BestEffort(_) = finished.status() {
         note(&finished.status().to_string());
     }
-    if shown.kept {
-        note(&format!("kept as run {run}"));
+    if options.in_journal {
+        note(&format!("stored as run {run}"));
     }
     let done = finished
         .reports()
@@ -131,20 +134,20 @@ fn summary(shown: &Shown<'_>, run: &RunId, finished: &SwarmAnswer) {
     ));
 }
 
-/// Says why there is no answer; a program that calls this goes by the code.
+/// Prints why there is no answer, and returns an exit code for programs.
 fn failed(error: &Error, interrupted: bool) -> ExitCode {
     let some = |finished: SwarmAnswer| finished.reports().iter().any(WorkerReport::is_done);
     match error {
         Error::Parked { run, .. } => {
             let text = format!(
-                "run {run} waits; `levity runs show {id}` says for what, and `levity runs resume \
-                    {id}` goes on, both with its `--journal`",
-                id = crate::terminal::shell(run.as_str())
+                "run {run} is waiting; `levity runs show {id}` shows the reason, and `levity runs \
+                    resume {id}` resumes it, both with its `--journal`",
+                id = crate::terminal::shell_quote(run.as_str())
             );
-            complain(&text, WAITS)
+            report_error(&text, WAITING)
         }
-        Error::Cancelled { .. } if interrupted => complain(&chain(error), INTERRUPTED),
-        error if error.partial_as().is_some_and(some) => complain(&chain(error), PARTIAL),
-        error => complain(&chain(error), 1),
+        Error::Cancelled { .. } if interrupted => report_error(&chain(error), INTERRUPTED),
+        error if error.partial_as().is_some_and(some) => report_error(&chain(error), PARTIAL),
+        error => report_error(&chain(error), 1),
     }
 }

@@ -1,4 +1,4 @@
-//! What happens, as lines.
+//! Events of a swarm as lines of text.
 
 use levity::core::text::one_line;
 use levity::core::{Delta, Event, EventKind};
@@ -7,10 +7,10 @@ use levity::swarm::{FailureAction, MessageKind, PlannedBy, SwarmNotice};
 
 use crate::follow;
 
-/// How much of a text is shown.
-const MOST: usize = 300;
+/// The maximum number of characters of a text in a line.
+const MAX_CHARS: usize = 300;
 
-/// An event as a line that begins with where it comes from, if it is worth one.
+/// Formats an event as a line that begins with its origin, if it is important enough.
 pub(super) fn line(event: &Event, origin: &Origin) -> Option<String> {
     if let Some(notice) = SwarmNotice::of(&event.kind) {
         return notice_line(&notice, origin);
@@ -20,14 +20,14 @@ pub(super) fn line(event: &Event, origin: &Origin) -> Option<String> {
         EventKind::ToolFinished { result, .. } if result.is_error() => {
             format!("fails: {}", result.text())
         }
-        EventKind::ToolFinished { result, .. } => format!("gives {}", result.text()),
-        // The notices tell of them; below workers, they are told of here.
+        EventKind::ToolFinished { result, .. } => format!("returns {}", result.text()),
+        // Notices report children of the swarm; children of workers are reported here.
         EventKind::ChildStarted { .. } | EventKind::ChildFinished { .. }
             if origin.worker().is_none() =>
         {
             return None;
         }
-        // What several models think at a time would be all mixed up.
+        // The thoughts of several models at the same time would be mixed up.
         EventKind::Delta {
             delta: Delta::Thinking(_),
             ..
@@ -35,12 +35,15 @@ pub(super) fn line(event: &Event, origin: &Origin) -> Option<String> {
         | EventKind::TurnStarted { .. } => return None,
         _ => follow::line(event)?,
     };
-    Some(format!("{origin}: {}", one_line(&what, MOST)))
+    Some(format!("{origin}: {}", one_line(&what, MAX_CHARS)))
 }
 
 fn notice_line(notice: &SwarmNotice, origin: &Origin) -> Option<String> {
     let of = |worker: &str, what: String| {
-        Some(format!("{origin} › {worker}: {}", one_line(&what, MOST)))
+        Some(format!(
+            "{origin} › {worker}: {}",
+            one_line(&what, MAX_CHARS)
+        ))
     };
     let what = match notice {
         SwarmNotice::Planning {
@@ -49,17 +52,17 @@ fn notice_line(notice: &SwarmNotice, origin: &Origin) -> Option<String> {
             ..
         } => "the router makes a plan".to_owned(),
         SwarmNotice::Planning { attempt: 1, .. } => {
-            "the router makes a plan for what is not done".to_owned()
+            "the router makes a plan for the remaining work".to_owned()
         }
-        SwarmNotice::Planning { .. } => "the router is asked for a plan once more".to_owned(),
-        SwarmNotice::PlanRepaired { mends } => format!("the plan is mended: {mends}"),
+        SwarmNotice::Planning { .. } => "the router is asked for another plan".to_owned(),
+        SwarmNotice::PlanRepaired { mends } => format!("the plan is repaired: {mends}"),
         SwarmNotice::PlanRejected { faults, .. } => {
             format!("the plan cannot be carried out: {faults}")
         }
-        SwarmNotice::FellBack { why } => format!("the words of the goal decide: {why}"),
+        SwarmNotice::FellBack { why } => format!("keywords of the goal select the workers: {why}"),
         SwarmNotice::Planned { by, plan, .. } => {
-            let who = match by {
-                PlannedBy::Keywords => "by words of the goal",
+            let source = match by {
+                PlannedBy::Keywords => "by keywords of the goal",
                 PlannedBy::Host => "as given",
                 PlannedBy::Coordinator => "by the pattern",
                 _ => "by the router",
@@ -68,33 +71,36 @@ fn notice_line(notice: &SwarmNotice, origin: &Origin) -> Option<String> {
                 .iter()
                 .map(|one| format!("{} ({})", one.id, one.worker))
                 .collect();
-            format!("the plan, {who}: {}", plan.join(", "))
+            format!("the plan, {source}: {}", plan.join(", "))
         }
         SwarmNotice::Began {
             id,
             worker,
             attempt: 1,
             ..
-        } => return of(worker, format!("begins `{id}`")),
+        } => return of(worker, format!("starts `{id}`")),
         SwarmNotice::Began {
             id,
             worker,
             attempt,
             ..
         } => {
-            return of(worker, format!("begins `{id}`, attempt {attempt}"));
+            return of(worker, format!("starts `{id}`, attempt {attempt}"));
         }
-        SwarmNotice::Done { id, worker } => return of(worker, format!("has done `{id}`")),
+        SwarmNotice::Done { id, worker } => return of(worker, format!("completed `{id}`")),
         SwarmNotice::Failed {
             id,
             worker,
             error,
             then,
         } => {
-            return of(worker, format!("failed at `{id}`: {error}; {}", next(then)));
+            return of(
+                worker,
+                format!("failed at `{id}`: {error}; {}", action_text(then)),
+            );
         }
-        SwarmNotice::Skipped { id, why } => format!("`{id}` is left out: {why}"),
-        SwarmNotice::Synthesising { .. } => "the results are put together".to_owned(),
+        SwarmNotice::Skipped { id, why } => format!("`{id}` is skipped: {why}"),
+        SwarmNotice::Synthesising { .. } => "the results are combined".to_owned(),
         SwarmNotice::Listed { why } => format!("the results are listed: {why}"),
         SwarmNotice::Message(message) if message.kind == MessageKind::Result => {
             return of(&message.from, format!("answers: {}", message.content));
@@ -102,18 +108,18 @@ fn notice_line(notice: &SwarmNotice, origin: &Origin) -> Option<String> {
         SwarmNotice::Message(message) if message.kind == MessageKind::Note => {
             return of(
                 &message.from,
-                format!("says to {}: {}", message.to, message.content),
+                format!("writes to {}: {}", message.to, message.content),
             );
         }
         _ => return None,
     };
-    Some(format!("{origin}: {}", one_line(&what, MOST)))
+    Some(format!("{origin}: {}", one_line(&what, MAX_CHARS)))
 }
 
-fn next(then: &FailureAction) -> String {
+fn action_text(then: &FailureAction) -> String {
     match then {
-        FailureAction::Retry => "it tries again".to_owned(),
-        FailureAction::StandIn { worker } => format!("{worker} takes it"),
-        _ => "it is left".to_owned(),
+        FailureAction::Retry => "it retries".to_owned(),
+        FailureAction::StandIn { worker } => format!("{worker} takes over"),
+        _ => "it is not retried".to_owned(),
     }
 }

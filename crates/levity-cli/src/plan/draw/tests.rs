@@ -9,21 +9,21 @@ use ratatui_core::terminal::Terminal;
 
 use super::draw;
 
-struct Story {
+struct PlanFixture {
     view: PlanView,
     now: u64,
 }
 
-impl Story {
+impl PlanFixture {
     fn new(goal: &str) -> Self {
-        let mut story = Self {
+        let mut fixture = Self {
             view: PlanView::new(),
             now: 0,
         };
-        story.event(EventKind::Goal {
+        fixture.event(EventKind::Goal {
             text: goal.to_owned(),
         });
-        story
+        fixture
     }
 
     fn event(&mut self, kind: EventKind) {
@@ -100,14 +100,14 @@ fn plan() -> Plan {
 }
 
 #[test]
-fn a_frame_has_the_tree_above_and_the_log_below() {
-    let mut story = Story::new("compare\u{1b}[2J two coasts");
-    story.planned(plan());
-    story.started("north", 1);
-    story.started("south", 2);
-    story.completed("north");
+fn frame_shows_tree_above_log() {
+    let mut fixture = PlanFixture::new("compare\u{1b}[2J two coasts");
+    fixture.planned(plan());
+    fixture.started("north", 1);
+    fixture.started("south", 2);
+    fixture.completed("north");
     let error = "no answer\r\nfrom \u{1b}]0;x\u{7}".to_owned();
-    story.notice(&PlanNotice::StepFailed {
+    fixture.notice(&PlanNotice::StepFailed {
         step: "south".into(),
         error,
         spent: StepSpent::default(),
@@ -124,43 +124,43 @@ ROOT compare�[2J two coasts
    0.4s north: is done
    0.5s south: failed: no answer  from �]0;x�
 ";
-    assert_eq!(story.frame(60, 10), expected);
+    assert_eq!(fixture.frame(60, 10), expected);
 }
 
 #[test]
-fn what_is_under_way_is_in_sight_however_many_steps_there_are() {
+fn running_step_is_visible_among_many_steps() {
     let steps: Vec<String> = (0..15).map(|at| format!("step{at:02}")).collect();
     let plan = steps.iter().fold(Plan::new(), |plan, id| {
         plan.step(Step::new(id.as_str(), "Worker"))
     });
-    let mut story = Story::new("many");
-    story.planned(plan);
+    let mut fixture = PlanFixture::new("many");
+    fixture.planned(plan);
     for (at, step) in steps.iter().enumerate().take(9) {
-        story.started(step, at as u64);
-        story.completed(step);
+        fixture.started(step, at as u64);
+        fixture.completed(step);
     }
-    story.started("step09", 9);
+    fixture.started("step09", 9);
     for height in 4..=30 {
-        let frame = story.frame(50, height);
+        let frame = fixture.frame(50, height);
         assert_eq!(frame.lines().count(), usize::from(height));
         assert!(
             height < 12 || frame.contains("step09 ◐"),
             "{height}: {frame}"
         );
     }
-    let frame = story.frame(50, 13);
+    let frame = fixture.frame(50, 13);
     assert!(
         frame.contains("… ") && frame.contains(" above\n") && frame.contains(" below\n"),
         "{frame}"
     );
     // No size is too small.
     for (width, height) in [(1, 1), (2, 3), (7, 2), (300, 2)] {
-        story.frame(width, height);
+        fixture.frame(width, height);
     }
 }
 
 #[test]
-fn what_is_under_way_is_in_sight_however_deep_it_is() {
+fn running_step_is_visible_in_deep_tree() {
     let chain = (0..1_500).fold(Plan::new(), |plan, at: u32| {
         let step = Step::new(format!("step{at}"), "Worker");
         plan.step(if at == 0 {
@@ -169,20 +169,20 @@ fn what_is_under_way_is_in_sight_however_deep_it_is() {
             step.after(format!("step{}", at - 1))
         })
     });
-    let mut story = Story::new("deep");
-    story.planned(chain);
-    (0..1_400).for_each(|at| story.completed(&format!("step{at}")));
-    story.started("step1400", 1);
-    let frame = story.frame(100, 20);
+    let mut fixture = PlanFixture::new("deep");
+    fixture.planned(chain);
+    (0..1_400).for_each(|at| fixture.completed(&format!("step{at}")));
+    fixture.started("step1400", 1);
+    let frame = fixture.frame(100, 20);
     assert!(frame.contains("step1400 ◐"), "{frame}");
 }
 
 #[test]
-fn a_small_screen_shows_steps_and_no_log() {
-    let mut story = Story::new("small");
-    story.planned(plan());
-    story.started("south", 2);
-    let frame = story.frame(40, 6);
+fn small_screen_shows_steps_without_log() {
+    let mut fixture = PlanFixture::new("small");
+    fixture.planned(plan());
+    fixture.started("south", 2);
+    let frame = fixture.frame(40, 6);
     assert!(
         frame.contains("south ◐") && !frame.contains("log"),
         "{frame}"

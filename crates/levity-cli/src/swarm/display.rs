@@ -1,4 +1,4 @@
-//! What is known about a run, as it is told.
+//! The display of a swarm: its state from events, its lines and its questions.
 
 use std::io::{self, Write as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,47 +9,47 @@ use levity::observe::Lineage;
 use tokio::sync::Notify;
 
 use super::lines::line;
-use crate::drive::Stage;
+use crate::drive::RunDisplay;
 use crate::follow::{decision, question};
-use crate::terminal::{harmless, say_json};
+use crate::terminal::{print_json, sanitize};
 
-/// Lines for everything that matters, and what is asked. Every event is taken in when it happens:
-/// who listens to a stream of events may miss some when there are many.
-pub(crate) struct Told {
+/// Prints lines for important events and holds open questions. It handles every event when it
+/// happens, because a stream of events may miss some under load.
+pub(crate) struct SwarmDisplay {
     state: Mutex<State>,
     news: Notify,
     lines: Lines,
-    /// Nobody is asked here; what is asked waits in the journal.
+    /// `true` if questions wait in the journal instead of being asked here.
     park: bool,
 }
 
 struct State {
     lineage: Lineage,
-    /// What is asked, and who asks.
+    /// The open questions, each with the agent that asks.
     asks: Vec<(String, Ask)>,
     asking: bool,
-    /// What is printed when nobody is asked something any more.
-    held: Vec<String>,
+    /// Lines to print once no question is open.
+    deferred: Vec<String>,
 }
 
 /// The form in which events are printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lines {
-    /// A line for those that matter, on the standard error.
+    /// One line for each important event, on the standard error.
     Plain,
-    /// A JSON object, on the standard output.
+    /// One JSON object for each event, on the standard output.
     Json,
     None,
 }
 
-impl Told {
+impl SwarmDisplay {
     pub(crate) fn new(lines: Lines, park: bool) -> Arc<Self> {
         let lineage = Lineage::new("swarm");
         let state = State {
             lineage,
             asks: Vec::new(),
             asking: false,
-            held: Vec::new(),
+            deferred: Vec::new(),
         };
         Arc::new(Self {
             state: Mutex::new(state),
@@ -59,16 +59,16 @@ impl Told {
         })
     }
 
-    /// Takes in the events of a run.
+    /// Returns a callback that handles the events of a run.
     pub(crate) fn watcher(self: &Arc<Self>) -> impl Fn(&Event) + Send + Sync + use<> {
-        let told = self.clone();
+        let display = self.clone();
         move |event| {
-            told.event(event);
-            told.news.notify_one();
+            display.event(event);
+            display.news.notify_one();
         }
     }
 
-    /// Takes in what was told before, of which nothing is printed.
+    /// Applies earlier events without printing them.
     pub(crate) fn catch_up(&self, events: &[Event]) {
         let mut state = self.lock();
         for event in events {
@@ -80,12 +80,12 @@ impl Told {
         let mut state = self.lock();
         let origin = state.lineage.apply(event);
         if self.lines == Lines::Json {
-            say_json(event);
+            print_json(event);
         }
         let line = line(event, &origin).filter(|_| self.lines == Lines::Plain);
-        state.note_ask(event, &origin.agents()[1..].join(" › "));
+        state.update_asks(event, &origin.agents()[1..].join(" › "));
         match state.asking {
-            true => state.held.extend(line),
+            true => state.deferred.extend(line),
             false => line.iter().for_each(|line| print(line)),
         }
     }
@@ -96,28 +96,28 @@ impl Told {
 }
 
 impl State {
-    fn note_ask(&mut self, event: &Event, who: &str) {
+    fn update_asks(&mut self, event: &Event, agent: &str) {
         match &event.kind {
-            EventKind::Asked(ask) => self.asks.push((who.to_owned(), ask.clone())),
+            EventKind::Asked(ask) => self.asks.push((agent.to_owned(), ask.clone())),
             EventKind::Decided { effect, .. } => {
                 self.asks
                     .retain(|(_, ask)| ask.run != event.run || ask.effect != *effect);
             }
-            EventKind::RunEnded(_) => self.forget(&event.run),
-            EventKind::ChildFinished { effect, .. } => self.forget(&event.run.child(*effect)),
+            EventKind::RunEnded(_) => self.remove_asks(&event.run),
+            EventKind::ChildFinished { effect, .. } => self.remove_asks(&event.run.child(*effect)),
             _ => {}
         }
     }
 
-    /// What a run and the runs below it have asked needs no answer any more.
-    fn forget(&mut self, run: &RunId) {
+    /// Removes the questions of a run and its child runs, which need no answer any more.
+    fn remove_asks(&mut self, run: &RunId) {
         let below = format!("{run}.");
         self.asks
             .retain(|(_, ask)| ask.run != *run && !ask.run.as_str().starts_with(&below));
     }
 }
 
-impl Stage for Told {
+impl RunDisplay for SwarmDisplay {
     async fn news(&self) {
         self.news.notified().await;
     }
@@ -134,15 +134,15 @@ impl Stage for Told {
         }
     }
 
-    fn words(&self, ask: &Ask) -> String {
+    fn question(&self, ask: &Ask) -> String {
         let state = self.lock();
-        let who = state
+        let agent = state
             .asks
             .iter()
-            .find(|(_, other)| crate::drive::same(ask, other));
+            .find(|(_, other)| crate::drive::is_same_ask(ask, other));
         format!(
             "{}:\n{}",
-            who.map_or("swarm", |(who, _)| who),
+            agent.map_or("swarm", |(agent, _)| agent),
             question(ask)
         )
     }
@@ -160,8 +160,8 @@ impl Stage for Told {
     }
 
     fn show(&self, _: Timestamp) {
-        let held = std::mem::take(&mut self.lock().held);
-        held.iter().for_each(|line| print(line));
+        let deferred = std::mem::take(&mut self.lock().deferred);
+        deferred.iter().for_each(|line| print(line));
     }
 
     fn clear(&self) {}
@@ -172,5 +172,5 @@ impl Stage for Told {
 }
 
 fn print(line: &str) {
-    let _ = writeln!(io::stderr(), "{}", harmless(line));
+    let _ = writeln!(io::stderr(), "{}", sanitize(line));
 }

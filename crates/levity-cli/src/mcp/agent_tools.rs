@@ -1,4 +1,4 @@
-//! Tools of MCP servers for an agent of the command line.
+//! Tools of MCP servers for an agent on the command line.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,39 +14,39 @@ use levity::runtime::SystemWorld;
 use super::read;
 use crate::terminal::chain;
 
-/// Which servers an agent has.
+/// The options for the MCP servers of an agent.
 #[derive(Args)]
 pub(crate) struct McpArgs {
-    /// Offer the tools of the MCP servers that this file names; without it, of those that
-    /// `LEVITY_MCP_SERVERS` names. The file says which programs are started and which variables
-    /// they get: `levity mcp list --config FILE` shows both.
+    /// Offer the tools of the MCP servers in this file; by default, of those in
+    /// `LEVITY_MCP_SERVERS`. The file states which programs are started and which variables they
+    /// get: `levity mcp list --config FILE` shows both.
     #[arg(long, value_name = "FILE")]
     mcp: Option<PathBuf>,
-    /// How many seconds the agent waits for servers before it begins; tools of later ones come when
-    /// they are there.
+    /// Seconds to wait for servers before the agent starts; the tools of slower servers are added
+    /// when they are ready.
     #[arg(long, value_name = "SECONDS", default_value_t = 20)]
     mcp_wait: u32,
 }
 
-/// Servers that run beside an agent. Dropped, they end at once.
+/// Servers that run beside an agent. Dropping them stops them at once.
 #[derive(Default)]
-pub(crate) struct Offered(Option<Servers>);
+pub(crate) struct McpServers(Option<Servers>);
 
 impl McpArgs {
-    /// Starts the servers; `tell` says what is worth knowing about them.
-    pub(crate) async fn start(&self, tell: impl Fn(&str)) -> Result<Offered, String> {
+    /// Starts the servers; `report` receives warnings about them.
+    pub(crate) async fn start(&self, report: impl Fn(&str)) -> Result<McpServers, String> {
         let config = read(self.mcp.as_deref());
         config
             .problems()
             .iter()
-            .for_each(|problem| tell(&problem.to_string()));
+            .for_each(|problem| report(&problem.to_string()));
         if config.servers().is_empty() {
             return match &self.mcp {
                 Some(file) => Err(format!(
-                    "`{}` names no server that could be started",
+                    "`{}` names no server that levity can start; check it with `levity mcp list`",
                     file.display()
                 )),
-                None => Ok(Offered::default()),
+                None => Ok(McpServers::default()),
             };
         }
         let builder = Servers::builder().servers(config.into_servers());
@@ -59,21 +59,21 @@ impl McpArgs {
             status
                 .problems
                 .iter()
-                .for_each(|problem| tell(&format!("server `{}`: {problem}", status.name)));
+                .for_each(|problem| report(&format!("server `{}`: {problem}", status.name)));
             match &status.state {
-                ServerState::Away { error, .. } => tell(&chain(error)),
+                ServerState::Away { error, .. } => report(&chain(error)),
                 ServerState::Starting => {
-                    tell(&format!("server `{}` is still being started", status.name));
+                    report(&format!("server `{}` is still starting", status.name));
                 }
                 _ => {}
             }
         }
-        Ok(Offered(Some(servers)))
+        Ok(McpServers(Some(servers)))
     }
 }
 
-impl Offered {
-    /// The agent with the tools of the servers.
+impl McpServers {
+    /// Adds the tools of the servers to the agent.
     pub(crate) fn add_to(&self, agent: AgentBuilder) -> AgentBuilder {
         match &self.0 {
             Some(servers) => agent.tools(servers.helper_tools()).source(servers.clone()),
@@ -81,16 +81,16 @@ impl Offered {
         }
     }
 
-    /// Workers with the tools of the servers: who must change nothing has those that are hinted
-    /// read-only.
-    pub(crate) fn add_to_ready(&self, ready: ReadyWorkers) -> ReadyWorkers {
+    /// Adds the tools of the servers to workers. Workers that must not change anything get only the
+    /// tools with a read-only hint.
+    pub(crate) fn add_to_workers(&self, ready: ReadyWorkers) -> ReadyWorkers {
         match &self.0 {
             Some(servers) => ready.tools(servers.helper_tools()).source(servers.clone()),
             None => ready,
         }
     }
 
-    /// The parts of a team with the servers, each by its name.
+    /// Adds the servers to the parts of a team, each by its name.
     pub(crate) fn add_to_parts(&self, mut parts: AgentParts) -> AgentParts {
         let Some(servers) = &self.0 else { return parts };
         for server in servers.all() {
@@ -99,11 +99,11 @@ impl Offered {
         parts
     }
 
-    /// Ends the servers in order, and passes on what their work came to.
-    pub(crate) async fn end<T>(self, done: T) -> T {
+    /// Stops the servers in order, and returns `done`.
+    pub(crate) async fn end<T>(self, result: T) -> T {
         if let Some(servers) = self.0 {
             servers.stop().await;
         }
-        done
+        result
     }
 }

@@ -1,4 +1,4 @@
-//! A run's records as a story.
+//! The records of a run as a readable timeline.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,103 +9,103 @@ use levity::core::{
 use levity::runtime::__private::AskedCalls;
 use serde_json::Value;
 
-use crate::terminal::{is_shown_whole, whole};
+use crate::terminal::{is_shown_in_full, omit_middle};
 
-/// Texts that are longer are cut in a line of the story; `--json` has all of it.
-const LONG: usize = 400;
+/// The maximum number of characters of a text in a line; `--json` prints all of it.
+const MAX_CHARS: usize = 400;
 
-/// Tells a run and, where it starts others, those.
-pub(super) async fn tell(journal: &dyn Journal, run: &RunId, records: &[Record]) -> String {
-    let mut story = Story {
+/// Formats a run and its child runs.
+pub(super) async fn render(journal: &dyn Journal, run: &RunId, records: &[Record]) -> String {
+    let mut timeline = Timeline {
         text: String::new(),
         indent: 0,
     };
-    Box::pin(story.run(journal, run, records)).await;
-    story.text
+    Box::pin(timeline.run(journal, run, records)).await;
+    timeline.text
 }
 
-struct Story {
+struct Timeline {
     text: String,
     indent: usize,
 }
 
-/// What the story knows of the effects so far.
+/// The effects that the timeline has seen up to now.
 #[derive(Default)]
-struct Known {
-    /// What models asked for.
+struct EffectLog {
+    /// The calls that models have requested.
     calls: AskedCalls,
     open: BTreeMap<EffectId, EffectNote>,
 }
 
-impl Known {
-    /// What an effect is about: a tool with its arguments, say. Whoever is asked is shown them
-    /// whole.
-    fn what(&self, note: &EffectNote) -> String {
+impl EffectLog {
+    /// Describes an effect, such as a tool with its arguments. A question shows the arguments in
+    /// full.
+    fn describe(&self, note: &EffectNote) -> String {
         match self.calls.find(note) {
-            Some(call) if note.kind == EffectKind::Ask => line(&whole(&self.words(call))),
+            Some(call) if note.kind == EffectKind::Ask => line(&omit_middle(&self.text(call))),
             Some(call) => format!("{} {}", call.name, short(&call.args.to_string())),
-            None if note.call.is_some() => unknown(note),
+            None if note.call.is_some() => unknown_call(note),
             None => note.name.to_string(),
         }
     }
 
-    fn words(&self, call: &ToolCall) -> String {
+    fn text(&self, call: &ToolCall) -> String {
         format!("{} {}", call.name, call.args)
     }
 }
 
-/// A call that somebody decides about, or decided.
-pub(super) struct Decided {
+/// A call that needs or has a decision.
+pub(super) struct ApprovalCall {
     /// Its name and arguments, as far as they are shown.
-    pub(super) words: String,
-    /// True if that is all of them.
-    pub(super) is_whole: bool,
-    /// True if the records have the call that the question was asked about.
+    pub(super) text: String,
+    /// `true` if they are shown in full.
+    pub(super) is_complete: bool,
+    /// `true` if the records have the call that the question is about.
     pub(super) is_known: bool,
 }
 
-impl Decided {
-    fn new(known: &Known, note: &EffectNote) -> Self {
-        let call = known.calls.find(note);
-        let words = call.map_or_else(|| unknown(note), |call| known.words(call));
+impl ApprovalCall {
+    fn new(log: &EffectLog, note: &EffectNote) -> Self {
+        let call = log.calls.find(note);
+        let text = call.map_or_else(|| unknown_call(note), |call| log.text(call));
         Self {
-            is_whole: is_shown_whole(&words),
-            words: line(&whole(&words)),
+            is_complete: is_shown_in_full(&text),
+            text: line(&omit_middle(&text)),
             is_known: call.is_some(),
         }
     }
 }
 
-/// Words for a call that the records do not have.
-fn unknown(note: &EffectNote) -> String {
+/// Describes a call that the records do not have.
+fn unknown_call(note: &EffectNote) -> String {
     format!(
         "{} (no reply in the journal has this call with these arguments)",
         note.name
     )
 }
 
-/// The call that a question of a run is about.
-pub(super) fn asked(records: &[Record], effect: EffectId) -> Option<Decided> {
-    let mut known = Known::default();
+/// Returns the call that a question of a run is about.
+pub(super) fn asked(records: &[Record], effect: EffectId) -> Option<ApprovalCall> {
+    let mut log = EffectLog::default();
     records
         .iter()
-        .for_each(|record| drop(lines(record, &mut known)));
-    Some(Decided::new(&known, known.open.get(&effect)?))
+        .for_each(|record| drop(lines(record, &mut log)));
+    Some(ApprovalCall::new(&log, log.open.get(&effect)?))
 }
 
-/// The calls that somebody has let a run make.
-pub(super) fn approved(records: &[Record]) -> Vec<Decided> {
-    let (mut known, mut found) = (Known::default(), Vec::new());
+/// Returns the calls of a run that were approved.
+pub(super) fn approved(records: &[Record]) -> Vec<ApprovalCall> {
+    let (mut log, mut found) = (EffectLog::default(), Vec::new());
     for record in records {
         let note = match &record.entry {
             Entry::Finished {
                 effect,
                 outcome: Outcome::Decision(Decision::Allow | Decision::Edit { .. }),
                 ..
-            } => known.open.get(effect).cloned(),
+            } => log.open.get(effect).cloned(),
             _ => None,
         };
-        let mut decided = note.map(|note| Decided::new(&known, &note));
+        let mut decided = note.map(|note| ApprovalCall::new(&log, &note));
         if let (
             Entry::Finished {
                 outcome: Outcome::Decision(Decision::Edit { args }),
@@ -114,28 +114,29 @@ pub(super) fn approved(records: &[Record]) -> Vec<Decided> {
             Some(decided),
         ) = (&record.entry, &mut decided)
         {
-            decided
-                .words
-                .push_str(&format!(", changed to {}", line(&whole(&args.to_string()))));
+            decided.text.push_str(&format!(
+                ", changed to {}",
+                line(&omit_middle(&args.to_string()))
+            ));
         }
-        lines(record, &mut known);
+        lines(record, &mut log);
         found.extend(decided);
     }
     found
 }
 
-impl Story {
+impl Timeline {
     async fn run(&mut self, journal: &dyn Journal, run: &RunId, records: &[Record]) {
-        let mut known = Known::default();
-        // A run below that was taken up again has its story told already.
-        let mut told = BTreeSet::new();
+        let mut log = EffectLog::default();
+        // A child run that was resumed is formatted only once.
+        let mut shown_children = BTreeSet::new();
         for record in records {
-            for line in lines(record, &mut known) {
+            for line in lines(record, &mut log) {
                 self.line(record.seq, &line);
             }
             if let Entry::Started { effect, note } = &record.entry
                 && note.kind == EffectKind::Child
-                && told.insert(*effect)
+                && shown_children.insert(*effect)
             {
                 let child = run.child(*effect);
                 self.line(record.seq, &format!("as run {child}:"));
@@ -145,18 +146,18 @@ impl Story {
                 self.indent -= 1;
             }
         }
-        for (effect, note) in &known.open {
-            let what = known.what(note);
+        for (effect, note) in &log.open {
+            let what = log.describe(note);
             let line = match note.kind {
                 EffectKind::Ask => {
                     format!(
-                        "waits for an answer to effect {effect}: {}",
+                        "waiting for an answer to effect {effect}: {}",
                         question(note, &what)
                     )
                 }
-                EffectKind::Wait => format!("waits until {}", note.until.unwrap_or_default()),
+                EffectKind::Wait => format!("waiting until {}", note.until.unwrap_or_default()),
                 EffectKind::Child => continue,
-                _ => format!("effect {effect} has begun and not finished: {what}"),
+                _ => format!("effect {effect} has started but not finished: {what}"),
             };
             self.line(records.len() as u64, &line);
         }
@@ -168,8 +169,8 @@ impl Story {
     }
 }
 
-/// What a record has to say.
-fn lines(record: &Record, known: &mut Known) -> Vec<String> {
+/// Returns the lines for a record.
+fn lines(record: &Record, log: &mut EffectLog) -> Vec<String> {
     let at = record.at;
     match &record.entry {
         Entry::Opened(opened) => {
@@ -184,8 +185,8 @@ fn lines(record: &Record, known: &mut Known) -> Vec<String> {
             lines
         }
         Entry::Started { effect, note } => {
-            let again = known.open.insert(*effect, note.clone()).is_some();
-            let what = known.what(note);
+            let again = log.open.insert(*effect, note.clone()).is_some();
+            let what = log.describe(note);
             let again = if again { " again" } else { "" };
             match note.kind {
                 EffectKind::Tool | EffectKind::Child => vec![format!("calls{again} {what}")],
@@ -200,58 +201,60 @@ fn lines(record: &Record, known: &mut Known) -> Vec<String> {
         Entry::Finished {
             effect, outcome, ..
         } => {
-            let note = known.open.remove(effect);
+            let note = log.open.remove(effect);
             if let (Outcome::Decision(Decision::Edit { args }), Some(note)) = (outcome, &note) {
-                known.calls.edit(note, args);
+                log.calls.edit(note, args);
             }
-            came_of(outcome, note.as_ref(), known)
+            outcome_lines(outcome, note.as_ref(), log)
         }
         Entry::Cleared { effect } => vec![format!(
-            "the host says: effect {effect} did not take effect"
+            "the host reports: effect {effect} was not performed"
         )],
-        Entry::Commanded(command) => vec![commanded(command)],
-        Entry::Low(limit) => vec![format!("little is left of the limit on {limit}")],
-        Entry::Wrapped(limit) => vec![format!("the limit on {limit} is near")],
-        Entry::Stopped(limit) => vec![format!("the limit on {limit} is passed")],
+        Entry::Commanded(command) => vec![command_line(command)],
+        Entry::Low(limit) => vec![format!("the limit on {limit} is almost reached")],
+        Entry::Wrapped(limit) => vec![format!(
+            "the limit on {limit} is close, so the run wraps up"
+        )],
+        Entry::Stopped(limit) => vec![format!("the limit on {limit} is exceeded")],
         Entry::Ended(status) => vec![format!("ended {at}: {status}")],
         _ => Vec::new(),
     }
 }
 
-fn commanded(command: &ControlCommand) -> String {
+fn command_line(command: &ControlCommand) -> String {
     match command {
-        ControlCommand::Say { message } => format!("the host says: {}", short(&message.text())),
+        ControlCommand::Say { message } => format!("the host writes: {}", short(&message.text())),
         ControlCommand::Cancel { reason } => format!("the host cancels: {reason}"),
         ControlCommand::Pause => "the host pauses".to_owned(),
         ControlCommand::Resume => "the host resumes".to_owned(),
-        other => format!("the host commands: {other:?}"),
+        other => format!("the host sends: {other:?}"),
     }
 }
 
-fn came_of(outcome: &Outcome, note: Option<&EffectNote>, known: &mut Known) -> Vec<String> {
+fn outcome_lines(outcome: &Outcome, note: Option<&EffectNote>, log: &mut EffectLog) -> Vec<String> {
     let name = note.map_or("it", |note| &*note.name);
     vec![match outcome {
-        Outcome::Model(Ok(response)) => return said(response, known),
+        Outcome::Model(Ok(response)) => return response_lines(response, log),
         Outcome::Model(Err(error)) => format!("no reply: {error}"),
         Outcome::Tool(result) if result.is_error() => {
             format!("{name} failed: {}", short(&result.text()))
         }
-        Outcome::Tool(result) => format!("{name} gave {}", short(&result.text())),
-        Outcome::NeedsApproval { reason } => format!("somebody must be asked: {reason}"),
+        Outcome::Tool(result) => format!("{name} returned {}", short(&result.text())),
+        Outcome::NeedsApproval { reason } => format!("approval is required: {reason}"),
         Outcome::Denied { reason } => format!("{name} is denied: {reason}"),
-        Outcome::Decision(decision) => format!("decided: {decision:?}"),
+        Outcome::Decision(decision) => format!("decision: {decision:?}"),
         Outcome::Child(ending) => {
             format!("{name} ended, {}: {}", ending.status, short(&ending.text))
         }
         Outcome::Woken => "the time has passed".to_owned(),
         Outcome::Refused(limit) => format!("{name} is refused: the limit on {limit}"),
-        Outcome::Unknown => format!("nobody knows what came of {name}"),
+        Outcome::Unknown => format!("the result of {name} is unknown"),
         _ => return Vec::new(),
     }]
 }
 
-fn said(response: &Response, known: &mut Known) -> Vec<String> {
-    known.calls.add(&response.message);
+fn response_lines(response: &Response, log: &mut EffectLog) -> Vec<String> {
+    log.calls.add(&response.message);
     let text = response.message.text();
     let calls: Vec<&str> = response
         .message
@@ -260,35 +263,35 @@ fn said(response: &Response, known: &mut Known) -> Vec<String> {
         .collect();
     let mut line = "the model".to_owned();
     if !text.trim().is_empty() {
-        line.push_str(&format!(" says {}", short(text.trim())));
+        line.push_str(&format!(" writes {}", short(text.trim())));
     }
     if !calls.is_empty() {
-        line.push_str(&format!(" wants {}", calls.join(", ")));
+        line.push_str(&format!(" calls {}", calls.join(", ")));
     }
     vec![format!("{line} ({})", response.usage)]
 }
 
-/// What a person is asked: for leave, or a question of the model's.
+/// Formats the question for a person: an approval, or a question of the model.
 fn question(note: &EffectNote, what: &str) -> String {
     if &*note.name == "ask_user" {
         what.to_owned()
     } else {
-        format!("may it call {what}?")
+        format!("allow the call {what}?")
     }
 }
 
-/// What an agent was told to do, if it is an agent.
+/// Returns the goal of an agent, if this is the state of an agent.
 pub(super) fn goal(state: &Value) -> Option<String> {
     let goal = state.get("goal")?;
     let message: levity::core::Message = serde::Deserialize::deserialize(goal).ok()?;
     Some(message.text().into_owned())
 }
 
-/// A text on one line, cut when it is long.
+/// Returns a text on one line, cut if it is long.
 fn short(text: &str) -> String {
     let mut line: String = line(
         text.char_indices()
-            .nth(LONG)
+            .nth(MAX_CHARS)
             .map_or(text, |(end, _)| &text[..end]),
     );
     if line.len() < text.len() {
@@ -297,7 +300,7 @@ fn short(text: &str) -> String {
     line
 }
 
-/// A text on one line.
+/// Returns a text on one line.
 fn line(text: &str) -> String {
     text.chars()
         .map(|char| if char.is_control() { ' ' } else { char })
@@ -322,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_with_one_id_are_told_apart() {
+    fn calls_with_same_id_are_distinguished_by_arguments() {
         let (mild, harsh) = (json!({"command": "ls"}), json!({"command": "rm -rf /"}));
         let mut reply = Message::assistant("");
         reply.parts = [&mild, &harsh]
@@ -332,24 +335,24 @@ mod tests {
             Entry::finished(EffectId::new(0), Outcome::Model(Ok(Response::new(reply)))),
             asks(1, "c", &mild),
             asks(2, "c-2", &harsh),
-            // Of a forged journal.
+            // This entry is from a forged journal.
             asks(3, "c", &json!({"command": "other"})),
             Entry::finished(EffectId::new(1), Outcome::Decision(Decision::Allow)),
         ];
         let record = |(seq, entry)| Record::new(seq, Timestamp::default(), entry);
         let records: Vec<Record> = (0..).zip(entries).map(record).collect();
-        let words = |effect| asked(&records[..4], EffectId::new(effect)).unwrap();
-        assert_eq!(words(1).words, r#"run {"command":"ls"}"#);
-        assert_eq!(words(2).words, r#"run {"command":"rm -rf /"}"#);
-        assert!(words(1).is_known && words(2).is_known && !words(3).is_known);
+        let text = |effect| asked(&records[..4], EffectId::new(effect)).unwrap();
+        assert_eq!(text(1).text, r#"run {"command":"ls"}"#);
+        assert_eq!(text(2).text, r#"run {"command":"rm -rf /"}"#);
+        assert!(text(1).is_known && text(2).is_known && !text(3).is_known);
         assert!(
-            words(3)
-                .words
+            text(3)
+                .text
                 .contains("no reply in the journal has this call")
         );
         let approved: Vec<_> = approved(&records)
             .into_iter()
-            .map(|call| call.words)
+            .map(|call| call.text)
             .collect();
         assert_eq!(approved, [r#"run {"command":"ls"}"#]);
     }

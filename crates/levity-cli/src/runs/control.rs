@@ -1,4 +1,4 @@
-//! Telling runs what to do, whoever drives them.
+//! Sends requests to runs, no matter which process drives them.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -11,19 +11,20 @@ use levity::core::{
 use levity::prelude::*;
 use levity::runtime::Delivery;
 
-use super::story::asked;
-use super::{Done, One, read};
+use super::timeline::asked;
+use super::{CommandResult, RunArg, read};
 use crate::marks::Trust;
-use crate::terminal::{chain, say, shell};
+use crate::terminal::{chain, print_text, shell_quote};
 
 #[derive(Args)]
 pub(crate) struct Approve {
     #[command(flatten)]
-    one: One,
-    /// The question, by its number in `levity runs show`; needed when there is more than one.
+    one: RunArg,
+    /// Question, by its number in `levity runs show`; required if there is more than one.
     #[arg(long, value_name = "EFFECT")]
     effect: Option<u64>,
-    /// Allow a call that is too long to be shown whole; `levity runs show --json` has all of it.
+    /// Approve a call that is too long to be shown in full; `levity runs show --json` prints all of
+    /// it.
     #[arg(long)]
     long_call: bool,
     #[command(flatten)]
@@ -31,7 +32,7 @@ pub(crate) struct Approve {
 }
 
 impl Approve {
-    pub(super) async fn tell(self) -> Done {
+    pub(super) async fn send(self) -> CommandResult {
         let (journal, records) = self.one.own_records(self.trust).await?;
         let (run, effect) = question(&*journal, &self.one.id(), &records, self.effect).await?;
         let asking = if run == self.one.id() {
@@ -42,22 +43,21 @@ impl Approve {
         if let Some(call) = asked(&asking, effect) {
             if !call.is_known {
                 return Err(format!(
-                    "the journal does not show what would be approved: {}; `levity runs resume` \
-                        shows it at a terminal, and asks",
-                    call.words
+                    "the journal does not contain the call to approve: {}; `levity runs resume` \
+                        shows it at a terminal and asks for approval",
+                    call.text
                 ));
             }
-            say(&format!("approves {}\n", call.words));
-            if !call.is_whole && !self.long_call {
+            print_text(&format!("approving {}\n", call.text));
+            if !call.is_complete && !self.long_call {
                 return Err(format!(
-                    "the call is not shown whole, so it is not approved; `levity runs show {run} \
-                        --json` has all of it, and \
-                     `--long-call` approves it",
-                    run = shell(run.as_str())
+                    "the call is too long to be shown in full, so it is not approved; `levity runs \
+                        show {run} --json` prints all of it, and `--long-call` approves it",
+                    run = shell_quote(run.as_str())
                 ));
             }
         }
-        tell_in(
+        send_request(
             journal,
             &run,
             RunRequest::Decide {
@@ -72,20 +72,20 @@ impl Approve {
 #[derive(Args)]
 pub(crate) struct Deny {
     #[command(flatten)]
-    one: One,
-    /// The question, by its number in `levity runs show`; needed when there is more than one.
+    one: RunArg,
+    /// Question, by its number in `levity runs show`; required if there is more than one.
     #[arg(long, value_name = "EFFECT")]
     effect: Option<u64>,
-    /// Why not; the model is told.
-    #[arg(long, default_value = "the user says no")]
+    /// Reason, which the model receives.
+    #[arg(long, default_value = "the user denied the call")]
     reason: String,
 }
 
 impl Deny {
-    pub(super) async fn tell(self) -> Done {
+    pub(super) async fn send(self) -> CommandResult {
         let (journal, records) = self.one.records().await?;
         let (run, effect) = question(&*journal, &self.one.id(), &records, self.effect).await?;
-        tell_in(
+        send_request(
             journal,
             &run,
             RunRequest::Decide {
@@ -100,11 +100,11 @@ impl Deny {
 #[derive(Args)]
 pub(crate) struct Answer {
     #[command(flatten)]
-    one: One,
-    /// The question, by its number in `levity runs show`; needed when there is more than one.
+    one: RunArg,
+    /// Question, by its number in `levity runs show`; required if there is more than one.
     #[arg(long, value_name = "EFFECT")]
     effect: Option<u64>,
-    /// The answer.
+    /// Text of the answer.
     #[arg(long)]
     text: String,
     #[command(flatten)]
@@ -112,10 +112,10 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    pub(super) async fn tell(self) -> Done {
+    pub(super) async fn send(self) -> CommandResult {
         let (journal, records) = self.one.own_records(self.trust).await?;
         let (run, effect) = question(&*journal, &self.one.id(), &records, self.effect).await?;
-        tell_in(
+        send_request(
             journal,
             &run,
             RunRequest::Decide {
@@ -130,16 +130,16 @@ impl Answer {
 #[derive(Args)]
 pub(crate) struct Cancel {
     #[command(flatten)]
-    one: One,
-    /// Why.
-    #[arg(long, default_value = "the user wants no more")]
+    one: RunArg,
+    /// Reason for the cancellation.
+    #[arg(long, default_value = "the user cancelled the run")]
     reason: String,
 }
 
 impl Cancel {
-    pub(super) async fn tell(self) -> Done {
+    pub(super) async fn send(self) -> CommandResult {
         let (journal, _) = self.one.records().await?;
-        tell_in(
+        send_request(
             journal,
             &self.one.id(),
             RunRequest::Command(ControlCommand::Cancel {
@@ -154,17 +154,17 @@ impl Cancel {
 #[command(group(ArgGroup::new("what").required(true)))]
 pub(crate) struct Resolve {
     #[command(flatten)]
-    one: One,
-    /// The call, by its number in `levity runs show`.
+    one: RunArg,
+    /// Call, by its number in `levity runs show`.
     #[arg(long, value_name = "EFFECT")]
     effect: u64,
-    /// It took effect, and returned this.
+    /// The call took effect and returned this text.
     #[arg(long, value_name = "TEXT", group = "what")]
     done: Option<String>,
-    /// It did not take effect, and is to be made when the run goes on.
+    /// The call did not take effect; repeat it when the run is resumed.
     #[arg(long, group = "what")]
     not_done: bool,
-    /// Nobody can tell; the model is told so.
+    /// The result is unknown; the model receives this fact.
     #[arg(long, group = "what")]
     unknown: bool,
     #[command(flatten)]
@@ -172,7 +172,7 @@ pub(crate) struct Resolve {
 }
 
 impl Resolve {
-    pub(super) async fn tell(self) -> Done {
+    pub(super) async fn send(self) -> CommandResult {
         let resolution = match self.done {
             Some(text) => Resolution::Done(ToolOutput::text(text)),
             None if self.not_done => Resolution::NotDone,
@@ -180,7 +180,7 @@ impl Resolve {
         };
         let effect = EffectId::new(self.effect);
         let (journal, _) = self.one.own_records(self.trust).await?;
-        tell_in(
+        send_request(
             journal,
             &self.one.id(),
             RunRequest::Resolve { effect, resolution },
@@ -189,7 +189,7 @@ impl Resolve {
     }
 }
 
-/// The question that is meant: the one with this number, or the only one.
+/// Returns the question with this number, or the only one.
 async fn question(
     journal: &dyn Journal,
     run: &RunId,
@@ -202,7 +202,7 @@ async fn question(
     }
 }
 
-/// The one question that a run, or a run below it, waits for an answer to.
+/// Returns the only open question of a run and its child runs.
 async fn only_question(
     journal: &dyn Journal,
     run: &RunId,
@@ -222,20 +222,23 @@ async fn only_question(
         .collect();
     match &*found {
         [only] => Ok(only.clone()),
-        [] if has_ended(records) => Err(format!("run `{run}` has ended, so it asks nothing")),
+        [] if has_ended(records) => Err(format!(
+            "run `{run}` has ended, so it has no open \
+            question"
+        )),
         [] => {
-            let id = shell(run.as_str());
+            let id = shell_quote(run.as_str());
             Err(format!(
-                "run `{run}` asks nothing; `levity runs show {id}` says where it stands"
+                "run `{run}` has no open question; `levity runs show {id}` shows its state"
             ))
         }
         many => {
             let list: Vec<_> = many
                 .iter()
-                .map(|(run, effect)| format!("{} --effect {effect}", shell(run.as_str())))
+                .map(|(run, effect)| format!("{} --effect {effect}", shell_quote(run.as_str())))
                 .collect();
             Err(format!(
-                "there are {} questions; say which: {}",
+                "there are {} open questions; choose one: {}",
                 many.len(),
                 list.join(", ")
             ))
@@ -243,7 +246,7 @@ async fn only_question(
     }
 }
 
-/// The run that is to be resumed so that this one goes on.
+/// Returns the run to resume so that this one continues.
 async fn top(journal: &dyn Journal, run: &RunId) -> Result<RunId, String> {
     let mut top = run.clone();
     loop {
@@ -263,17 +266,17 @@ fn has_ended(records: &[Record]) -> bool {
     )
 }
 
-async fn tell_in(journal: Arc<dyn Journal>, run: &RunId, post: RunRequest) -> Done {
-    let told = Runtime::new()
+async fn send_request(journal: Arc<dyn Journal>, run: &RunId, post: RunRequest) -> CommandResult {
+    let delivery = Runtime::new()
         .with_journal(journal.clone())
         .tell(run, post)
         .await;
-    match told.map_err(|error| chain(&error))? {
-        Delivery::Posted => say(&format!("left for the process that drives run {run}\n")),
+    match delivery.map_err(|error| chain(&error))? {
+        Delivery::Posted => print_text(&format!("sent to the process that drives run {run}\n")),
         _ => {
             let top = top(&*journal, run).await?;
-            say(&format!(
-                "written; `levity runs resume` goes on with run {top}\n"
+            print_text(&format!(
+                "stored; resume run {top} with `levity runs resume`\n"
             ));
         }
     }

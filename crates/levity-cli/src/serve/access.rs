@@ -1,4 +1,4 @@
-//! Who reaches a server, and how.
+//! Access to a server: tokens, encryption and the access log.
 
 use std::path::{Path, PathBuf};
 
@@ -12,35 +12,35 @@ use crate::token::token;
 
 /// Tokens, encryption and the access log of a server.
 #[derive(Args)]
-pub(super) struct Reach {
-    /// The file with tokens that have names and scopes; `levity serve token` writes it. The
-    /// server's own token is then only taken where `--token-file` or `LEVITY_TOKEN` gives one.
+pub(super) struct AccessArgs {
+    /// File with tokens that have names and scopes; `levity serve token` writes it. The server's
+    /// own token is then only accepted if `--token-file` or `LEVITY_TOKEN` provides one.
     #[arg(long, value_name = "FILE")]
     named_tokens: Option<PathBuf>,
-    /// How much of each limit the tokens of one tenant may take together, in percent; 25 by
-    /// default, one place at least. It counts for runs, requests, tool calls, event streams, large
-    /// bodies, connections and MCP sessions. Tokens with the scope `admin`, and the server's own,
-    /// may take all.
+    /// Share of each limit that the tokens of one tenant may use together, in percent; 25 by
+    /// default, and at least one place. It applies to runs, requests, tool calls, event streams,
+    /// large bodies, connections and MCP sessions. Tokens with the scope `admin`, and the server's
+    /// own token, may use all.
     #[arg(long, value_name = "PERCENT", requires = "named_tokens", value_parser = clap::value_parser!(u8).range(1..=100))]
     token_share: Option<u8>,
-    /// Encrypt connections: the file with the certificate chain, PEM.
+    /// Encrypt connections with the certificate chain in this file, PEM.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
-    /// The file with the certificate's private key, PEM.
+    /// File with the private key of the certificate, PEM.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
     /// Let other machines reach the server without encryption, such as behind a proxy that
     /// encrypts.
     #[arg(long)]
     allow_plaintext: bool,
-    /// Note each request in this file, as JSON lines: who, what, status, duration. `-` is standard
-    /// error.
+    /// Log each request to this file, as JSON lines: client, request, status, duration. `-` is
+    /// standard error.
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
 }
 
-/// What else a listener is made of.
-pub(super) struct At<'a> {
+/// The other settings of a listener.
+pub(super) struct ListenerConfig<'a> {
     pub(super) address: &'a str,
     pub(super) token_file: Option<&'a Path>,
     /// The token's file in the user's state folder.
@@ -49,15 +49,18 @@ pub(super) struct At<'a> {
     pub(super) origins: &'a [String],
 }
 
-impl Reach {
-    /// How much of each limit one tenant may take, in percent, where that is said.
+impl AccessArgs {
+    /// Returns the share of each limit that one tenant may use, in percent, if it is set.
     pub(super) fn token_share(&self) -> Option<u8> {
         self.token_share
     }
 
-    pub(super) async fn listen(&self, at: At<'_>) -> Result<Listener, String> {
-        let gate = self.gate(&at)?.hosts(at.hosts).origins(at.origins);
-        let mut listener = Listener::bind(at.address, gate)
+    pub(super) async fn listen(&self, config: ListenerConfig<'_>) -> Result<Listener, String> {
+        let access_control = self
+            .access_control(&config)?
+            .hosts(config.hosts)
+            .origins(config.origins);
+        let mut listener = Listener::bind(config.address, access_control)
             .await
             .map_err(|error| chain(&error))?;
         if let Some(percent) = self.token_share {
@@ -88,30 +91,31 @@ impl Reach {
         Ok(listener.on_notice(|notice| note(&notice.to_string())))
     }
 
-    fn gate(&self, at: &At<'_>) -> Result<AccessControl, String> {
+    fn access_control(&self, config: &ListenerConfig<'_>) -> Result<AccessControl, String> {
         const VARIABLE: &str = "LEVITY_TOKEN";
         let Some(path) = &self.named_tokens else {
             return Ok(AccessControl::new(token(
                 VARIABLE,
-                at.token_file,
-                at.token_name,
+                config.token_file,
+                config.token_name,
             )?));
         };
         let tokens = Tokens::from_file(path).map_err(|error| chain(&error))?;
         let given = Token::from_env(VARIABLE).map_err(|error| chain(&error))?;
-        if at.token_file.is_some() || given.is_some() {
+        if config.token_file.is_some() || given.is_some() {
             return Ok(
-                AccessControl::new(token(VARIABLE, at.token_file, at.token_name)?).tokens(tokens),
+                AccessControl::new(token(VARIABLE, config.token_file, config.token_name)?)
+                    .tokens(tokens),
             );
         }
         match tokens.list().as_slice() {
             [] => Err(format!(
-                "`{}` has no tokens; add one by `levity serve token add`",
+                "`{}` has no tokens; add one with `levity serve token add`",
                 path.display()
             )),
             list => {
                 note(&format!(
-                    "clients show one of the {} tokens in `{}`",
+                    "clients must send one of the {} tokens in `{}`",
                     list.len(),
                     path.display()
                 ));

@@ -1,4 +1,4 @@
-//! The files that were given, for agents to read.
+//! The tool with which agents read the given files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,18 +11,18 @@ use serde_json::{Value, json};
 
 use crate::terminal::chain;
 
-/// How many files a description names.
-const MOST_NAMED: usize = 50;
+/// The maximum number of files in the description of the tool.
+const MAX_NAMED: usize = 50;
 
-/// Reads the files that were given to a plan, and no others: wherever they lie, also without a
+/// A tool that reads only the files given to a plan. They may be anywhere, even without a
 /// workspace.
 pub(super) struct ReadGivenFile {
     spec: ToolSpec,
-    files: Vec<Given>,
+    files: Vec<GivenFile>,
 }
 
-struct Given {
-    /// As it was given, which is how the plan knows it.
+struct GivenFile {
+    /// The path as given, which the plan uses.
     path: String,
     /// Its name in its folder.
     name: String,
@@ -32,13 +32,13 @@ struct Given {
 impl ReadGivenFile {
     pub(super) const NAME: &'static str = "read_given_file";
 
-    /// The tool for these files; `tell` says which of them it cannot read.
-    pub(super) fn new(paths: &[PathBuf], tell: impl Fn(&str)) -> Self {
+    /// Creates the tool for these files; `report` receives those that it cannot read.
+    pub(super) fn new(paths: &[PathBuf], report: impl Fn(&str)) -> Self {
         let mut files = Vec::with_capacity(paths.len());
         for path in paths {
-            match Given::open(path) {
-                Ok(given) => files.push(given),
-                Err(problem) => tell(&format!(
+            match GivenFile::open(path) {
+                Ok(file) => files.push(file),
+                Err(problem) => report(&format!(
                     "agents cannot read `{}`: {problem}",
                     path.display()
                 )),
@@ -50,21 +50,21 @@ impl ReadGivenFile {
         }
     }
 
-    fn find(&self, wanted: &str) -> Result<&Given, ToolError> {
-        let exact = self.files.iter().find(|given| given.path == wanted);
-        let mut named = self.files.iter().filter(|given| given.name == wanted);
+    fn find(&self, requested: &str) -> Result<&GivenFile, ToolError> {
+        let exact = self.files.iter().find(|file| file.path == requested);
+        let mut named = self.files.iter().filter(|file| file.name == requested);
         match (exact, named.next(), named.next()) {
-            (Some(given), ..) | (None, Some(given), None) => Ok(given),
+            (Some(file), ..) | (None, Some(file), None) => Ok(file),
             (None, Some(_), Some(_)) => {
                 let message = format!(
-                    "several files are named `{wanted}`; use the whole path: {}",
+                    "several files are named `{requested}`; use the whole path: {}",
                     names(&self.files)
                 );
                 Err(ToolError::new(ToolErrorKind::InvalidArgs, message))
             }
             (None, None, _) => {
                 let message = format!(
-                    "`{wanted}` was not given; there are: {}",
+                    "`{requested}` is not a given file; the given files are: {}",
                     names(&self.files)
                 );
                 Err(ToolError::new(ToolErrorKind::NotFound, message))
@@ -73,14 +73,14 @@ impl ReadGivenFile {
     }
 }
 
-impl Given {
+impl GivenFile {
     fn open(path: &Path) -> Result<Self, String> {
         let real = fs::canonicalize(path).map_err(|error| error.to_string())?;
         let (Some(folder), Some(name)) = (
             real.parent(),
             real.file_name().and_then(|name| name.to_str()),
         ) else {
-            return Err("its name is no text".to_owned());
+            return Err("its name is not valid UTF-8".to_owned());
         };
         let space = Workspace::builder(folder)
             .read_only()
@@ -95,24 +95,23 @@ impl Given {
     }
 }
 
-fn names(files: &[Given]) -> String {
+fn names(files: &[GivenFile]) -> String {
     let mut names: Vec<_> = files
         .iter()
-        .take(MOST_NAMED)
-        .map(|given| format!("`{}`", given.path))
+        .take(MAX_NAMED)
+        .map(|file| format!("`{}`", file.path))
         .collect();
-    if let Some(more) = files.len().checked_sub(MOST_NAMED).filter(|more| *more > 0) {
+    if let Some(more) = files.len().checked_sub(MAX_NAMED).filter(|more| *more > 0) {
         names.push(format!("and {more} more"));
     }
     names.join(", ")
 }
 
-fn spec(files: &[Given]) -> ToolSpec {
-    let most = ReadFile::MAX_READ;
+fn spec(files: &[GivenFile]) -> ToolSpec {
+    let max_read = ReadFile::MAX_READ;
     let about = format!(
-        "Reads a text file that the user gave: {}. Shows up to {most} bytes at once; `complete` \
-            says whether that is all, and \
-         `start_line` reads on.",
+        "Reads a text file that the user gave: {}. Shows up to {max_read} bytes at once; \
+            `complete` states whether that is all, and `start_line` continues the reading.",
         names(files)
     );
     let input = json!({
@@ -128,11 +127,11 @@ fn spec(files: &[Given]) -> ToolSpec {
         "required": ["file"],
         "additionalProperties": false,
     });
-    // The value repeats the text as JSON, where a char may take several bytes.
+    // The value repeats the text as JSON, where a character may take several bytes.
     let hints = Hints::new()
         .read_only()
         .blocking()
-        .max_output(2 * most + (4 << 10));
+        .max_output(2 * max_read + (4 << 10));
     ToolSpec::new(ReadGivenFile::NAME, about)
         .with_input(input)
         .with_hints(hints)
@@ -145,13 +144,13 @@ impl Tool for ReadGivenFile {
     }
 
     async fn call(&self, args: Value, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
-        let given = self.find(args.get("file").and_then(Value::as_str).unwrap_or_default())?;
-        let mut wanted = json!({"path": given.name});
+        let file = self.find(args.get("file").and_then(Value::as_str).unwrap_or_default())?;
+        let mut read_args = json!({"path": file.name});
         for key in ["start_line", "lines"] {
             if let Some(value) = args.get(key) {
-                wanted[key] = value.clone();
+                read_args[key] = value.clone();
             }
         }
-        given.read.call(wanted, cx).await
+        file.read.call(read_args, cx).await
     }
 }

@@ -1,4 +1,4 @@
-//! What is known about a run, as it is told.
+//! The display of a plan: its view from events, and the screen that shows it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,24 +9,24 @@ use tokio::sync::Notify;
 use super::screen::{Screen, ViewKind};
 use crate::logs::Logs;
 
-/// The view of a run and where it is shown. Every event is taken in when it happens: who listens to
-/// a stream of events may miss some when there are many.
-pub(crate) struct Told {
+/// The view of a run and its screen. It handles every event when it happens, because a stream of
+/// events may miss some under load.
+pub(crate) struct PlanDisplay {
     state: Mutex<State>,
     pub(super) news: Notify,
     logs: Logs,
-    /// Nobody is asked here; what is asked waits in the journal.
+    /// `true` if questions wait in the journal instead of being asked here.
     pub(super) park: bool,
 }
 
 pub(super) struct State {
     pub(super) view: PlanView,
     pub(super) screen: Screen,
-    /// Whether somebody is asked something, and nothing is printed meanwhile.
+    /// `true` while a question is open, so that nothing else is printed.
     pub(super) asking: bool,
 }
 
-impl Told {
+impl PlanDisplay {
     pub(crate) fn new(view: PlanView, kind: ViewKind, logs: Logs, park: bool) -> Arc<Self> {
         let screen = Screen::new(kind, &view);
         let state = Mutex::new(State {
@@ -42,13 +42,13 @@ impl Told {
         })
     }
 
-    /// Takes in the events of a run.
+    /// Returns a callback that handles the events of a run.
     pub(crate) fn watcher(self: &Arc<Self>) -> impl Fn(&Event) + Send + Sync + use<> {
-        let (told, log) = (self.clone(), self.logs.watcher(None));
+        let (display, log) = (self.clone(), self.logs.watcher(None));
         move |event| {
             log(event);
-            told.lock().event(event);
-            told.news.notify_one();
+            display.lock().event(event);
+            display.news.notify_one();
         }
     }
 
@@ -61,7 +61,7 @@ impl State {
     fn event(&mut self, event: &Event) {
         self.view.apply(event);
         self.screen.event(event);
-        // Lines are printed as they come, since only the last of them are kept.
+        // Lines are printed at once, because the view retains only the last of them.
         if !self.screen.is_live() && !self.asking {
             self.show(event.at);
         }

@@ -1,0 +1,136 @@
+//! Exports, imports and deletes runs.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use levity::core::{Journal, RunId, RunQuery};
+use levity::runtime::{export, import};
+use levity_system::files::{LARGEST, read_at_most};
+
+use super::list::RunFilter;
+use super::{CommandResult, RunArg};
+use crate::store::{self, JournalArg};
+use crate::terminal::{chain, print_text, read_stdin, write_json};
+
+#[derive(Args)]
+pub(crate) struct Export {
+    #[command(flatten)]
+    one: RunArg,
+}
+
+impl Export {
+    pub(super) async fn export(self) -> CommandResult {
+        let (journal, _) = self.one.records().await?;
+        let bytes = export(&*journal, &self.one.id())
+            .await
+            .map_err(|error| chain(&error))?;
+        write_json(&bytes).map_err(|error| format!("cannot write the run: {error}"))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct Import {
+    /// File to read; by default, the standard input.
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    place: JournalArg,
+}
+
+impl Import {
+    pub(super) async fn import(self) -> CommandResult {
+        let bytes = match &self.file {
+            Some(file) => {
+                let read = read_at_most(file, LARGEST);
+                read.map_err(|error| format!("cannot read `{}`: {error}", file.display()))?
+            }
+            None => read_stdin(LARGEST)?,
+        };
+        let journal = store::open(&self.place.journal).map_err(|error| chain(&error))?;
+        let runs = import(&*journal, &bytes)
+            .await
+            .map_err(|error| chain(&error))?;
+        runs.iter().for_each(|run| print_text(&format!("{run}\n")));
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct Remove {
+    /// Ids of the runs; or select runs with the options.
+    #[arg(
+        required_unless_present_any = ["state", "older_than"],
+        conflicts_with_all = ["state", "roots", "below", "older_than", "due"],
+    )]
+    runs: Vec<String>,
+    #[command(flatten)]
+    place: JournalArg,
+    #[command(flatten)]
+    filter: RunFilter,
+}
+
+impl Remove {
+    /// Returns the runs that the options select. Deleting a run also deletes the runs whose ids
+    /// extend its id. A run therefore remains unless all of these are selected.
+    async fn selected(
+        &self,
+        journal: &dyn Journal,
+        code: &mut ExitCode,
+    ) -> Result<Vec<RunId>, String> {
+        let query = self.filter.query();
+        let roots = journal
+            .list(&RunQuery::new().roots())
+            .await
+            .map_err(|error| chain(&error))?;
+        let (selected_runs, remaining): (Vec<_>, Vec<_>) =
+            roots.into_iter().partition(|run| query.asks_for(run));
+        let mut runs = Vec::with_capacity(selected_runs.len());
+        for run in selected_runs.into_iter().map(|summary| summary.run) {
+            match remaining
+                .iter()
+                .find(|remaining| remaining.run.is_within(&run))
+            {
+                Some(remaining) => {
+                    let problem = format!(
+                        "run `{run}` is not deleted, because run `{}` would be deleted \
+                            with it",
+                        remaining.run
+                    );
+                    *code = crate::terminal::report_error(&problem, 1);
+                }
+                None => runs.push(run),
+            }
+        }
+        Ok(runs)
+    }
+
+    pub(super) async fn remove(self) -> CommandResult {
+        let journal = self.place.open()?;
+        let mut code = ExitCode::SUCCESS;
+        let runs = match &*self.runs {
+            [] => self.selected(&*journal, &mut code).await?,
+            named => named.iter().map(|run| RunId::new(run.as_str())).collect(),
+        };
+        let mut removed: Vec<RunId> = Vec::new();
+        for run in runs {
+            match journal.remove(&run).await {
+                Ok(existed) if existed || removed.iter().any(|above| run.is_within(above)) => {
+                    print_text(&format!("removed {run}\n"));
+                    removed.push(run);
+                }
+                Ok(_) => {
+                    code = crate::terminal::report_error(
+                        &format!(
+                            "there is no run `{run}`; \
+                    `levity runs list` shows all runs"
+                        ),
+                        1,
+                    )
+                }
+                Err(error) => code = crate::terminal::report_error(&chain(&error), 1),
+            }
+        }
+        Ok(code)
+    }
+}
