@@ -1,4 +1,4 @@
-//! The bridge as its users meet it: a host and a bridge, each a process of its own.
+//! Tests of the bridge with a host and a bridge, each in a separate process.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -17,7 +17,7 @@ use tokio::sync::{Notify, watch};
 
 use super::{check, command, levity};
 
-/// A folder of this test's own, with a workspace in it.
+/// A folder for one test, with a workspace in it.
 struct Place(PathBuf);
 
 impl Place {
@@ -49,60 +49,60 @@ impl Place {
         command
     }
 
-    /// Starts a host, and waits until it is ready. What it says is read on.
+    /// Starts a host, waits until it is ready, and reads its output in the background.
     fn host(&self, args: &[&str]) -> Host {
         let (host, lines) = self.silent_host(args);
-        let saying = host.said.clone();
+        let saying = host.has_printed.clone();
         std::thread::spawn(move || {
-            lines.for_each(|line| saying.send_modify(|said| said.push(line)));
+            lines.for_each(|line| saying.send_modify(|has_printed| has_printed.push(line)));
         });
         host
     }
 
-    /// The same, and nobody reads what it says from then on.
-    fn silent_host(&self, args: &[&str]) -> (Host, Said) {
+    /// Starts a host whose output is not read after it is ready.
+    fn silent_host(&self, args: &[&str]) -> (Host, HostLines) {
         let work = self.work("");
         let mut all = vec!["bridge", "host", "--workspace", work.to_str().unwrap()];
         if !args.contains(&"--listen") {
             all.extend(["--listen", "127.0.0.1:0"]);
         }
         all.extend(args);
-        let noted = fs::File::create(self.0.join("noted")).unwrap();
+        let stderr_text = fs::File::create(self.0.join("noted")).unwrap();
         let mut child = self
             .command(&all)
             .stdout(Stdio::piped())
-            .stderr(noted)
+            .stderr(stderr_text)
             .spawn()
             .unwrap();
-        let mut lines: Said = Box::new(
+        let mut lines: HostLines = Box::new(
             BufReader::new(child.stdout.take().unwrap())
                 .lines()
                 .map(Result::unwrap),
         );
-        let (mut url, mut said) = (String::new(), Vec::new());
+        let (mut url, mut has_printed) = (String::new(), Vec::new());
         for line in lines.by_ref() {
             if let Some(at) = line.strip_prefix("listening on ") {
                 at.clone_into(&mut url);
             }
             let ready = line == "ready";
-            said.push(line);
+            has_printed.push(line);
             if ready {
                 break;
             }
         }
-        assert!(!url.is_empty(), "{said:?}");
+        assert!(!url.is_empty(), "{has_printed:?}");
         (
             Host {
                 child,
                 url,
-                said: watch::Sender::new(said),
+                has_printed: watch::Sender::new(has_printed),
             },
             lines,
         )
     }
 
-    /// What the last host said beside what it tells.
-    fn noted(&self) -> String {
+    /// Returns what the last host wrote to its standard error.
+    fn stderr_text(&self) -> String {
         fs::read_to_string(self.0.join("noted")).unwrap()
     }
 
@@ -114,7 +114,7 @@ impl Place {
         BridgeClient::new(&host.url, self.token()).unwrap()
     }
 
-    /// The bridge, as an MCP client starts it.
+    /// Starts the bridge as an MCP client does.
     async fn bridge(&self, url: &str, env: &[(&str, &str)]) -> Servers {
         let mut config = ServerConfig::stdio("bridge", env!("CARGO_BIN_EXE_levity"))
             .args(["bridge", "stdio", "--url", url])
@@ -136,43 +136,49 @@ impl Drop for Place {
     }
 }
 
-/// The lines that a host is yet to say.
-type Said = Box<dyn Iterator<Item = String> + Send>;
+/// The lines that a host has not printed yet.
+type HostLines = Box<dyn Iterator<Item = String> + Send>;
 
 struct Host {
     child: Child,
     url: String,
-    said: watch::Sender<Vec<String>>,
+    has_printed: watch::Sender<Vec<String>>,
 }
 
 impl Host {
-    /// As by `kill -9`.
+    /// Kills the host as `kill -9` does.
     fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// As by the system, or whoever ends it in order; says how it ended.
+    /// Ends the host as the system does, and returns its exit code.
     fn end(mut self) -> Option<i32> {
         let id = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
         self.child.wait().unwrap().code()
     }
 
-    fn said(&self, part: &str) -> bool {
-        self.said.borrow().iter().any(|line| line.contains(part))
+    fn has_printed(&self, part: &str) -> bool {
+        self.has_printed
+            .borrow()
+            .iter()
+            .any(|line| line.contains(part))
     }
 
-    /// Waits until it says this, and gives the whole line.
-    async fn until_said(&self, part: &str) -> String {
-        let mut said = self.said.subscribe();
-        let line = |said: &Vec<String>| said.iter().find(|line| line.contains(part)).cloned();
-        let waiting = said.wait_for(|said| line(said).is_some());
-        let said = tokio::time::timeout(Duration::from_secs(60), waiting)
+    /// Waits until the host prints this, and returns the whole line.
+    async fn wait_for_line(&self, part: &str) -> String {
+        let mut has_printed = self.has_printed.subscribe();
+        let line = |has_printed: &Vec<String>| {
+            has_printed.iter().find(|line| line.contains(part)).cloned()
+        };
+        let waiting = has_printed.wait_for(|has_printed| line(has_printed).is_some());
+        let has_printed = tokio::time::timeout(Duration::from_secs(60), waiting)
             .await
             .ok()
             .and_then(Result::ok);
-        said.and_then(|said| line(&said))
+        has_printed
+            .and_then(|has_printed| line(&has_printed))
             .ok_or_else(|| format!("it never said `{part}`"))
             .unwrap()
     }
@@ -185,7 +191,7 @@ impl Drop for Host {
     }
 }
 
-/// Calls a tool of the bridge: its text, or what it says is wrong.
+/// Calls a tool of the bridge, and returns its text or its error.
 async fn call(bridge: &Servers, name: &str, args: Value, cx: &ToolCx) -> Result<String, String> {
     let tools = bridge.tools();
     let tool = tools
@@ -209,7 +215,7 @@ fn plan() -> Value {
     ])
 }
 
-/// Waits for the end of a task, and returns what is known of it.
+/// Waits for the end of a task, and returns its state.
 #[cfg(unix)]
 async fn ended(client: &BridgeClient, task: &str) -> Value {
     let signals = format!("{{DONE_{task},FAILED_{task}}}");
@@ -225,7 +231,7 @@ async fn ended(client: &BridgeClient, task: &str) -> Value {
 
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
-async fn commander_of_another_program_gets_the_task_and_answers() {
+async fn external_commander_receives_task_and_answers() {
     let place = Place::new("commander");
     let command = "read task; echo \"$task in $(basename $PWD)\" >seen; echo \"did: $task\"";
     let host = place.host(&["--commander", command]);
@@ -245,7 +251,7 @@ async fn commander_of_another_program_gets_the_task_and_answers() {
 
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
-async fn commander_that_fails_says_why() {
+async fn failing_commander_reports_reason() {
     let place = Place::new("commander-fails");
     let host = place.host(&["--commander", "echo no licence >&2; exit 3"]);
     let client = place.client(&host);
@@ -268,7 +274,7 @@ async fn commander_that_fails_says_why() {
 
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
-async fn cancelled_task_kills_the_commander_and_its_children() {
+async fn cancelled_task_kills_commander_and_its_children() {
     let place = Place::new("commander-cancelled");
     let host = place.host(&[
         "--commander",
@@ -299,7 +305,7 @@ async fn cancelled_task_kills_the_commander_and_its_children() {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        // It would end by itself some time.
+        // The process would end on its own after some time.
         tokio::time::timeout(Duration::from_secs(60), gone)
             .await
             .expect("it is killed");
@@ -308,7 +314,7 @@ async fn cancelled_task_kills_the_commander_and_its_children() {
 }
 
 #[tokio::test]
-async fn an_mcp_client_works_with_a_host() {
+async fn mcp_client_works_with_host_through_bridge() {
     let place = Place::new("whole");
     let host = place.host(&["--script", &place.script(&plan()), "--read-limit", "200"]);
     let bridge = place.bridge(&host.url, &[]).await;
@@ -359,7 +365,7 @@ async fn an_mcp_client_works_with_a_host() {
         status.contains("done") && status.contains("It is planned."),
         "{status}"
     );
-    // What is refused says what to do.
+    // Rejections explain what to do.
     fs::write(place.work("long"), "x".repeat(201)).unwrap();
     for (args, words) in [
         (json!({"path": "../secret"}), "leads out of the workspace"),
@@ -370,15 +376,15 @@ async fn an_mcp_client_works_with_a_host() {
         let refusal = ask(&bridge, "read_file", args).await.unwrap_err();
         assert!(refusal.contains(words), "{refusal}");
     }
-    host.until_said("created src/a.rs (10 bytes)").await;
-    host.until_said(&format!("dispatched task {task}: Plan it."))
+    host.wait_for_line("made src/a.rs (10 bytes)").await;
+    host.wait_for_line(&format!("dispatched task {task}: Plan it."))
         .await;
     bridge.stop().await;
     assert_eq!(host.end(), Some(0));
 }
 
 #[tokio::test]
-async fn a_bridge_starts_without_a_host_and_finds_it_later() {
+async fn bridge_starts_without_host_and_finds_it_later() {
     let place = Place::new("late");
     let free = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
@@ -412,7 +418,7 @@ async fn a_bridge_starts_without_a_host_and_finds_it_later() {
         refusal.contains("does not have the token") && !refusal.contains(token),
         "{refusal}"
     );
-    // A host that was started anew is found again, in the middle of a wait, too.
+    // A restarted host is found again, even during a wait.
     let waits = Arc::new(Notify::new());
     let (reported, mut cx) = (waits.clone(), ToolCx::detached());
     cx.progress = Progress::listen(move |report| {
@@ -438,7 +444,7 @@ async fn a_bridge_starts_without_a_host_and_finds_it_later() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn bridge_reports_invalid_arguments() {
     check(&levity(&["bridge", "host"]), 2, "--workspace DIR");
     let homeless = command(&["bridge", "host", "--workspace", "."])
         .env_remove("HOME")
@@ -503,13 +509,17 @@ fn what_is_wrong_is_said() {
 }
 
 #[test]
-fn a_token_is_printed_once_and_kept_for_its_owner() {
+fn token_is_printed_once_and_stored_for_its_owner() {
     use std::os::unix::fs::PermissionsExt as _;
     let place = Place::new("token");
     let host = place.host(&[]);
     let token = place.token();
-    assert!(place.noted().contains(&format!(": {}", token.reveal())));
-    assert!(!host.said(token.reveal()));
+    assert!(
+        place
+            .stderr_text()
+            .contains(&format!(": {}", token.reveal()))
+    );
+    assert!(!host.has_printed(token.reveal()));
     let file = place.0.join(".local/state/levity/bridge/token");
     assert_eq!(
         fs::metadata(&file).unwrap().permissions().mode() & 0o777,
@@ -517,22 +527,23 @@ fn a_token_is_printed_once_and_kept_for_its_owner() {
     );
     assert_eq!(host.end(), Some(0));
     let _host = place.host(&[]);
-    let noted = place.noted();
+    let stderr_text = place.stderr_text();
     assert!(
-        !noted.contains(token.reveal()) && noted.contains("clients show the token in"),
-        "{noted}"
+        !stderr_text.contains(token.reveal())
+            && stderr_text.contains("clients must send the token in"),
+        "{stderr_text}"
     );
     assert!(place.token().matches(token.reveal()));
 }
 
-/// A terminal that is stopped, as by Ctrl-S, or a pipe that nobody reads, holds up nobody.
+/// A stopped terminal, as by Ctrl-S, or an unread pipe blocks no client.
 #[tokio::test]
-async fn a_host_works_on_though_nobody_takes_what_it_says() {
+async fn host_works_while_its_output_is_blocked() {
     let place = Place::new("stopped");
     let (host, mut lines) = place.silent_host(&[]);
     let client = place.client(&host);
     let write = json!({"path": "n".repeat(200), "content": "x"});
-    // More than the pipe and the host hold.
+    // These are more lines than the pipe and the host hold.
     let fill = async || {
         for _ in 0..2500 {
             let written = tokio::time::timeout(
@@ -543,11 +554,11 @@ async fn a_host_works_on_though_nobody_takes_what_it_says() {
         }
     };
     fill().await;
-    // When it is read again, it says what was left out, and where.
+    // Once the output is read again, it contains the number of dropped lines at the right place.
     let reading = tokio::task::spawn_blocking(move || {
         let before = lines
             .by_ref()
-            .take_while(|line| !line.contains("were left out"))
+            .take_while(|line| !line.contains("were dropped"))
             .count();
         (before, lines.next(), lines)
     });
@@ -559,18 +570,18 @@ async fn a_host_works_on_though_nobody_takes_what_it_says() {
     }
     let (before, after, lines) = reading.await.unwrap();
     assert!(before > 1024 && before < 2500, "{before}");
-    // The host answers before it says what it did, so the last of the many may come behind the gap,
-    // too.
+    // The host answers before it prints the line, so the last of the many lines may be after the
+    // gap, too.
     assert!(after.unwrap().ends_with("(1 bytes)"));
-    // It ends when it is told to, too.
+    // It still ends on a shutdown signal.
     fill().await;
     assert_eq!(host.end(), Some(0));
     drop(lines);
 }
 
-/// A task that asks says so at the host, and is answered from another terminal.
+/// A task with a question is shown at the host, and answered from another terminal.
 #[tokio::test]
-async fn a_task_that_asks_is_answered_by_a_person() {
+async fn question_of_task_is_answered_from_another_terminal() {
     let place = Place::new("asks");
     let script = place.script(&json!([
         {"call": {"name": "ask_user", "args": {"question": "Which colour?"}}},
@@ -585,8 +596,8 @@ async fn a_task_that_asks_is_answered_by_a_person() {
         )
         .await
         .unwrap();
-    let line = host.until_said("levity runs approve t").await;
-    assert!(host.said("task t waits for a decision: `ask_user`"));
+    let line = host.wait_for_line("levity runs approve t").await;
+    assert!(host.has_printed("task t waits for a decision: `ask_user`"));
     let status = client
         .request("agent/status", json!({"task": "t"}))
         .await
@@ -616,10 +627,10 @@ async fn a_task_that_asks_is_answered_by_a_person() {
     assert_eq!(found["timed_out"], false);
 }
 
-/// A task that somebody else left in a journal is not gone on with, and its question shows the
-/// whole call.
+/// A task that another user left in a journal is not resumed, and its question shows the whole
+/// call.
 #[tokio::test]
-async fn planted_task_is_left_and_its_question_shows_the_call() {
+async fn planted_task_is_not_resumed_and_its_question_shows_the_call() {
     let place = Place::new("planted");
     let script = place.script(&json!([
         {"call": {"name": "write_file", "args": {"path": "planted", "content": "all of it"}}},
@@ -643,8 +654,8 @@ async fn planted_task_is_left_and_its_question_shows_the_call() {
         )
         .await
         .unwrap();
-    host.until_said("levity runs approve t").await;
-    assert!(host.said("all of it"));
+    host.wait_for_line("levity runs approve t").await;
+    assert!(host.has_printed("all of it"));
     host.kill();
     let approve = [
         "runs",
@@ -654,11 +665,11 @@ async fn planted_task_is_left_and_its_question_shows_the_call() {
         journal.to_str().unwrap(),
     ];
     check(&place.command(&approve).output().unwrap(), 0, "all of it");
-    // The same journal, for somebody who did not make it.
+    // The same journal is opened by a user who did not create it.
     let marks = place.0.join(".local/state/levity/journals");
     fs::rename(&marks, place.0.join("marks-of-the-stranger")).unwrap();
     let host = place.host(&args);
-    host.until_said("`--trust-journal`").await;
+    host.wait_for_line("`--trust-journal`").await;
     assert!(!place.work("planted").exists());
     host.kill();
     let host = place.host(&[&args[..], &["--trust-journal"]].concat());
@@ -671,9 +682,9 @@ async fn planted_task_is_left_and_its_question_shows_the_call() {
     assert_eq!(place.read("planted"), "all of it");
 }
 
-/// A file that is named comes before the environment, for a host and for a bridge.
+/// A named file takes precedence over the environment, for a host and for a bridge.
 #[tokio::test]
-async fn a_token_file_that_is_named_comes_first() {
+async fn named_token_file_takes_precedence_over_environment() {
     let place = Place::new("named");
     let (file, env) = (
         place.0.join("own"),
@@ -698,7 +709,7 @@ async fn a_token_file_that_is_named_comes_first() {
     let host = Host {
         child,
         url,
-        said: watch::Sender::default(),
+        has_printed: watch::Sender::default(),
     };
     std::thread::spawn(move || lines.for_each(drop));
     let asked = BridgeClient::new(&host.url, Token::from_file(&file).unwrap()).unwrap();
@@ -724,9 +735,9 @@ async fn a_token_file_that_is_named_comes_first() {
     assert_eq!(host.end(), Some(0));
 }
 
-/// A step that was done is not done again, and the task goes on where it was.
+/// A completed step is not repeated, and the task resumes at the next step.
 #[tokio::test]
-async fn a_task_outlives_a_host_that_is_killed() {
+async fn task_resumes_after_host_is_killed() {
     let place = Place::new("killed");
     let script = place.script(&json!([
         {"call": {"name": "write_file", "args": {"path": "one", "content": "1"}}},
@@ -748,7 +759,7 @@ async fn a_task_outlives_a_host_that_is_killed() {
             .request("agent/subscribe", json!({"task": begun["task"]}))
             .await
             .unwrap();
-        // The first step is done when that is in the journal, and not when its file is there.
+        // The first step is complete once the journal has it, not once its file exists.
         while told
             .next()
             .await
@@ -764,7 +775,7 @@ async fn a_task_outlives_a_host_that_is_killed() {
         fs::write(place.work("one"), "changed since").unwrap();
 
         let host = place.host(&args);
-        host.until_said(&format!("task {} resumed", begun["task"].as_str().unwrap()))
+        host.wait_for_line(&format!("task {} goes on", begun["task"].as_str().unwrap()))
             .await;
         let client = place.client(&host);
         let found = client
@@ -786,7 +797,8 @@ async fn a_task_outlives_a_host_that_is_killed() {
         );
         host.kill();
 
-        // Whoever waited takes the signal away; it does not come back, and the task is still known.
+        // The waiting client takes the signal away; it does not return, and the task is still
+        // listed.
         fs::remove_file(place.work("BOTH")).unwrap();
         let host = place.host(&args);
         let client = place.client(&host);
@@ -806,16 +818,16 @@ async fn a_task_outlives_a_host_that_is_killed() {
     }
 }
 
-/// Killed again and again, at whatever moment: each task is signalled once, by a file that is
-/// whole.
+/// The host is killed repeatedly at arbitrary moments: each task is signalled once, by a complete
+/// file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn signals_come_once_however_often_the_host_is_killed() {
+async fn each_task_is_signalled_once_after_repeated_kills() {
     const TASKS: usize = 12;
     let place = Place::new("storm");
     let script = place.script(&plan());
     let stop = Arc::new(AtomicBool::new(false));
     let (ended, folder) = (stop.clone(), place.work(""));
-    // Takes each signal away as soon as it is there, and counts.
+    // Takes each signal away as soon as it exists, and counts it.
     let taker = std::thread::spawn(move || {
         let mut taken = std::collections::BTreeMap::<String, usize>::new();
         loop {
@@ -832,7 +844,7 @@ async fn signals_come_once_however_often_the_host_is_killed() {
         let client = place.client(&host).patience(Duration::ZERO);
         let order = json!({"prompt": "p", "task": format!("t{at}")});
         client.request("agent/dispatch", order).await.unwrap();
-        // Not to wait for anything: each is killed at another moment.
+        // This sleep waits for nothing: each host is killed at another moment.
         tokio::time::sleep(Duration::from_millis(at as u64 * 3)).await;
         host.kill();
     }
@@ -842,7 +854,7 @@ async fn signals_come_once_however_often_the_host_is_killed() {
     let tasks = listed["tasks"].as_array().unwrap();
     assert_eq!(tasks.len(), TASKS);
     for task in tasks.iter().filter(|task| task["state"] != "done") {
-        host.until_said(&format!(
+        host.wait_for_line(&format!(
             "task {} ended (complete)",
             task["task"].as_str().unwrap()
         ))
@@ -877,9 +889,9 @@ fn take(folder: &Path, taken: &mut std::collections::BTreeMap<String, usize>) {
     }
 }
 
-/// The library that most MCP clients in Python are made with, where it is installed.
+/// Uses the library that most MCP clients in Python are built with, if it is installed.
 #[test]
-fn a_client_in_python_works_with_a_host() {
+fn python_mcp_client_works_with_host() {
     let Some(python) = std::env::var_os("LEVITY_TEST_MCP_PYTHON") else {
         eprintln!(
             "SKIPPED: `LEVITY_TEST_MCP_PYTHON` is not set, so no client in Python is started"
@@ -947,9 +959,9 @@ async def main():
 asyncio.run(main())
 "##;
 
-/// The kinds of refusal are those that are documented.
+/// The kinds of rejections are those in the documentation.
 #[test]
-fn every_refusal_is_in_the_docs() {
+fn every_rejection_kind_is_documented() {
     let docs =
         fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/bridge.md")).unwrap();
     for kind in ErrorKind::ALL {
@@ -959,7 +971,7 @@ fn every_refusal_is_in_the_docs() {
 }
 
 #[test]
-fn host_beyond_the_loopback_needs_leave_and_warns() {
+fn host_beyond_loopback_requires_permission_and_warns() {
     let place = Place::new("exposed");
     let work = place.work("");
     let open = [
@@ -970,20 +982,20 @@ fn host_beyond_the_loopback_needs_leave_and_warns() {
         "--listen",
         "0.0.0.0:0",
     ];
-    let refused = super::ended(&mut place.command(&open));
+    let refused = super::output_within_minute(&mut place.command(&open));
     check(&refused, 2, "--allow-plaintext");
     check(&refused, 2, "is reachable from other machines");
     let host = place.host(&["--listen", "0.0.0.0:0", "--allow-plaintext"]);
     drop(host);
     assert!(
-        place.noted().contains("warning: 0.0.0.0:"),
+        place.stderr_text().contains("warning: 0.0.0.0:"),
         "{}",
-        place.noted()
+        place.stderr_text()
     );
 }
 
 #[test]
-fn host_answers_to_names_that_it_is_told_of() {
+fn host_accepts_only_allowed_host_names() {
     use std::io::Write as _;
     let place = Place::new("named");
     let host = place.host(&["--allow-host", "tunnel.example:7777"]);

@@ -1,4 +1,4 @@
-//! `levity chat`, as lines through a pipe.
+//! Tests of `levity chat` with lines through a pipe.
 
 use std::fs;
 use std::io::Write as _;
@@ -6,7 +6,7 @@ use std::process::{Output, Stdio};
 
 use crate::{Place, check, command, file, levity, text};
 
-/// What the command says to these lines.
+/// Returns the output of the command for these lines.
 fn chat(args: &[&str], lines: &str) -> Output {
     let mut command = command(&[&["chat"], args].concat());
     let mut child = command
@@ -17,7 +17,7 @@ fn chat(args: &[&str], lines: &str) -> Output {
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let lines = lines.to_owned();
-    // A command that has seen enough does not read the rest.
+    // A command that has ended early does not read the rest.
     let writer = std::thread::spawn(move || drop(stdin.write_all(lines.as_bytes())));
     let output = child.wait_with_output().unwrap();
     writer.join().unwrap();
@@ -29,12 +29,12 @@ pub(crate) fn script(name: &str, steps: &str) -> String {
 }
 
 #[test]
-fn lines_are_answered_in_one_conversation() {
+fn chat_answers_lines_in_one_conversation() {
     let script = script(
         "chat.json",
         r#"[{"reply": "One."}, {"reply": "Two."}, {"reply": "Three."}]"#,
     );
-    // The script goes by what was said before, so the third line has all of it.
+    // The script follows the earlier conversation, so the third line sees all of it.
     let output = chat(&["-q", "--script", &script], "first\n\n  \nsecond\r\nthird");
     check(&output, 0, "");
     assert_eq!(text(&output), "One.\nTwo.\nThree.\n");
@@ -42,7 +42,7 @@ fn lines_are_answered_in_one_conversation() {
 }
 
 #[test]
-fn an_answer_is_printed_once_as_it_comes() {
+fn chat_prints_streamed_answer_once() {
     let steps = r#"[
         {"calls": [{"name": "add", "args": {"a": 1, "b": 2}}], "text": "Let me see."},
         {"reply": "Three."},
@@ -59,7 +59,7 @@ fn an_answer_is_printed_once_as_it_comes() {
 }
 
 #[test]
-fn events_are_json_lines() {
+fn chat_with_json_prints_events_as_json_lines() {
     let script = script(
         "chat-json.json",
         r#"[{"reply": "One."}, {"reply": "Two."}]"#,
@@ -80,7 +80,7 @@ fn events_are_json_lines() {
 }
 
 #[test]
-fn a_line_without_an_answer_does_not_end_the_conversation() {
+fn failed_line_does_not_end_conversation() {
     let script = script("chat-fails.json", r#"[{"fail": "overloaded"}]"#);
     let output = chat(&["--script", &script], "a\nb\n");
     check(&output, 1, "the model gave no reply");
@@ -93,31 +93,31 @@ fn a_line_without_an_answer_does_not_end_the_conversation() {
     check(&output, 1, "the model gave no reply");
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        !errors.contains("last words"),
-        "what was said to another line are no words of this: {errors}"
+        !errors.contains("last text"),
+        "the text for another line is not part of this: {errors}"
     );
 }
 
 #[test]
-fn the_stand_in_answers_every_line() {
+fn demonstration_answers_every_line() {
     let output = chat(&["-q"], "a\nb\n");
     check(&output, 0, "");
     assert_eq!(
         text(&output)
-            .matches("A scripted stand-in cannot know.")
+            .matches("A scripted model cannot answer this.")
             .count(),
         2
     );
 }
 
 #[test]
-fn what_is_asked_through_a_pipe_is_denied() {
+fn approval_without_terminal_is_denied() {
     let steps = r#"[{"call": {"name": "add", "args": {"a": 1, "b": 2}}}, {"reply": "I may not."}]"#;
     let output = chat(
         &["--ask", "add", "--script", &script("chat-asks.json", steps)],
         "Add.\ny\n",
     );
-    check(&output, 1, "nobody sits at the terminal");
+    check(&output, 1, "there is no terminal");
     assert!(
         text(&output).contains("I may not.\n"),
         "the next line is no answer to the question"
@@ -125,13 +125,13 @@ fn what_is_asked_through_a_pipe_is_denied() {
 }
 
 #[test]
-fn what_is_wrong_with_a_call_is_said() {
+fn chat_reports_invalid_arguments() {
     check(&levity(&["chat", "--conversation", "a"]), 2, "--memory");
     check(&levity(&["chat", "--park"]), 2, "`levity run --park`");
     assert!(!text(&levity(&["chat", "--help"])).contains("--park"));
     for call in [&["chat"][..], &["run", "a"]] {
         let unnamed = [call, &["--memory", "nowhere", "--conversation", ""]].concat();
-        check(&levity(&unnamed), 2, "without a name");
+        check(&levity(&unnamed), 2, "the name is empty");
     }
     check(
         &chat(&[], &"x".repeat((1 << 20) + 1)),
@@ -152,7 +152,7 @@ fn what_is_wrong_with_a_call_is_said() {
 }
 
 #[test]
-fn a_conversation_goes_on_in_another_process() {
+fn conversation_continues_in_another_process() {
     for name in ["chats", "chats.db"] {
         let place = Place::new(name);
         let memory = place.0.to_str().unwrap();
@@ -170,7 +170,7 @@ fn a_conversation_goes_on_in_another_process() {
             "monday",
         ];
         assert_eq!(text(&chat(&args, "first\nsecond\n")), "One.\nTwo.\n");
-        // The script goes by what was said before.
+        // The script follows the earlier conversation.
         assert_eq!(text(&chat(&args, "third\n")), "Three.\n");
         let shown = levity(&["conversations", "show", "monday", "--memory", memory]);
         let said: Vec<String> = text(&shown)
@@ -192,11 +192,11 @@ fn a_conversation_goes_on_in_another_process() {
 }
 
 #[test]
-fn a_json_file_that_another_program_wrote_is_gone_on_with() {
+fn json_file_of_another_program_is_continued() {
     let place = Place::new("one");
     fs::create_dir(&place.0).unwrap();
     let path = place.0.join("talk.json");
-    // Two runs that knew nothing of each other have used the same id.
+    // Two independent runs have used the same id.
     let call = r#"{"role": "assistant", "parts": [{"type": "tool_call", "id": "call", "name": "add", "args": {}}]},
         {"role": "tool", "parts": [{"type": "tool_result", "call": "call", "name": "add", "value": 7}]}"#;
     let history = format!(r#"{{"role": "user", "content": "Hi"}}, {call}, {call}"#);
@@ -216,7 +216,7 @@ fn a_json_file_that_another_program_wrote_is_gone_on_with() {
         memory,
     ]));
     assert!(
-        shown.starts_with("(a summary of what came before: They met.)\n   0  user   Hi\n"),
+        shown.starts_with("(a summary of earlier messages: They met.)\n   0  user   Hi\n"),
         "{shown}"
     );
     assert_eq!(shown.lines().count(), 10, "{shown}");
@@ -236,14 +236,14 @@ fn a_json_file_that_another_program_wrote_is_gone_on_with() {
 }
 
 #[test]
-fn a_run_of_a_conversation_does_not_go_on_without_its_memory() {
+fn resume_of_conversation_run_without_memory_fails() {
     let (runs, talks) = (Place::new("talk-runs"), Place::new("talk-memory"));
     let memory = talks.0.to_str().unwrap();
     let begin = [
         "run", "Sum.", "--id", "w", "--park", "--ask", "add", "--memory", memory,
     ];
     let parked = runs.levity(&begin);
-    check(&parked, 3, "run w waits");
+    check(&parked, 3, "run w is waiting");
     let said = String::from_utf8_lossy(&parked.stderr).into_owned();
     assert!(said.contains("levity: conversation "), "{said}");
     check(&runs.levity(&["runs", "approve", "w"]), 0, "");
@@ -259,10 +259,10 @@ fn a_run_of_a_conversation_does_not_go_on_without_its_memory() {
     );
 
     let done = runs.levity(&["run", "Sum.", "--id", "w", "--memory", memory]);
-    check(&done, 0, "A scripted stand-in cannot know.");
+    check(&done, 0, "A scripted model cannot answer this.");
     assert!(
         !String::from_utf8_lossy(&done.stderr).contains("conversation"),
-        "it goes on with the one it had"
+        "it resumes with its earlier conversation"
     );
     let listed = text(&levity(&["conversations", "list", "--memory", memory]));
     assert!(

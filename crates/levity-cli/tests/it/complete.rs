@@ -1,4 +1,4 @@
-//! `levity complete`, against a server on loopback.
+//! Tests of `levity complete` against a server on the loopback interface.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{check, command, file, levity};
 
-/// Answers one request with this, and hands on what was asked.
+/// Answers one request with this reply, and passes the request on.
 pub(crate) fn server(
     status: u16,
     kind: &'static str,
@@ -46,13 +46,13 @@ pub(crate) fn server(
     (url, asked)
 }
 
-const WHOLE: &str = r#"{"choices": [{"message": {"content": "Seven.", "reasoning_content": "Hm.", "tool_calls":
+const FULL_REPLY: &str = r#"{"choices": [{"message": {"content": "Seven.", "reasoning_content": "Hm.", "tool_calls":
     [{"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{\"a\": 2}"}}]}, "finish_reason": "tool_calls"}],
     "usage": {"prompt_tokens": 9, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 4}}}"#;
 
 #[test]
-fn a_prompt_gets_a_reply() {
-    let (url, asked) = server(200, "application/json", WHOLE);
+fn complete_prints_reply_to_prompt() {
+    let (url, asked) = server(200, "application/json", FULL_REPLY);
     let output = levity(&[
         "complete",
         "--model",
@@ -74,8 +74,8 @@ fn a_prompt_gets_a_reply() {
 }
 
 #[test]
-fn the_reply_is_one_json_object() {
-    let (url, _asked) = server(200, "application/json", WHOLE);
+fn complete_with_json_prints_one_object() {
+    let (url, _asked) = server(200, "application/json", FULL_REPLY);
     let output = levity(&[
         "complete",
         "--model",
@@ -85,18 +85,18 @@ fn the_reply_is_one_json_object() {
         "--json",
         "Well?",
     ]);
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let reply_object: Value = serde_json::from_slice(&output.stdout).unwrap();
     let expected = json!({
         "text": "Seven.", "thinking": "Hm.", "finish_reason": "tool_calls",
         "tool_calls": [{"id": "c1", "name": "add", "args": {"a": 2}}],
         "usage": {"input": 9, "output": 7, "cached": 4, "cache_written": null, "reasoning": null, "cost": null},
         "error": null,
     });
-    assert_eq!(told, expected);
+    assert_eq!(reply_object, expected);
 }
 
 #[test]
-fn a_stream_is_printed_as_it_comes() {
+fn complete_with_stream_prints_text_as_it_arrives() {
     let pieces = "data: {\"choices\":[{\"delta\":{\"content\":\"Se\"}}]}\n\ndata: \
         {\"choices\":[{\"delta\":{\"content\":\"ven\"},\
         \"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
@@ -115,14 +115,14 @@ fn a_stream_is_printed_as_it_comes() {
 }
 
 #[test]
-fn a_request_comes_from_a_file_or_a_pipe() {
+fn complete_reads_request_from_file_or_pipe() {
     let request = json!({
         "system": "Be brief.",
         "history": [{"role": "user", "parts": [{"type": "text", "text": "Well?"}]}],
         "options": {"max_tokens": 5},
     });
     let path = file("request.json", &request.to_string());
-    let (url, asked) = server(200, "application/json", WHOLE);
+    let (url, asked) = server(200, "application/json", FULL_REPLY);
     check(
         &levity(&[
             "complete",
@@ -144,7 +144,7 @@ fn a_request_comes_from_a_file_or_a_pipe() {
         ),
         (&json!(5), 2)
     );
-    let (url, asked) = server(200, "application/json", WHOLE);
+    let (url, asked) = server(200, "application/json", FULL_REPLY);
     let mut child = command(&[
         "complete",
         "--model",
@@ -172,7 +172,7 @@ fn a_request_comes_from_a_file_or_a_pipe() {
 }
 
 #[test]
-fn what_goes_wrong_is_in_the_object_and_in_the_exit_code() {
+fn complete_reports_errors_in_object_and_exit_code() {
     let (url, _asked) = server(
         429,
         "application/json",
@@ -188,8 +188,8 @@ fn what_goes_wrong_is_in_the_object_and_in_the_exit_code() {
         "Well?",
     ]);
     assert_eq!(output.status.code(), Some(1));
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let error = &told["error"];
+    let reply_object: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let error = &reply_object["error"];
     assert_eq!(
         (&error["kind"], &error["retryable"], &error["status"]),
         (&json!("rate_limited"), &json!(true), &json!(429))
@@ -232,7 +232,7 @@ fn what_goes_wrong_is_in_the_object_and_in_the_exit_code() {
             "Well?",
         ]),
         2,
-        "is no address",
+        "is not a valid address",
     );
     check(
         &levity(&[
@@ -243,7 +243,7 @@ fn what_goes_wrong_is_in_the_object_and_in_the_exit_code() {
             "nowhere.json",
         ]),
         2,
-        "cannot be read",
+        "cannot read",
     );
     let path = file("odd-request.json", r#"{"histories": []}"#);
     check(
@@ -255,12 +255,12 @@ fn what_goes_wrong_is_in_the_object_and_in_the_exit_code() {
             path.to_str().unwrap(),
         ]),
         2,
-        "is no request",
+        "is not a valid request",
     );
 }
 
 #[test]
-fn what_would_be_sent_otherwise_than_meant_is_refused() {
+fn complete_rejects_ambiguous_requests() {
     let at = |path: &str| {
         levity(&[
             "complete",
@@ -270,18 +270,18 @@ fn what_would_be_sent_otherwise_than_meant_is_refused() {
             path,
         ])
     };
-    let refused = |name: &str, text: &str, part: &str| {
+    let check_rejected = |name: &str, text: &str, part: &str| {
         check(&at(file(name, text).to_str().unwrap()), 2, part);
     };
-    refused("empty-request.txt", " \n", "nothing to ask");
+    check_rejected("empty-request.txt", " \n", "the prompt is empty");
     let message = r#"{"role": "user", "parts": [{"type": "text", "text": "Well?"}]}"#;
     let misspelt = format!(r#"{{"history": [{message}], "options": {{"temprature": 0}}}}"#);
-    refused(
+    check_rejected(
         "misspelt-request.json",
         &misspelt,
         "there is no option `temprature`",
     );
-    refused(
+    check_rejected(
         "long-request.txt",
         &"x".repeat((64 << 20) + 1),
         "more than 64 MiB",
@@ -289,7 +289,7 @@ fn what_would_be_sent_otherwise_than_meant_is_refused() {
     check(
         &levity(&["complete", "--model", "compatible:m@http://127.0.0.1:9", ""]),
         2,
-        "nothing to ask",
+        "the prompt is empty",
     );
     let twice = [
         "complete",
@@ -299,9 +299,9 @@ fn what_would_be_sent_otherwise_than_meant_is_refused() {
         "http://127.0.0.1:9",
         "?",
     ];
-    check(&levity(&twice), 2, "has an address already");
+    check(&levity(&twice), 2, "already has an address");
 
-    let (url, asked) = server(200, "application/json", WHOLE);
+    let (url, asked) = server(200, "application/json", FULL_REPLY);
     let marked = file(
         "marked-request.json",
         &format!("\u{feff}{{\"history\": [{message}]}}"),
@@ -325,9 +325,9 @@ fn what_would_be_sent_otherwise_than_meant_is_refused() {
     );
 }
 
-/// The object that is printed for a reply with this finish and these arguments of a call, if it has
-/// one.
-fn told(finish: &Value, args: Option<&str>) -> Value {
+/// Returns the object that is printed for a reply with this finish reason and these arguments of a
+/// call, if it has one.
+fn reply_object(finish: &Value, args: Option<&str>) -> Value {
     let call = |args: &str| json!([{"id": "c1", "type": "function", "function": {"name": "add", "arguments": args}}]);
     let message = json!({"content": "Well.", "tool_calls": args.map(call)});
     let reply = json!({"choices": [{"message": message, "finish_reason": finish}]}).to_string();
@@ -346,11 +346,11 @@ fn told(finish: &Value, args: Option<&str>) -> Value {
 }
 
 #[test]
-fn object_has_the_words_and_fields_that_the_page_names() {
+fn json_object_has_documented_fields_and_values() {
     for finish in ["stop", "length", "content_filter", "odd_word"] {
-        assert_eq!(told(&json!(finish), None)["finish_reason"], finish);
+        assert_eq!(reply_object(&json!(finish), None)["finish_reason"], finish);
     }
-    let calls = told(&json!("tool_calls"), Some("three and four"));
+    let calls = reply_object(&json!("tool_calls"), Some("three and four"));
     assert_eq!(
         calls["tool_calls"],
         json!([{"id": "c1", "name": "add", "args": null, "raw": "three and four"}])

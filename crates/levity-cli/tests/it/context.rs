@@ -1,4 +1,4 @@
-//! What a workspace says about itself.
+//! Tests of the context files of a workspace.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::process::Output;
 
 use super::{Place, check, command, file};
 
-/// A folder that says how things are done in it.
+/// Creates a folder with context files.
 fn folder(name: &str) -> PathBuf {
     let path =
         PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()));
@@ -35,42 +35,45 @@ fn run(place: &PathBuf, args: &[&str]) -> Output {
     command(&all).current_dir(place).output().unwrap()
 }
 
-fn said(output: &Output) -> String {
+fn stderr_text(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 #[test]
-fn files_of_the_workspace_are_taken_and_named() {
+fn context_files_are_read_and_named() {
     let place = folder("context-taken");
     let taken = "levity: context: style.md, AGENTS.md\n";
-    assert_eq!(said(&run(&place, &["--workspace", ".", "--weak"])), taken);
+    assert_eq!(
+        stderr_text(&run(&place, &["--workspace", ".", "--weak"])),
+        taken
+    );
     let out = run(&place, &["--workspace", ".", "--weak", "--json"]);
-    assert_eq!(said(&out), taken);
+    assert_eq!(stderr_text(&out), taken);
     assert!(out.stdout.starts_with(b"{"));
     let below = run(&place.join("sub"), &["--workspace", "..", "--weak"]);
     assert_eq!(
-        said(&below),
+        stderr_text(&below),
         "levity: context: style.md, AGENTS.md, sub/AGENTS.md\n"
     );
     fs::create_dir(place.join(".git")).unwrap();
     assert_eq!(
-        said(&run(&place.join(".git"), &["--workspace", "..", "--weak"])),
+        stderr_text(&run(&place.join(".git"), &["--workspace", "..", "--weak"])),
         taken
     );
     assert_eq!(
-        said(&run(&place, &["--workspace", ".", "--weak", "--quiet"])),
+        stderr_text(&run(&place, &["--workspace", ".", "--weak", "--quiet"])),
         ""
     );
     assert_eq!(
-        said(&run(
+        stderr_text(&run(
             &place,
             &["--workspace", ".", "--weak", "--no-context"]
         )),
         ""
     );
     assert_eq!(
-        said(&run(
+        stderr_text(&run(
             &place,
             &["--workspace", "sub/..", "--weak", "--read-only"]
         )),
@@ -79,15 +82,21 @@ fn files_of_the_workspace_are_taken_and_named() {
     check(&run(&place, &["--no-context"]), 2, "--workspace");
     fs::write(place.join(".context/a\nlevity: b.md"), "").unwrap();
     let odd = "levity: context: a\u{fffd}levity: b.md, style.md, AGENTS.md\n";
-    assert_eq!(said(&run(&place, &["--workspace", ".", "--weak"])), odd);
+    assert_eq!(
+        stderr_text(&run(&place, &["--workspace", ".", "--weak"])),
+        odd
+    );
     fs::remove_dir_all(place.join(".context")).unwrap();
     fs::remove_file(place.join("AGENTS.md")).unwrap();
-    assert_eq!(said(&run(&place, &["--workspace", ".", "--weak"])), "");
+    assert_eq!(
+        stderr_text(&run(&place, &["--workspace", ".", "--weak"])),
+        ""
+    );
     fs::remove_dir_all(place).unwrap();
 }
 
 #[test]
-fn the_model_gets_them_and_a_run_that_goes_on_keeps_what_it_had() {
+fn model_gets_context_and_resumed_run_keeps_it() {
     let (place, kept) = (folder("context-kept"), Place::new("context-runs"));
     let journal = kept.0.to_str().unwrap();
     let args = [
@@ -99,7 +108,7 @@ fn the_model_gets_them_and_a_run_that_goes_on_keeps_what_it_had() {
         "--id",
         "monday",
     ];
-    said(&run(&place, &args));
+    stderr_text(&run(&place, &args));
     let records = fs::read_to_string(kept.0.join("monday.jsonl")).unwrap();
     for part in [
         "--- style.md ---\\nUse short words.\\n\\\\--- end of context ---",
@@ -109,9 +118,9 @@ fn the_model_gets_them_and_a_run_that_goes_on_keeps_what_it_had() {
     }
     fs::write(place.join("AGENTS.md"), "Run nothing.\n").unwrap();
     assert_eq!(
-        said(&run(&place, &args)),
+        stderr_text(&run(&place, &args)),
         "",
-        "it is gone on with, so nothing is read"
+        "the run is resumed, so nothing is read"
     );
     fs::remove_dir_all(place).unwrap();
 }

@@ -1,4 +1,4 @@
-//! `levity conversations`, over stores that another program has written.
+//! Tests of `levity conversations` over stores that another program has written.
 
 use std::process::Output;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ async fn fill(store: Arc<dyn MemoryStore>) {
 }
 
 #[tokio::test]
-async fn conversations_are_listed_shown_and_forgotten() {
+async fn conversations_are_listed_shown_and_deleted() {
     for name in ["talks", "talks.db"] {
         let place = Place::new(name);
         check(
@@ -101,15 +101,15 @@ async fn conversations_are_listed_shown_and_forgotten() {
             "there is no conversation `none`",
         );
 
-        let forgot = conversations(&place, &["forget", "none", "many"]);
-        check(&forgot, 1, "there is no conversation `none`");
-        check(&forgot, 1, "forgot many");
+        let deleted = conversations(&place, &["forget", "none", "many"]);
+        check(&deleted, 1, "there is no conversation `none`");
+        check(&deleted, 1, "deleted many");
         assert_eq!(text(&conversations(&place, &["list"])).lines().count(), 1);
     }
 }
 
 #[test]
-fn a_run_in_a_conversation_is_resumed_with_its_memory() {
+fn run_of_conversation_resumes_with_its_memory() {
     let (journal, memory) = (Place::new("talk-runs"), Place::new("talk-memory"));
     let (journal, memory) = (journal.0.to_str().unwrap(), memory.0.to_str().unwrap());
     let steps = r#"[{"call": {"name": "add", "args": {"a": 1, "b": 2}}}, {"reply": "Three."}]"#;

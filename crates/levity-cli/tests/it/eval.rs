@@ -1,4 +1,4 @@
-//! `levity eval`, with scripts as subjects.
+//! Tests of `levity eval` with scripts as subjects.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -13,10 +13,10 @@ use crate::{check, command, levity};
 #[path = "../../../levity-eval/tests/it/package.rs"]
 mod package;
 
-/// Answers each case with its own words, but for those that it is told to fail.
+/// Answers each case correctly, except those that `WRONG` selects.
 const SHOUT: &str = r#"while read -r q; do case "$q" in *"$WRONG"*) echo '{"text": "no"}';; *) echo '{"text": "7"}';; esac; done"#;
 
-/// Three cases of two categories.
+/// Writes three cases of two categories.
 fn cases(folder: &Path) -> PathBuf {
     let case = |id: &str, category: &str| {
         json!({
@@ -38,7 +38,7 @@ fn run(suite: &Path, out: &Path, more: &[&str], script: &str) -> Output {
     levity(&args)
 }
 
-fn said(output: &Output) -> (String, String) {
+fn output_text(output: &Output) -> (String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (text(&output.stdout), text(&output.stderr))
 }
@@ -58,7 +58,7 @@ fn eval_run_shows_progress_and_writes_all_reports() {
         &["--name", "shout", "--junit", junit.to_str().unwrap()],
         &script,
     );
-    let (printed, noted) = said(&output);
+    let (printed, noted) = output_text(&output);
     assert_eq!(output.status.code(), Some(0), "{noted}");
     assert!(
         printed.contains("subject shout, suite sums.jsonl, judged by levity"),
@@ -80,7 +80,7 @@ fn eval_run_shows_progress_and_writes_all_reports() {
     );
 
     let quiet = run(&suite, &out, &["--name", "shout", "-q", "--json"], &script);
-    let (printed, noted) = said(&quiet);
+    let (printed, noted) = output_text(&quiet);
     assert_eq!(
         (serde_json::from_str::<Value>(&printed).unwrap(), &*noted),
         (report, "")
@@ -93,14 +93,14 @@ fn eval_run_shows_progress_and_writes_all_reports() {
 }
 
 #[test]
-fn eval_run_continues_after_a_kill() {
+fn eval_run_continues_after_kill() {
     let folder = tempfile::tempdir().unwrap();
     let (suite, out, open) = (
         cases(folder.path()),
         folder.path().join("out"),
         folder.path().join("open"),
     );
-    // The second case waits for ever, until a file is there; it ends with its input.
+    // The second case waits until a file exists; it ends with its input.
     let script = format!(
         r#"while read -r q; do case "$q" in *a-2*) [ -e {} ] || read -r forever;; esac; echo '{{"text": "7"}}'; done"#,
         open.display()
@@ -130,9 +130,9 @@ fn eval_run_continues_after_a_kill() {
     child.kill().unwrap();
     child.wait().unwrap();
     fs::write(open, "").unwrap();
-    let (printed, noted) = said(&levity(&args));
+    let (printed, noted) = output_text(&levity(&args));
     assert!(
-        noted.contains("has 1 trials already") && !noted.contains("a-1 in"),
+        noted.contains("already has 1 trials") && !noted.contains("a-1 in"),
         "{noted}"
     );
     assert!(
@@ -142,7 +142,7 @@ fn eval_run_continues_after_a_kill() {
 }
 
 #[test]
-fn eval_run_chooses_cases_and_keeps_errors_as_trials() {
+fn eval_run_selects_cases_and_stores_errors_as_trials() {
     let folder = tempfile::tempdir().unwrap();
     let suite = cases(folder.path());
     for (name, more, expected) in [
@@ -152,7 +152,7 @@ fn eval_run_chooses_cases_and_keeps_errors_as_trials() {
         ("offset", &["--offset", "1"], "a-2"),
     ] {
         let out = folder.path().join(name);
-        let (printed, noted) = said(&run(&suite, &out, more, "exit 1"));
+        let (printed, noted) = output_text(&run(&suite, &out, more, "exit 1"));
         let trials = fs::read_to_string(out.join("trials.jsonl")).unwrap();
         let ids = trials.lines().map(|line| {
             serde_json::from_str::<Value>(line).unwrap()["case"]
@@ -170,7 +170,7 @@ fn eval_run_chooses_cases_and_keeps_errors_as_trials() {
     check(
         &run(&suite, &out, &["--offset", "9"], "exit 1"),
         2,
-        "no case is chosen",
+        "no case is selected",
     );
     check(
         &run(&suite, &out, &["--categories", "c"], "exit 1"),
@@ -199,7 +199,7 @@ fn eval_run_chooses_cases_and_keeps_errors_as_trials() {
 }
 
 #[test]
-fn eval_run_asks_a_model_as_an_agent_with_a_journal() {
+fn eval_run_runs_model_as_agent_with_journal() {
     let folder = tempfile::tempdir().unwrap();
     let suite = folder.path().join("calls.jsonl");
     let parameters =
@@ -210,7 +210,7 @@ fn eval_run_asks_a_model_as_an_agent_with_a_journal() {
         "expect": {"kind": "calls", "calls": [{"name": "double", "arguments": {"a": [4]}}]},
     });
     fs::write(&suite, case.to_string()).unwrap();
-    // The call comes as text, as small models on a stock server write it.
+    // The call arrives as text, as small models on a stock server write it.
     let content = json!({"choices": [{"delta": {"content": "{\"name\": \"double\", \"arguments\": \
         {\"a\": 4}}"}, "finish_reason": "stop"}]});
     let (url, asked) = server(
@@ -247,7 +247,7 @@ fn eval_run_asks_a_model_as_an_agent_with_a_journal() {
 }
 
 #[test]
-fn eval_score_says_aloud_that_the_checker_of_the_suite_did_not_run() {
+fn eval_score_warns_if_suite_checker_did_not_run() {
     let folder = tempfile::tempdir().unwrap();
     let (data, out) = (folder.path().join("data"), folder.path().join("out"));
     fs::create_dir(&data).unwrap();
@@ -272,7 +272,7 @@ fn eval_score_says_aloud_that_the_checker_of_the_suite_did_not_run() {
         "/nowhere",
     ];
     let script = ["--", "/bin/sh", "-c", SHOUT];
-    let (printed, noted) = said(&levity(&[&args[..], &script[..]].concat()));
+    let (printed, noted) = output_text(&levity(&[&args[..], &script[..]].concat()));
     assert!(printed.contains("judged by levity"), "{printed}");
     assert!(
         noted.contains("BFCL's own checker did not score: the judge `/nowhere` cannot be run"),
@@ -318,7 +318,7 @@ fn eval_compare_pairs_two_folders() {
         &SHOUT.replace("$WRONG", "a-"),
     );
     let (one, two) = (one.to_str().unwrap(), two.to_str().unwrap());
-    let (printed, noted) = said(&levity(&["eval", "compare", one, two]));
+    let (printed, noted) = output_text(&levity(&["eval", "compare", one, two]));
     assert!(
         printed.contains("only the first passed 2, only the second 0, both 0, neither 0"),
         "{printed}{noted}"
@@ -327,7 +327,7 @@ fn eval_compare_pairs_two_folders() {
         printed.contains("p = 0.5000") && printed.contains("1 of the first"),
         "{printed}"
     );
-    let (printed, _) = said(&levity(&["eval", "compare", one, two, "--json"]));
+    let (printed, _) = output_text(&levity(&["eval", "compare", one, two, "--json"]));
     assert_eq!(
         serde_json::from_str::<Value>(&printed).unwrap()["only_first"],
         json!(["a-1", "a-2"])
@@ -343,7 +343,7 @@ fn eval_compare_pairs_two_folders() {
         "no case in common",
     );
     fs::remove_file(Path::new(two).join("scores.jsonl")).unwrap();
-    let (_, noted) = said(&levity(&["eval", "compare", one, two]));
+    let (_, noted) = output_text(&levity(&["eval", "compare", one, two]));
     assert!(noted.contains("trials without a score"), "{noted}");
     check(
         &levity(&["eval", "compare", one, "/nowhere"]),
@@ -353,7 +353,7 @@ fn eval_compare_pairs_two_folders() {
 }
 
 #[test]
-fn eval_fail_under_makes_too_few_successes_an_error() {
+fn eval_fail_under_fails_with_too_few_successes() {
     let folder = tempfile::tempdir().unwrap();
     let (suite, out) = (cases(folder.path()), folder.path().join("out"));
     let script = SHOUT.replace("$WRONG", "a-2");
@@ -383,7 +383,7 @@ fn eval_fail_under_makes_too_few_successes_an_error() {
 }
 
 #[test]
-fn eval_fail_under_a_share_that_is_reached_exactly_passes() {
+fn eval_fail_under_passes_at_exact_percentage() {
     // 0.57 * 100.0 is a little less than 57.
     let folder = tempfile::tempdir().unwrap();
     let suite = folder.path().join("hundred.jsonl");
@@ -409,7 +409,7 @@ fn eval_fail_under_a_share_that_is_reached_exactly_passes() {
     );
 }
 
-/// Answers the cases of several turns of the package: opens a ticket at first, and removes all once
+/// Answers the multi-turn cases of the package: opens a ticket first, and removes all tickets once
 /// it can.
 const TICKETS: &str = r#"while read -r q; do
     case "$q" in
@@ -420,7 +420,7 @@ const TICKETS: &str = r#"while read -r q; do
 done"#;
 
 #[test]
-fn eval_run_judges_several_turns_by_the_checker_of_the_suite() {
+fn eval_run_judges_multi_turn_cases_with_suite_checker() {
     if !package::has_python() {
         println!("SKIPPED: there is no python3");
         return;
@@ -459,7 +459,7 @@ fn eval_run_judges_several_turns_by_the_checker_of_the_suite() {
         &args("multi_turn_miss_func", "out"),
         &["--fail-under", "100", "--", "/bin/sh", "-c", &script],
     );
-    let (printed, noted) = said(&output);
+    let (printed, noted) = output_text(&output);
     assert_eq!(output.status.code(), Some(0), "{printed}{noted}");
     assert!(
         noted.contains("1 of 1 (not judged yet)") && noted.contains("judged at the end"),
@@ -476,8 +476,8 @@ fn eval_run_judges_several_turns_by_the_checker_of_the_suite() {
         "clear_tickets"
     );
 
-    // Without a model and without a subject: once more from the folder, and never by checks that
-    // levity has not.
+    // Scores again from the folder, without a model or a subject, and never by checks that levity
+    // does not have.
     let out = out.to_str().unwrap();
     check(
         &levity(&["eval", "score", out, "--data", data, "--fail-under", "100"]),
@@ -509,7 +509,7 @@ fn eval_run_judges_several_turns_by_the_checker_of_the_suite() {
     check(&output, 1, "success is 0.0%, below 1%");
     let old =
         r#"while read -r q; do echo '{"calls": [{"name": "open_ticket", "arguments": {}}]}'; done"#;
-    let (_, noted) = said(&run(
+    let (_, noted) = output_text(&run(
         &args("multi_turn_base", "old"),
         &["--", "/bin/sh", "-c", old],
     ));
@@ -521,14 +521,14 @@ fn eval_run_judges_several_turns_by_the_checker_of_the_suite() {
     check(&output, 1, "cannot start `/nowhere`");
     assert!(
         !folder.path().join("none").exists(),
-        "it fails before it begins"
+        "it fails before it starts"
     );
     let output = run(&args("multi_turn_composite", "none"), &["--", "true"]);
     check(&output, 2, "multi_turn_base, multi_turn_miss_func");
 }
 
 #[test]
-fn eval_run_has_a_model_call_tools_that_run() {
+fn eval_run_executes_tools_that_model_calls() {
     if !package::has_python() {
         println!("SKIPPED: there is no python3");
         return;
@@ -536,7 +536,7 @@ fn eval_run_has_a_model_call_tools_that_run() {
     let folder = tempfile::tempdir().unwrap();
     let data = package::write(folder.path());
     let (data, out) = (data.to_str().unwrap(), folder.path().join("out"));
-    // The same call in each reply, until the last turn of the agent has no tools.
+    // Each reply has the same call, until the last turn of the agent has no tools.
     let call = json!({"index": 0, "id": "1", "function": {"name": "open_ticket", "arguments": "{\"title\": \"f(x)\"}"}});
     let content =
         json!({"choices": [{"delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]});
@@ -562,7 +562,7 @@ fn eval_run_has_a_model_call_tools_that_run() {
         "--model",
         &model,
     ];
-    let (printed, noted) = said(&levity(&args));
+    let (printed, noted) = output_text(&levity(&args));
     assert_eq!(
         asked.recv().unwrap()["tools"][0]["function"]["name"],
         "add",
@@ -578,7 +578,7 @@ fn eval_run_has_a_model_call_tools_that_run() {
 }
 
 #[test]
-fn eval_run_refuses_cases_of_a_file_that_nothing_can_run() {
+fn eval_run_rejects_file_cases_that_it_cannot_run() {
     let folder = tempfile::tempdir().unwrap();
     let suite = folder.path().join("own.jsonl");
     for (field, value) in [
@@ -591,7 +591,7 @@ fn eval_run_refuses_cases_of_a_file_that_nothing_can_run() {
         check(
             &run(&suite, &folder.path().join("out"), &[], "true"),
             2,
-            "only `--suite bfcl` can have",
+            "only for `--suite bfcl`",
         );
     }
     let turns = json!([{"messages": [{"role": "user", "content": "And now?"}]}]);

@@ -1,5 +1,5 @@
-//! Journals and caches that somebody else wrote: nothing in them is performed unasked, and nothing
-//! is approved unseen.
+//! Tests of journals and caches that another user wrote: levity performs nothing in them without a
+//! question, and approves no hidden call.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -10,28 +10,28 @@ use serde_json::json;
 
 use super::{check, command};
 
-/// The name of a file that only the stranger's call writes.
+/// The name of a file that only the call of the other user writes.
 const WRITTEN: &str = "written-by-the-call";
 
-/// A folder with a journal whose run `nightly` was approved by somebody else, and the homes of
-/// both.
-struct Planted {
+/// A folder with a journal whose run `nightly` was approved by another user, and the homes of both
+/// users.
+struct PlantedJournal {
     dir: tempfile::TempDir,
     journal: &'static str,
 }
 
-impl Planted {
+impl PlantedJournal {
     fn new(journal: &'static str) -> Self {
         let planted = Self::waiting(journal);
         check(
             &planted.call("stranger", &["runs", "approve", "nightly"]),
             0,
-            "goes on with run nightly",
+            "resume run nightly",
         );
         planted
     }
 
-    /// The same, before the approval.
+    /// The same folder before the approval.
     fn waiting(journal: &'static str) -> Self {
         let planted = Self {
             dir: tempfile::tempdir().unwrap(),
@@ -60,7 +60,7 @@ impl Planted {
                 "write_file",
             ],
         );
-        check(&run, 3, "run nightly waits");
+        check(&run, 3, "run nightly is waiting");
         planted
     }
 
@@ -72,8 +72,8 @@ impl Planted {
         self.path("clone").join(WRITTEN).exists()
     }
 
-    /// A command in the clone, on its journal. Commands that run agents get the script and the
-    /// workspace.
+    /// Returns a command in the clone, on its journal. Commands that run agents get the script and
+    /// the workspace.
     fn command(&self, home: &str, args: &[&str]) -> std::process::Command {
         let drives = match args {
             ["runs", what, ..] => ["resume", "fork"].contains(what),
@@ -99,8 +99,8 @@ impl Planted {
         self.call("user", args)
     }
 
-    /// Starts a server, waits until a line begins like this, ends it, and returns what it said
-    /// beside its output.
+    /// Starts a server, waits for a line with this prefix, ends the server, and returns its
+    /// standard error.
     #[cfg(unix)]
     fn served(&self, home: &str, args: &[&str], ready: &str) -> String {
         use rustix::process::{Pid, Signal, kill_process};
@@ -134,9 +134,9 @@ impl Planted {
 const FORMS: [&str; 2] = ["runs", "runs.db"];
 
 #[test]
-fn planted_run_goes_on_by_no_command_without_trust() {
+fn no_command_resumes_planted_run_without_trust() {
     for journal in FORMS {
-        let planted = Planted::new(journal);
+        let planted = PlantedJournal::new(journal);
         for (args, code) in [
             (&["run", "Go", "--id", "nightly"][..], 2),
             (&["runs", "resume", "nightly"], 1),
@@ -156,24 +156,24 @@ fn planted_run_goes_on_by_no_command_without_trust() {
             check(&output, code, "was not started by you on this machine");
             assert!(!planted.is_written(), "{args:?}");
         }
-        // The calls that somebody approved are named before anybody trusts them.
+        // The calls that another user approved are listed before the user trusts them.
         check(&planted.user(&["runs", "resume", "nightly"]), 1, WRITTEN);
-        // Looking is possible, and so is ending it.
+        // The user can inspect and cancel the run.
         check(&planted.user(&["runs", "list"]), 0, "nightly");
         check(&planted.user(&["runs", "show", "nightly"]), 0, WRITTEN);
         check(
             &planted.user(&["runs", "resume", "nightly", "--trust-journal"]),
             0,
-            "approved before: write_file",
+            "already approved: write_file",
         );
         assert!(planted.is_written());
     }
 }
 
 #[test]
-fn trust_is_remembered_for_the_runs_that_were_there() {
+fn trust_is_stored_for_existing_runs() {
     for journal in FORMS {
-        let planted = Planted::waiting(journal);
+        let planted = PlantedJournal::waiting(journal);
         check(
             &planted.user(&["runs", "approve", "nightly"]),
             1,
@@ -182,7 +182,7 @@ fn trust_is_remembered_for_the_runs_that_were_there() {
         check(
             &planted.user(&["runs", "approve", "nightly", "--trust-journal"]),
             0,
-            "goes on with run nightly",
+            "resume run nightly",
         );
         check(&planted.user(&["runs", "resume", "nightly"]), 0, "Done.");
         assert!(planted.is_written());
@@ -190,15 +190,15 @@ fn trust_is_remembered_for_the_runs_that_were_there() {
 }
 
 #[test]
-fn new_run_in_a_journal_of_others_is_the_users_own() {
+fn new_run_in_foreign_journal_belongs_to_user() {
     for journal in FORMS {
-        let planted = Planted::new(journal);
+        let planted = PlantedJournal::new(journal);
         let own = ["run", "Go", "--id", "own", "--park", "--ask", "write_file"];
-        check(&planted.user(&own), 3, "run own waits");
+        check(&planted.user(&own), 3, "run own is waiting");
         check(
             &planted.user(&["runs", "approve", "own"]),
             0,
-            "goes on with run own",
+            "resume run own",
         );
         check(&planted.user(&["runs", "resume", "own"]), 0, "Done.");
         check(
@@ -206,12 +206,12 @@ fn new_run_in_a_journal_of_others_is_the_users_own() {
             1,
             "`--trust-journal`",
         );
-        // A copy elsewhere is not the journal that the user made.
+        // A copy at another path is not the journal that the user created.
         if journal == "runs" {
             fs::remove_file(planted.path("clone").join(WRITTEN)).unwrap();
             fs::create_dir(planted.path("clone/copy")).unwrap();
             copy(&planted.path("clone/runs"), &planted.path("clone/copy"));
-            let planted = Planted {
+            let planted = PlantedJournal {
                 journal: "copy",
                 ..planted
             };
@@ -236,13 +236,13 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn imported_runs_are_not_the_users_own() {
-    let planted = Planted::new("runs");
+fn imported_run_does_not_belong_to_user() {
+    let planted = PlantedJournal::new("runs");
     let archive = planted
         .call("stranger", &["runs", "export", "nightly"])
         .stdout;
     fs::write(planted.path("clone/archive"), archive).unwrap();
-    let planted = Planted {
+    let planted = PlantedJournal {
         journal: "taken-in",
         ..planted
     };
@@ -256,8 +256,8 @@ fn imported_runs_are_not_the_users_own() {
 }
 
 #[test]
-fn run_that_replaces_one_of_the_users_is_not_the_users_own() {
-    let planted = Planted::new("runs");
+fn run_that_replaces_own_run_does_not_belong_to_user() {
+    let planted = PlantedJournal::new("runs");
     let evil = fs::read(planted.path("clone/runs/nightly.jsonl")).unwrap();
     fs::remove_dir_all(planted.path("clone/runs")).unwrap();
     check(
@@ -271,7 +271,7 @@ fn run_that_replaces_one_of_the_users_is_not_the_users_own() {
             "write_file",
         ]),
         3,
-        "run nightly waits",
+        "run nightly is waiting",
     );
     fs::write(planted.path("clone/runs/nightly.jsonl"), evil).unwrap();
     check(
@@ -284,9 +284,9 @@ fn run_that_replaces_one_of_the_users_is_not_the_users_own() {
 
 #[test]
 #[cfg(unix)]
-fn marks_are_kept_for_the_user_alone() {
+fn marks_are_private_to_user() {
     use std::os::unix::fs::PermissionsExt as _;
-    let planted = Planted::new("runs");
+    let planted = PlantedJournal::new("runs");
     let folder = planted.path("stranger/.local/state/levity/journals");
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&folder), 0o700);
@@ -300,12 +300,12 @@ fn marks_are_kept_for_the_user_alone() {
 
 #[test]
 #[cfg(unix)]
-fn server_leaves_planted_runs_and_says_so() {
+fn server_reports_planted_runs_and_does_not_resume_them() {
     for journal in FORMS {
         let (args, ready) = (["serve", "http", "--listen", "127.0.0.1:0"], "listening on");
-        let planted = Planted::new(journal);
+        let planted = PlantedJournal::new(journal);
         let told = planted.served("user", &args, ready);
-        assert!(told.contains("run nightly was not gone on with"), "{told}");
+        assert!(told.contains("run nightly was not resumed"), "{told}");
         assert!(told.contains("`--trust-journal`"), "{told}");
         assert!(!planted.is_written());
         check(
@@ -315,9 +315,9 @@ fn server_leaves_planted_runs_and_says_so() {
         );
         let told = planted.served("stranger", &args, ready);
         assert!(!told.contains("`--trust-journal`"), "{told}");
-        let planted = Planted::new(journal);
+        let planted = PlantedJournal::new(journal);
         let mcp = planted.user(&["serve", "mcp"]);
-        check(&mcp, 0, "run nightly was not gone on with");
+        check(&mcp, 0, "run nightly was not resumed");
         check(
             &planted.user(&["runs", "list", "--state", "open"]),
             0,
@@ -328,8 +328,8 @@ fn server_leaves_planted_runs_and_says_so() {
 }
 
 #[test]
-fn swarm_resumes_no_planted_run() {
-    let planted = Planted {
+fn swarm_does_not_resume_planted_run() {
+    let planted = PlantedJournal {
         dir: tempfile::tempdir().unwrap(),
         journal: "runs",
     };
@@ -352,11 +352,11 @@ fn swarm_resumes_no_planted_run() {
         "--journal",
         "runs",
     ];
-    check(&call("stranger", &swarm), 3, "run monday waits");
+    check(&call("stranger", &swarm), 3, "run monday is waiting");
     check(
         &call("stranger", &["runs", "approve", "monday"]),
         0,
-        "goes on with run monday",
+        "resume run monday",
     );
     let resume = [
         "swarm",
@@ -371,14 +371,14 @@ fn swarm_resumes_no_planted_run() {
     check(
         &call("user", &[&resume[..], &["--trust-journal"]].concat()),
         0,
-        "now: gives ",
+        "now: returns ",
     );
 }
 
 #[test]
-fn run_of_another_goal_is_refused_with_both_goals() {
+fn run_id_with_another_goal_is_rejected_with_both_goals() {
     for journal in FORMS {
-        let planted = Planted::new(journal);
+        let planted = PlantedJournal::new(journal);
         for home in ["stranger", "user"] {
             for more in [&[][..], &["--trust-journal"]] {
                 let args = [&["run", "Send the report", "--id", "nightly"][..], more].concat();
@@ -403,8 +403,8 @@ fn run_of_another_goal_is_refused_with_both_goals() {
     }
 }
 
-/// A run that asks about a call whose last words do not fit into a line.
-fn asks_at_length(name: &str, length: usize) -> (tempfile::TempDir, Vec<String>) {
+/// Starts a run that asks for approval of a call whose end does not fit into a line.
+fn parked_long_call(name: &str, length: usize) -> (tempfile::TempDir, Vec<String>) {
     let dir = tempfile::tempdir().unwrap();
     let content = format!("{}THE-END", "x".repeat(length));
     let call =
@@ -436,8 +436,8 @@ fn asks_at_length(name: &str, length: usize) -> (tempfile::TempDir, Vec<String>)
 }
 
 #[test]
-fn call_is_shown_whole_to_whoever_approves_it() {
-    let (dir, args) = asks_at_length("long", 3000);
+fn approve_shows_call_in_full() {
+    let (dir, args) = parked_long_call("long", 3000);
     let call = |args: &[&str]| {
         command(args)
             .current_dir(dir.path())
@@ -450,12 +450,12 @@ fn call_is_shown_whole_to_whoever_approves_it() {
     check(&call(&["runs", "show", "long"]), 0, "THE-END");
     let approved = call(&["runs", "approve", "long"]);
     check(&approved, 0, "THE-END");
-    check(&approved, 0, "approves write_file");
+    check(&approved, 0, "approving write_file");
 }
 
 #[test]
-fn call_too_long_to_be_shown_is_approved_only_when_that_is_said() {
-    let (dir, args) = asks_at_length("long", 30_000);
+fn too_long_call_requires_long_call_option() {
+    let (dir, args) = parked_long_call("long", 30_000);
     let call = |args: &[&str]| {
         command(args)
             .current_dir(dir.path())
@@ -472,19 +472,19 @@ fn call_too_long_to_be_shown_is_approved_only_when_that_is_said() {
         );
     }
     check(&call(&["runs", "approve", "long"]), 1, "`--long-call`");
-    check(&call(&["runs", "show", "long"]), 0, "waits for an answer");
+    check(&call(&["runs", "show", "long"]), 0, "waiting for an answer");
     check(
         &call(&["runs", "approve", "long", "--long-call"]),
         0,
-        "goes on with run long",
+        "resume run long",
     );
 }
 
 #[test]
 #[cfg(target_os = "linux")]
-fn words_typed_before_the_question_approve_nothing() {
+fn text_typed_before_question_approves_nothing() {
     use std::io::Write as _;
-    let (dir, args) = asks_at_length("typed", 5);
+    let (dir, args) = parked_long_call("typed", 5);
     let paths = [
         dir.path(),
         &dir.path().join("runs"),
@@ -503,7 +503,7 @@ fn words_typed_before_the_question_approve_nothing() {
     let mut terminal = crate::plan_terminal::Terminal::new(&args, b"y\n");
     terminal.until("[y/N] ");
     terminal.ours.write_all(b"n\n").unwrap();
-    terminal.until("the user says no");
+    terminal.until("the user denied the call");
     assert!(!dir.path().join(WRITTEN).exists());
     terminal.until("Done.");
     assert_eq!(terminal.child.wait().unwrap().code(), Some(0));

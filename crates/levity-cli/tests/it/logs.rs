@@ -1,4 +1,4 @@
-//! `--logs`, `LEVITY_LOG` and `levity logs clean`.
+//! Tests of `--logs`, `LEVITY_LOG` and `levity logs clean`.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use crate::chat::script;
 use crate::{check, command, levity, text};
 
 #[test]
-fn a_run_is_logged_without_keys_and_cleaned_up() {
+fn logs_contain_no_keys_and_are_cleaned_up() {
     let folder = format!("{}/logs-of-a-run", env!("CARGO_TARGET_TMPDIR"));
     let _ = fs::remove_dir_all(&folder);
     let script = script(
@@ -37,18 +37,18 @@ fn a_run_is_logged_without_keys_and_cleaned_up() {
     check(&levity(&["logs", "clean", &folder]), 2, "");
     assert_eq!(
         text(&levity(&["logs", "clean", &folder, "--older-than", "1d"])),
-        "0 removed (0 bytes), 1 left\n"
+        "0 removed (0 bytes), 1 remaining\n"
     );
     let cleaned = levity(&["logs", "clean", &folder, "--max-size", "0"]);
     assert_eq!(
         text(&cleaned),
-        format!("1 removed ({} bytes), 0 left\n", general.len())
+        format!("1 removed ({} bytes), 0 remaining\n", general.len())
     );
     assert!(!run.exists());
 }
 
 #[test]
-fn a_filter_that_is_none_is_refused() {
+fn invalid_log_filter_is_rejected() {
     let output = command(&["run", "Hi", "-q"])
         .env("LEVITY_LOG", "levity=loud=very")
         .output()
@@ -57,7 +57,7 @@ fn a_filter_that_is_none_is_refused() {
 }
 
 #[test]
-fn a_collector_that_is_not_there_is_no_trouble_and_is_said() {
+fn missing_collector_is_reported_without_failure() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", free.local_addr().unwrap());
     drop(free);
@@ -67,6 +67,6 @@ fn a_collector_that_is_not_there_is_no_trouble_and_is_said() {
         .env("OTEL_EXPORTER_OTLP_ENDPOINT", address)
         .output()
         .unwrap();
-    check(&output, 0, "did not take all traces");
+    check(&output, 0, "did not accept all traces");
     assert_eq!(text(&output), "Hello.\n");
 }

@@ -1,4 +1,4 @@
-//! The command as a user meets it.
+//! Tests of the `levity` command as its users run it.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -34,7 +34,7 @@ mod swarm;
 mod tools;
 mod untrusted;
 
-/// The command, where no model is configured.
+/// Returns the command without a configured model.
 fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_levity"));
     command
@@ -45,36 +45,36 @@ fn command(args: &[&str]) -> Command {
     command
 }
 
-/// Where state of the user's is kept that one call leaves to the next.
+/// The folder for user state that one call leaves to the next.
 const HOME: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/home");
 
 fn levity(args: &[&str]) -> Output {
     command(args).output().unwrap()
 }
 
-/// What comes of a command that may never end. One that runs on is killed after a minute, and has
-/// no exit code then.
-fn ended(command: &mut Command) -> Output {
+/// Returns the output of a command that may never end. After a minute the command is killed, and
+/// has no exit code.
+fn output_within_minute(command: &mut Command) -> Output {
     let command = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let child = command.spawn().unwrap();
     let process = child.id().to_string();
-    let (sender, ended) = std::sync::mpsc::channel();
+    let (sender, output_within_minute) = std::sync::mpsc::channel();
     std::thread::spawn(move || sender.send(child.wait_with_output().unwrap()));
-    ended
+    output_within_minute
         .recv_timeout(std::time::Duration::from_secs(60))
         .unwrap_or_else(|_| {
             Command::new("kill")
                 .args(["-9", &process])
                 .status()
                 .unwrap();
-            ended.recv().unwrap()
+            output_within_minute.recv().unwrap()
         })
 }
 
-/// A file of this test run's own.
+/// Writes a file for this test run.
 fn file(name: &str, text: &str) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::write(&path, text).unwrap();
@@ -93,14 +93,14 @@ fn check(output: &Output, code: i32, part: &str) {
 }
 
 #[test]
-fn without_a_model_a_stand_in_says_what_it_is() {
+fn run_without_model_uses_scripted_demonstration() {
     let output = levity(&["run", "What is 2 + 5?"]);
-    check(&output, 0, "a scripted stand-in");
+    check(&output, 0, "a scripted model");
     check(&output, 0, "calls  add {\"a\":2,\"b\":5}");
 }
 
 #[test]
-fn prompts_without_visible_text_are_refused_by_every_command() {
+fn every_command_rejects_prompt_without_visible_text() {
     for prompt in [
         "",
         " ",
@@ -120,9 +120,9 @@ fn prompts_without_visible_text_are_refused_by_every_command() {
         ] {
             let args = [&[name, prompt], args].concat();
             let part = if name == "complete" {
-                "there is nothing to ask"
+                "the prompt is empty"
             } else {
-                "it has no visible text"
+                "the goal has no visible text"
             };
             check(&levity(&args), 2, part);
         }
@@ -130,7 +130,7 @@ fn prompts_without_visible_text_are_refused_by_every_command() {
 }
 
 #[test]
-fn lines_without_visible_text_are_no_turns_of_a_chat() {
+fn chat_ignores_lines_without_visible_text() {
     use std::io::Write as _;
     let script = file("blank-lines.json", r#"[{"reply": "Once."}]"#);
     let mut chat = command(&["chat", "-q", "--script", script.to_str().unwrap()]);
@@ -156,7 +156,7 @@ fn lines_without_visible_text_are_no_turns_of_a_chat() {
 }
 
 #[test]
-fn a_script_is_followed() {
+fn run_with_script_gives_scripted_answer() {
     let script = r#"[{"call": {"name": "add", "args": {"a": 1, "b": 2}}}, {"reply": "Three."}]"#;
     let path = file("script.json", script);
     let output = levity(&[
@@ -170,7 +170,7 @@ fn a_script_is_followed() {
 }
 
 #[test]
-fn events_are_json_lines() {
+fn run_with_json_prints_events_as_json_lines() {
     let output = levity(&["run", "What is 2 + 5?", "--json"]);
     let text = String::from_utf8(output.stdout).unwrap();
     let events: Vec<serde_json::Value> = text
@@ -183,7 +183,7 @@ fn events_are_json_lines() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_the_way_out() {
+fn run_reports_invalid_arguments_and_scripts() {
     check(&levity(&["run"]), 2, "Usage");
     check(
         &levity(&["run", "x", "--max-turns", "0"]),
@@ -193,7 +193,7 @@ fn what_is_wrong_is_said_with_the_way_out() {
     check(
         &levity(&["run", "x", "--script", "nowhere.json"]),
         2,
-        "`nowhere.json` cannot be read",
+        "cannot read `nowhere.json`",
     );
     let path = file("odd.json", r#"[{"reply": "a"}, {"answer": "b"}]"#);
     check(
@@ -219,52 +219,52 @@ fn what_is_wrong_is_said_with_the_way_out() {
 }
 
 #[test]
-fn a_run_that_is_kept_can_be_looked_at_and_gone_on_with() {
+fn stored_run_can_be_listed_shown_and_resumed() {
     let folder =
         PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("kept-{}", std::process::id()));
-    let kept = folder.to_str().unwrap();
+    let journal = folder.to_str().unwrap();
     check(
-        &levity(&["runs", "list", "--journal", kept]),
+        &levity(&["runs", "list", "--journal", journal]),
         1,
         "there is no journal",
     );
     check(
-        &levity(&["run", "What?", "--journal", kept, "--id", "monday"]),
+        &levity(&["run", "What?", "--journal", journal, "--id", "monday"]),
         0,
-        "kept as run monday",
+        "stored as run monday",
     );
     check(
-        &levity(&["runs", "list", "--journal", kept]),
+        &levity(&["runs", "list", "--journal", journal]),
         0,
         "monday  8 records  complete",
     );
     check(
-        &levity(&["runs", "show", "monday", "--journal", kept]),
+        &levity(&["runs", "show", "monday", "--journal", journal]),
         0,
-        "add gave 7.0",
+        "add returned 7.0",
     );
     check(
-        &levity(&["runs", "show", "tuesday", "--journal", kept]),
+        &levity(&["runs", "show", "tuesday", "--journal", journal]),
         1,
         "there is no run `tuesday`",
     );
-    // It has ended: its answer is read from the journal, and nothing is called or written.
+    // The run has ended: its answer is read from the journal, and nothing is called or written.
     let before = fs::read(folder.join("monday.jsonl")).unwrap();
-    let again = levity(&["run", "-q", "What?", "--journal", kept, "--id", "monday"]);
-    check(&again, 0, "A scripted stand-in cannot know.");
+    let again = levity(&["run", "-q", "What?", "--journal", journal, "--id", "monday"]);
+    check(&again, 0, "A scripted model cannot answer this.");
     assert_eq!(fs::read(folder.join("monday.jsonl")).unwrap(), before);
-    let shown = levity(&["runs", "show", "monday", "--journal", kept, "--json"]);
+    let shown = levity(&["runs", "show", "monday", "--journal", journal, "--json"]);
     assert_eq!(String::from_utf8(shown.stdout).unwrap().lines().count(), 8);
     fs::write(folder.join("monday.jsonl"), "garbage\n").unwrap();
     check(
-        &levity(&["runs", "show", "monday", "--journal", kept]),
+        &levity(&["runs", "show", "monday", "--journal", journal]),
         1,
         "left as it is",
     );
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// A place of this test run's own: a folder, or an SQLite file.
+/// A path for this test run: a folder, or an SQLite file.
 struct Place(PathBuf);
 
 impl Place {
@@ -293,7 +293,7 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
-fn a_run_waits_for_days_in_files_and_in_sqlite() {
+fn parked_run_waits_and_resumes_in_files_and_sqlite() {
     for name in ["waits", "waits.db"] {
         let place = Place::new(name);
         let run = &[
@@ -305,11 +305,11 @@ fn a_run_waits_for_days_in_files_and_in_sqlite() {
             "add",
             "--park",
         ];
-        check(&place.levity(run), 3, "run monday waits");
+        check(&place.levity(run), 3, "run monday is waiting");
         check(
             &place.levity(&["runs", "list", "--state", "waiting"]),
             0,
-            "monday  5 records  waits for an answer",
+            "monday  5 records  waiting for an answer",
         );
         assert_eq!(
             text(&place.levity(&["runs", "list", "--state", "answered"])),
@@ -318,22 +318,22 @@ fn a_run_waits_for_days_in_files_and_in_sqlite() {
         check(
             &place.levity(&["runs", "show", "monday"]),
             0,
-            "waits for an answer to effect 2: may it call add",
+            "waiting for an answer to effect 2: allow the call add",
         );
         check(
             &place.levity(&["runs", "resume", "monday", "--ask", "add", "--park"]),
             3,
-            "run monday waits",
+            "run monday is waiting",
         );
         check(
             &place.levity(&["runs", "approve", "monday"]),
             0,
-            "`levity runs resume` goes on with run monday",
+            "resume run monday with `levity runs resume`",
         );
         check(
             &place.levity(&["runs", "approve", "monday"]),
             1,
-            "run `monday` asks nothing",
+            "run `monday` has no open question",
         );
         check(
             &place.levity(&["runs", "resume", "monday", "--ask", "add"]),
@@ -356,18 +356,18 @@ fn a_run_waits_for_days_in_files_and_in_sqlite() {
 }
 
 #[test]
-fn a_run_is_replayed_forked_compared_moved_and_removed() {
+fn runs_commands_replay_fork_compare_move_and_remove() {
     for (name, other) in [("moves", "moved.db"), ("moves.db", "moved")] {
         let (place, other) = (Place::new(name), Place::new(other));
         check(
             &place.levity(&["run", "What is 2 + 5?", "--id", "monday"]),
             0,
-            "kept as run monday",
+            "stored as run monday",
         );
         check(
             &place.levity(&["runs", "replay", "monday"]),
             0,
-            "8 records give the same",
+            "replayed 8 records with the same",
         );
         let changed = &["runs", "replay", "monday", "--instructions", "Be long."];
         check(&place.levity(changed), 1, "the instructions changed");
@@ -418,47 +418,47 @@ fn a_run_is_replayed_forked_compared_moved_and_removed() {
 }
 
 #[test]
-fn runs_of_a_swarm_are_resumed_replayed_and_forked_like_those_of_an_agent() {
+fn runs_commands_resume_replay_and_fork_swarm() {
     for name in ["swarm-runs", "swarm-runs.db"] {
         let place = Place::new(name);
         check(
             &place.levity(&["swarm", "Write", "--id", "monday", "--ask", "now", "--park"]),
             3,
-            "monday waits",
+            "monday is waiting",
         );
         let resume = ["runs", "resume", "monday", "--ask", "now"];
         check(
-            &in_time(&place, &[&resume[..], &["--park"]].concat()),
+            &levity_within_minute(&place, &[&resume[..], &["--park"]].concat()),
             3,
-            "run monday waits",
+            "run monday is waiting",
         );
         check(
             &place.levity(&["runs", "approve", "monday"]),
             0,
-            "`levity runs resume` goes on with run monday",
+            "resume run monday with `levity runs resume`",
         );
-        let refused = [&resume[..], &["--memory", "somewhere"]].concat();
+        let with_memory = [&resume[..], &["--memory", "somewhere"]].concat();
         check(
-            &place.levity(&refused),
+            &place.levity(&with_memory),
             2,
-            "`--memory` changes nothing about a swarm; leave it out",
+            "`--memory` has no effect on a swarm; remove it",
         );
-        let output = in_time(&place, &resume);
-        check(&output, 0, "swarm › researcher › now: gives ");
+        let output = levity_within_minute(&place, &resume);
+        check(&output, 0, "swarm › researcher › now: returns ");
         check(&output, 0, "3 of 3 done");
         assert!(
-            text(&output).starts_with("A scripted stand-in cannot know."),
+            text(&output).starts_with("A scripted model cannot answer this."),
             "{output:?}"
         );
         check(
             &place.levity(&["runs", "replay", "monday"]),
             0,
-            "records give the same",
+            "records with the same",
         );
         let fork = place.levity(&["runs", "fork", "monday", "--id", "tuesday", "--ask", "now"]);
-        check(&fork, 0, "kept as run tuesday");
+        check(&fork, 0, "stored as run tuesday");
         assert!(
-            text(&fork).starts_with("A scripted stand-in cannot know."),
+            text(&fork).starts_with("A scripted model cannot answer this."),
             "{fork:?}"
         );
         let events = place.levity(&["runs", "fork", "monday", "--json", "--ask", "now"]);
@@ -471,7 +471,7 @@ fn runs_of_a_swarm_are_resumed_replayed_and_forked_like_those_of_an_agent() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn runs_of_a_team_are_resumed_replayed_and_forked_like_those_of_an_agent() {
+fn runs_commands_resume_replay_and_fork_team() {
     let place = Place::new("team-runs");
     let (sessions, journal) = (place.0.to_str().unwrap(), place.0.join("journal"));
     let plan = [
@@ -482,25 +482,25 @@ fn runs_of_a_team_are_resumed_replayed_and_forked_like_those_of_an_agent() {
         "--ask-plan",
         "--park",
     ];
-    check(&levity(&plan), 3, "with its `--journal`, goes on");
+    check(&levity(&plan), 3, "and its `--journal`");
     let runs = |args: &[&str]| {
         let mut command = command(&["runs"]);
         command.args(args).arg("--journal").arg(&journal);
-        ended(command.stdin(Stdio::null()))
+        output_within_minute(command.stdin(Stdio::null()))
     };
     let listed = text(&runs(&["list", "--state", "waiting"]));
     let id = listed.split_whitespace().nth(1).unwrap();
     check(
         &runs(&["resume", id, "--ask-plan", "--park"]),
         3,
-        "with its `--journal`, goes on",
+        "and its `--journal`",
     );
     check(
         &runs(&["resume", id, "--worker", "coder"]),
         2,
-        "`--worker` changes nothing about a team",
+        "`--worker` has no effect on a team",
     );
-    // Only the machine knows the plan that it asks about.
+    // Only the machine has the plan that the question is about.
     check(
         &runs(&["approve", id]),
         1,
@@ -515,27 +515,27 @@ fn runs_of_a_team_are_resumed_replayed_and_forked_like_those_of_an_agent() {
         journal.to_str().unwrap(),
     ];
     let mut terminal = plan_terminal::Terminal::new(&resume, b"");
-    // A step fails, so the plan is changed, which is asked about as well.
+    // A step fails, so the plan is changed, which needs approval as well.
     for _ in 0..2 {
-        terminal.until("yes? [y/N, or what is to be different]");
+        terminal.until("approve? [y/N, or describe the change]");
         terminal.ours.write_all(b"y\n").unwrap();
     }
-    terminal.until("A scripted stand-in cannot know.");
+    terminal.until("A scripted model cannot answer this.");
     assert_eq!(terminal.child.wait().unwrap().code(), Some(0));
     check(
         &runs(&["resume", id, "--ask-plan", "-q"]),
         0,
-        "A scripted stand-in cannot know.",
+        "A scripted model cannot answer this.",
     );
     check(
         &runs(&["replay", id, "--ask-plan"]),
         0,
-        "records give the same",
+        "records with the same",
     );
     let fork = runs(&["fork", id, "--id", "tuesday"]);
-    check(&fork, 0, "A scripted stand-in cannot know.");
+    check(&fork, 0, "A scripted model cannot answer this.");
     check(&fork, 0, "first ✓ Retriever");
-    // The sessions beside the journal know of both.
+    // The sessions next to the journal contain both runs.
     for run in [id, "tuesday"] {
         check(
             &levity(&["sessions", "show", run, "--sessions", sessions]),
@@ -546,37 +546,34 @@ fn runs_of_a_team_are_resumed_replayed_and_forked_like_those_of_an_agent() {
 }
 
 #[test]
-fn options_that_change_nothing_about_a_run_are_refused() {
+fn resume_rejects_options_without_effect() {
     let place = Place::new("agent-runs");
     check(
         &place.levity(&["run", "What is 2 + 5?", "--id", "monday"]),
         0,
-        "kept as run monday",
+        "stored as run monday",
     );
-    for (option, words) in [
+    for (option, message) in [
         (
             ["--worker", "coder"],
-            "`--worker` changes nothing about an agent",
+            "`--worker` has no effect on an agent",
         ),
         (
             ["--max-parallel", "3"],
-            "`--max-parallel` changes nothing about an agent",
+            "`--max-parallel` has no effect on an agent",
         ),
-        (
-            ["--agents", "team"],
-            "`--agents` changes nothing about an agent",
-        ),
+        (["--agents", "team"], "`--agents` has no effect on an agent"),
     ] {
         check(
             &place.levity(&[&["runs", "resume", "monday"][..], &option].concat()),
             2,
-            words,
+            message,
         );
     }
 }
 
 #[test]
-fn a_run_that_another_process_drives_is_told_through_sqlite() {
+fn cancel_reaches_run_of_another_process_through_sqlite() {
     let place = Place::new("live.db");
     let script = file(
         "waits.json",
@@ -603,7 +600,7 @@ fn a_run_that_another_process_drives_is_told_through_sqlite() {
         .lines()
         .map_while(Result::ok);
     assert!(lines.any(|line| line.contains("waits  until")));
-    check(&place.levity(&["runs", "show", "live"]), 0, "waits until");
+    check(&place.levity(&["runs", "show", "live"]), 0, "waiting until");
     check(
         &place.levity(&["runs", "resume", "live", "--quiet"]),
         1,
@@ -614,8 +611,8 @@ fn a_run_that_another_process_drives_is_told_through_sqlite() {
         1,
         "driven elsewhere",
     );
-    let told = place.levity(&["runs", "cancel", "live", "--reason", "no time"]);
-    check(&told, 0, "left for the process that drives run live");
+    let cancelled = place.levity(&["runs", "cancel", "live", "--reason", "no time"]);
+    check(&cancelled, 0, "sent to the process that drives run live");
     check(
         &child.wait_with_output().unwrap(),
         1,
@@ -624,10 +621,10 @@ fn a_run_that_another_process_drives_is_told_through_sqlite() {
     check(&place.levity(&["runs", "list"]), 0, "cancelled");
 }
 
-/// As [`Place::levity`], for a call that may never end.
-fn in_time(place: &Place, args: &[&str]) -> Output {
+/// Like [`Place::levity`], for a call that may never end.
+fn levity_within_minute(place: &Place, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_levity"));
-    ended(
+    output_within_minute(
         command
             .args(args)
             .arg("--journal")
@@ -637,13 +634,13 @@ fn in_time(place: &Place, args: &[&str]) -> Output {
 }
 
 #[test]
-fn no_more_is_removed_than_was_meant() {
+fn rm_removes_only_selected_runs() {
     for name in ["meant", "meant.db"] {
         let place = Place::new(name);
         check(
             &place.levity(&["run", "What?", "--id", "monday"]),
             0,
-            "kept as run monday",
+            "stored as run monday",
         );
         let waits = &[
             "run",
@@ -654,11 +651,11 @@ fn no_more_is_removed_than_was_meant() {
             "add",
             "--park",
         ];
-        check(&place.levity(waits), 3, "run monday.two waits");
+        check(&place.levity(waits), 3, "run monday.two is waiting");
         check(
             &place.levity(&["runs", "rm", "--state", "answered"]),
             1,
-            "`monday.two` would go with it",
+            "`monday.two` would be deleted with it",
         );
         check(
             &place.levity(&["runs", "rm", "monday", "--state", "failed"]),
@@ -679,7 +676,7 @@ fn no_more_is_removed_than_was_meant() {
         check(
             &place.levity(&["runs", "cancel", "monday.two"]),
             0,
-            "written",
+            "stored",
         );
         check(
             &place.levity(&["runs", "resume", "monday.two", "--ask", "add"]),
@@ -696,47 +693,51 @@ fn no_more_is_removed_than_was_meant() {
 }
 
 #[test]
-fn a_fork_waits_in_its_journal_too() {
+fn fork_with_park_waits_in_journal() {
     let place = Place::new("fork-waits");
     check(
         &place.levity(&["run", "What?", "--id", "monday"]),
         0,
-        "kept as run monday",
+        "stored as run monday",
     );
     let fork = [
         "runs", "fork", "monday", "--after", "2", "--id", "tuesday", "--ask", "add", "--park",
     ];
-    check(&in_time(&place, &fork), 3, "run tuesday waits");
+    check(
+        &levity_within_minute(&place, &fork),
+        3,
+        "run tuesday is waiting",
+    );
 }
 
 #[test]
-fn a_run_that_was_paused_goes_on() {
+fn resume_continues_paused_run() {
     let place = Place::new("paused");
     let run = &["run", "What?", "--id", "monday", "--ask", "add", "--park"];
-    check(&place.levity(run), 3, "run monday waits");
+    check(&place.levity(run), 3, "run monday is waiting");
     let file = place.0.join("monday.jsonl");
     let mut records = fs::read_to_string(&file).unwrap();
     records.push_str("{\"seq\":5,\"at\":1,\"entry\":{\"commanded\":\"pause\"}}\n");
     fs::write(&file, &records).unwrap();
     check(
-        &in_time(
+        &levity_within_minute(
             &place,
             &[
                 "runs", "fork", "monday", "--id", "tuesday", "--park", "--ask", "add",
             ],
         ),
         3,
-        "waits",
+        "is waiting",
     );
     check(
-        &in_time(&place, &["runs", "resume", "monday", "--ask", "add"]),
+        &levity_within_minute(&place, &["runs", "resume", "monday", "--ask", "add"]),
         0,
-        "cannot know",
+        "cannot answer",
     );
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn a_run_below_is_told_once_and_answered_by_way_of_the_run_above() {
+async fn child_run_is_shown_once_and_approved_through_parent() {
     use levity::core::Hints;
     use levity::prelude::*;
     use levity::runtime::FileJournal;
@@ -771,14 +772,14 @@ async fn a_run_below_is_told_once_and_answered_by_way_of_the_run_above() {
     check(
         &place.levity(&["runs", "approve", "lead", "--trust-journal"]),
         0,
-        "`levity runs resume` goes on with run lead\n",
+        "resume run lead with `levity runs resume`",
     );
     assert_eq!(agent.resume("lead").await.unwrap().text(), "Done.");
 }
 
 #[cfg(unix)]
 #[test]
-fn files_that_others_can_read_are_named_on_standard_error() {
+fn files_readable_by_others_cause_warning_on_stderr() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = std::env::temp_dir().join(format!("levity-shared-{}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
@@ -789,19 +790,29 @@ fn files_that_others_can_read_are_named_on_standard_error() {
     for (journal, memory) in [("runs", "talks"), ("runs.db", "talks.db")] {
         let [journal, memory] = [journal, memory].map(|name| folder.join(name));
         fs::create_dir_all(&folder).unwrap();
-        let (runs, talks) = (journal.to_str().unwrap(), memory.to_str().unwrap());
+        let (runs, conversations) = (journal.to_str().unwrap(), memory.to_str().unwrap());
         let run = levity(&["run", "--journal", runs, "What is 2 + 5?"]);
         check(&run, 0, "");
-        let talk = levity(&["run", "--memory", talks, "--conversation", "a", "Hello"]);
-        check(&talk, 0, "");
+        let chat_run = levity(&[
+            "run",
+            "--memory",
+            conversations,
+            "--conversation",
+            "a",
+            "Hello",
+        ]);
+        check(&chat_run, 0, "");
         let said = String::from_utf8_lossy(&run.stderr).into_owned()
-            + &String::from_utf8_lossy(&talk.stderr);
+            + &String::from_utf8_lossy(&chat_run.stderr);
         assert!(!said.contains("chmod"), "{said}");
         share(&folder, 0o755);
         let passes = |above: &std::path::Path| mode(above) & 0o011 != 0;
         for (place, list) in [
             (&journal, ["runs", "list", "--journal", runs]),
-            (&memory, ["conversations", "list", "--memory", talks]),
+            (
+                &memory,
+                ["conversations", "list", "--memory", conversations],
+            ),
         ] {
             assert_eq!(mode(place) & 0o077, 0, "{place:?}");
             let file = if place.is_dir() {

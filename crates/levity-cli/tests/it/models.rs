@@ -1,4 +1,4 @@
-//! What `levity models check` finds out about a server, and what later commands make of it.
+//! Tests of `levity models check`, and of the use of its result in later commands.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{check, command, text};
 
-/// A server that takes no tools and holds replies to JSON Schemas, and what it was asked.
+/// Starts a server that rejects tools and enforces JSON Schemas, and returns its requests.
 fn server_without_tools() -> (String, Receiver<Value>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -91,7 +91,7 @@ fn home(name: &str) -> PathBuf {
 }
 
 #[test]
-fn check_tells_the_mode_and_later_runs_begin_with_it() {
+fn check_reports_mode_and_later_runs_use_it() {
     let (url, asked) = server_without_tools();
     let (home, model) = (home("check"), format!("compatible:small@{url}"));
     let output = command(&["models", "check", &model])
@@ -99,7 +99,7 @@ fn check_tells_the_mode_and_later_runs_begin_with_it() {
         .output()
         .unwrap();
     check(&output, 0, "structured: the prompt describes the tools");
-    check(&output, 0, "refuses them");
+    check(&output, 0, "rejects them");
     assert_eq!(asked.try_iter().count(), 3);
 
     let run = ["run", "What is 2 + 5?", "--model", &model];
@@ -121,7 +121,7 @@ fn check_tells_the_mode_and_later_runs_begin_with_it() {
 }
 
 #[test]
-fn run_learns_the_mode_and_says_so() {
+fn run_detects_mode_and_reports_it() {
     let (url, asked) = server_without_tools();
     let (home, model) = (home("learn"), format!("compatible:small@{url}"));
     let run = ["run", "What is 2 + 5?", "--model", &model];
@@ -139,7 +139,7 @@ fn run_learns_the_mode_and_says_so() {
 }
 
 #[test]
-fn check_of_a_server_that_is_not_there_says_so() {
+fn check_of_missing_server_reports_error() {
     let home = home("dead");
     let check_of = |model: &str| {
         command(&["models", "check", model])

@@ -1,5 +1,5 @@
-//! What every command that runs agents takes: limits, guards, a cache, thinking. And what calls
-//! that are wrong are told.
+//! Tests of the options of every command that runs agents: limits, guards, a cache, thinking. Also
+//! tests of error messages for invalid calls.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -14,11 +14,10 @@ use serde_json::{Value, json};
 
 use super::{check, command, file, levity, text};
 
-/// How long a request may take to arrive, before the test fails in place of hanging.
+/// The maximum time for a request to arrive, so that the test fails instead of hanging.
 const WAIT: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// Answers every request with the next of these, the last one for ever, and hands on what was
-/// asked.
+/// Answers every request with the next reply, repeats the last one, and passes the requests on.
 fn server(status: u16, replies: &[&str]) -> (String, Receiver<Value>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -60,7 +59,7 @@ fn server(status: u16, replies: &[&str]) -> (String, Receiver<Value>) {
     (url, asked)
 }
 
-/// A reply as a server streams it; JSON is sent as it is.
+/// Returns a reply as a server streams it; JSON is sent unchanged.
 fn body(reply: &str) -> String {
     if reply.starts_with("{\"error\"") {
         return reply.to_owned();
@@ -101,7 +100,7 @@ const SURFACES: [&[&str]; 9] = [
 ];
 
 #[test]
-fn every_command_that_runs_agents_has_the_same_options() {
+fn commands_that_run_agents_share_options() {
     let options = [
         "--limit-cost <DOLLARS>",
         "--assume-price <INPUT:OUTPUT>",
@@ -124,7 +123,7 @@ fn every_command_that_runs_agents_has_the_same_options() {
 }
 
 #[test]
-fn wrong_values_are_refused_in_one_line_with_the_way_out() {
+fn invalid_option_value_is_rejected_in_one_line() {
     for (option, value, part) in [
         ("--limit-cost", "nan", "0 or more, such as 0.25"),
         ("--limit-cost", "-1", "0 or more, such as 0.25"),
@@ -139,7 +138,7 @@ fn wrong_values_are_refused_in_one_line_with_the_way_out() {
         (
             "--guard",
             "secret",
-            "there are secrets, secrets:block, input:BYTES",
+            "use secrets, secrets:block, input:BYTES",
         ),
         ("--guard", "input:0", "`input:20000`"),
         ("--guard", "topic:", "`topic:orders and deliveries`"),
@@ -190,11 +189,11 @@ fn wrong_values_are_refused_in_one_line_with_the_way_out() {
     let cache = format!("--cache={}", path.display());
     for surface in ["run", "plan", "swarm"] {
         let output = levity(&[surface, "x", &cache]);
-        check(&output, 2, "name another folder with `--cache`");
+        check(&output, 2, "choose another folder with `--cache`");
         assert_eq!(
             err(&output)
                 .lines()
-                .filter(|line| line.contains("cannot be kept"))
+                .filter(|line| line.contains("cannot store replies"))
                 .count(),
             1
         );
@@ -207,12 +206,12 @@ fn wrong_values_are_refused_in_one_line_with_the_way_out() {
     check(
         &levity(&["serve", "mcp", "--client-model", "--guard", "topic:tides"]),
         2,
-        "needs a model that judges",
+        "requires a model that judges",
     );
 }
 
 #[test]
-fn slips_are_told_with_what_was_meant() {
+fn misspelled_option_is_rejected_with_suggestion() {
     for (args, part) in [
         (&["chatt"][..], "'chat'"),
         (&["swram", "x"], "'swarm'"),
@@ -233,7 +232,7 @@ fn slips_are_told_with_what_was_meant() {
 }
 
 #[test]
-fn exit_codes_are_in_the_help_and_hold() {
+fn exit_codes_match_help() {
     for command in [&[][..], &["run"], &["chat"], &["plan"], &["swarm"]] {
         let help = text(&levity(&[command, &["--help"]].concat()));
         for code in ["0  ", "1  ", "2  ", "3  ", "4  ", "130"] {
@@ -244,7 +243,7 @@ fn exit_codes_are_in_the_help_and_hold() {
             );
         }
     }
-    check(&levity(&["run", "What is 2 + 5?"]), 0, "cannot know");
+    check(&levity(&["run", "What is 2 + 5?"]), 0, "cannot answer this");
     let fails = script("fails", &json!([{"fail": "bad_request"}]));
     check(&levity(&["run", "x", "--script", &fails]), 1, "levity: ");
     check(&levity(&["run", "x", "--nothing"]), 2, "--nothing");
@@ -263,7 +262,7 @@ fn exit_codes_are_in_the_help_and_hold() {
         "--journal",
         journal.to_str().unwrap(),
     ];
-    check(&levity(&parked), 3, "waits");
+    check(&levity(&parked), 3, "is waiting");
     fs::remove_dir_all(journal).unwrap();
     check(
         &levity(&["plan", "Compare", "--max-replans", "0"]),
@@ -273,7 +272,7 @@ fn exit_codes_are_in_the_help_and_hold() {
 }
 
 #[test]
-fn only_scripts_and_the_demonstration_have_the_tool_add() {
+fn only_scripts_and_demonstration_have_tool_add() {
     let (url, asked) = server(200, &["Seven."]);
     check(
         &levity(&[
@@ -311,7 +310,7 @@ fn only_scripts_and_the_demonstration_have_the_tool_add() {
 }
 
 #[test]
-fn limits_end_a_run_of_each_command() {
+fn limits_end_run_of_each_command() {
     let talks = script(
         "talks",
         &json!([{"call": {"name": "add", "args": {"a": 1, "b": 2}}}, {"reply": "Three."}]),
@@ -351,7 +350,7 @@ fn limits_end_a_run_of_each_command() {
         "the limit on model calls",
     );
     check(&run(&waits, &["--limit-time", "0.2"]), 1, "time");
-    // The last turn ends in an answer, whatever the model tries.
+    // The last turn ends in an answer, no matter what the model attempts.
     check(&run(&talks, &["--max-turns", "1"]), 0, "Three.");
     check(
         &run(&talks, &["--limit-tokens", "1000000", "--limit-time", "60"]),
@@ -373,7 +372,7 @@ fn limits_end_a_run_of_each_command() {
 }
 
 #[test]
-fn guards_look_at_what_goes_in_and_out() {
+fn guards_check_input_and_output() {
     let secret = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH";
     let tells = script(
         "tells",
@@ -440,7 +439,7 @@ fn guards_look_at_what_goes_in_and_out() {
 }
 
 #[test]
-fn topics_are_judged_by_the_model() {
+fn topic_guard_asks_model() {
     let (url, asked) = server(200, &[r#"{"topic": 0, "steers": false}"#]);
     let model = format!("compatible:m@{url}");
     let output = levity(&[
@@ -466,7 +465,7 @@ fn topics_are_judged_by_the_model() {
 }
 
 #[test]
-fn cache_answers_the_same_request_without_a_call() {
+fn cache_answers_same_request_without_call() {
     let folder = folder("cache");
     let cache = format!("--cache={}", folder.display());
     let (url, asked) = server(200, &["First.", "Second."]);
@@ -476,14 +475,14 @@ fn cache_answers_the_same_request_without_a_call() {
     check(&run(&[&cache]), 0, "First.");
     assert_eq!(asked.try_iter().count(), 1);
     check(&run(&[]), 0, "Second.");
-    // In memory, it lasts as long as the process does.
+    // In memory, the cache lasts as long as the process.
     check(&run(&["--cache"]), 0, "Second.");
     assert_eq!(asked.try_iter().count(), 2);
     fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
-fn cache_of_others_or_of_another_server_answers_nothing() {
+fn cache_ignores_replies_of_other_users_and_servers() {
     let folder = folder("planted-cache");
     let cache = format!("--cache={}", folder.display());
     let (evil, _asked) = server(200, &["Planted."]);
@@ -501,13 +500,13 @@ fn cache_of_others_or_of_another_server_answers_nothing() {
     };
     check(&run("stranger", &evil), 0, "Planted.");
     check(&run("stranger", &evil), 0, "Planted.");
-    // The same user at another address, another user at the same one, and one who has no place for
-    // a secret.
+    // The same user at another address, another user at the same address, and a user without a
+    // folder for a secret.
     for home in ["stranger", "user", ""] {
         check(&run(home, &good), 0, "Real.");
         assert_eq!(asked.try_iter().count(), 1, "{home}");
     }
-    check(&run("", &good), 0, "are not found in the cache");
+    check(&run("", &good), 0, "cannot find replies of earlier calls");
     assert_eq!(asked.try_iter().count(), 1);
     check(&run("user", &good), 0, "Real.");
     assert_eq!(asked.try_iter().count(), 0);
@@ -515,7 +514,7 @@ fn cache_of_others_or_of_another_server_answers_nothing() {
 }
 
 #[test]
-fn thinking_is_switched_on_for_goals_that_need_it() {
+fn auto_thinking_is_enabled_for_goals_that_need_it() {
     let (url, asked) = server(
         400,
         &[r#"{"error": {"type": "invalid_request_error", "message": "not today"}}"#],
@@ -545,7 +544,7 @@ fn thinking_is_switched_on_for_goals_that_need_it() {
     );
     assert_eq!(thinks("Good morning", &["--thinking", "high"]), "enabled");
     assert_eq!(thinks("Good morning", &["--thinking", "2048"]), "enabled");
-    // What little is left is for the answer.
+    // The few remaining tokens are for the answer.
     assert_eq!(
         thinks("Compare the two plans", &["--limit-tokens", "12000"]),
         "none"
@@ -559,12 +558,12 @@ fn thinking_is_switched_on_for_goals_that_need_it() {
     check(
         &levity(&["run", "x", "--model", &plain, "--thinking", "high"]),
         0,
-        "is not known to think",
+        "is not known to support thinking",
     );
 }
 
 #[tokio::test]
-async fn mcp_clients_meet_the_guards_and_limits_of_the_server() {
+async fn serve_mcp_applies_guards_and_limits() {
     let ask = async |args: &[&str]| {
         let config =
             ServerConfig::stdio("levity", env!("CARGO_BIN_EXE_levity")).args(["serve", "mcp"]);
@@ -580,7 +579,7 @@ async fn mcp_clients_meet_the_guards_and_limits_of_the_server() {
         servers.stop().await;
         format!("{answer:?}")
     };
-    assert!(ask(&[]).await.contains("scripted stand-in"));
+    assert!(ask(&[]).await.contains("scripted model"));
     for (args, part) in [
         (["--guard", "input:5"], "blocked"),
         (["--limit-tokens", "10"], "limit on tokens"),
@@ -591,7 +590,7 @@ async fn mcp_clients_meet_the_guards_and_limits_of_the_server() {
 }
 
 #[test]
-fn runs_over_http_end_at_the_limits_of_the_server() {
+fn serve_http_applies_limits() {
     let token = "0123456789abcdef-of-a-test";
     let mut command = command(&[
         "serve",
@@ -644,7 +643,7 @@ fn runs_over_http_end_at_the_limits_of_the_server() {
 
 #[cfg(unix)]
 #[test]
-fn run_that_is_interrupted_exits_with_130() {
+fn interrupted_run_exits_with_130() {
     let waits = script(
         "interrupted",
         &json!([{"call": {"name": "wait", "args": {"seconds": 3600}}}]),

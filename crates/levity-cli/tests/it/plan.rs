@@ -1,4 +1,4 @@
-//! `levity plan` and `levity sessions`, where no model is configured.
+//! Tests of `levity plan` and `levity sessions` without a configured model.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,12 +6,12 @@ use std::process::Output;
 
 use crate::{check, file, levity, text};
 
-const ANSWER: &str = "A scripted stand-in cannot know.";
+const ANSWER: &str = "A scripted model cannot answer this.";
 
-/// A folder of sessions of this test run's own.
-struct Kept(PathBuf);
+/// A folder of sessions for this test run.
+struct SessionsFolder(PathBuf);
 
-impl Kept {
+impl SessionsFolder {
     fn new(name: &str) -> Self {
         let name = format!("{}-{name}", std::process::id());
         Self(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name))
@@ -21,7 +21,7 @@ impl Kept {
         levity(&[args, &["--sessions", self.0.to_str().unwrap()]].concat())
     }
 
-    /// The ids of the sessions, the newest first.
+    /// Returns the ids of the sessions, newest first.
     fn ids(&self) -> Vec<String> {
         let listed = text(&self.levity(&["sessions", "list", "--json"]));
         let id = |line: &str| {
@@ -33,19 +33,19 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for SessionsFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
 #[test]
-fn without_a_model_a_plan_fails_in_one_step_and_is_mended() {
+fn demonstration_plan_fails_in_one_step_and_is_repaired() {
     let output = levity(&["plan", "Compare\u{1b}[2J two coasts"]);
-    check(&output, 0, "a scripted stand-in");
+    check(&output, 0, "a scripted model");
     assert!(
         text(&output).starts_with(ANSWER) && text(&output).lines().count() == 1,
-        "the answer alone"
+        "only the answer is on the standard output"
     );
     for part in [
         "second: failed",
@@ -57,7 +57,10 @@ fn without_a_model_a_plan_fails_in_one_step_and_is_mended() {
     ] {
         check(&output, 0, part);
     }
-    assert!(!output.stderr.contains(&0x1b), "nothing moves a terminal");
+    assert!(
+        !output.stderr.contains(&0x1b),
+        "no control sequence is printed"
+    );
     let quiet = levity(&["plan", "Compare", "--view", "none", "--export", "mermaid"]);
     assert!(text(&quiet).contains("flowchart"), "{quiet:?}");
     assert!(
@@ -67,7 +70,7 @@ fn without_a_model_a_plan_fails_in_one_step_and_is_mended() {
 }
 
 #[test]
-fn events_of_a_plan_are_json_lines() {
+fn plan_with_json_view_prints_events_as_json_lines() {
     let output = levity(&["plan", "Compare", "--view", "json"]);
     let printed = text(&output);
     let events: Vec<serde_json::Value> = printed
@@ -87,7 +90,7 @@ fn events_of_a_plan_are_json_lines() {
 }
 
 #[test]
-fn how_far_it_came_is_told_by_the_exit_code() {
+fn plan_exit_code_reports_progress() {
     let partial = levity(&["plan", "Compare", "--max-replans", "0"]);
     check(&partial, 4, "the goal was not reached");
     check(
@@ -136,23 +139,23 @@ fn how_far_it_came_is_told_by_the_exit_code() {
         0,
         "1 of 1",
     );
-    // A person would be asked, and nobody is there.
+    // The step needs approval, and there is no terminal.
     check(
         &levity(&["plan", "Compare", "--ask-plan"]),
         1,
-        "nobody sits at the terminal",
+        "there is no terminal",
     );
 }
 
 #[test]
-fn a_session_is_kept_shown_gone_on_with_and_forked() {
-    let kept = Kept::new("sessions");
+fn session_is_stored_shown_resumed_and_forked() {
+    let kept = SessionsFolder::new("sessions");
     assert_eq!(kept.ids(), [""; 0]);
     check(&kept.levity(&["sessions", "show", "nothing"]), 1, "nothing");
     check(
         &kept.levity(&["plan", "Compare two coasts"]),
         0,
-        "kept as session ",
+        "stored as session ",
     );
     let [first] = &*kept.ids() else {
         unreachable!("one session")
@@ -181,7 +184,7 @@ fn a_session_is_kept_shown_gone_on_with_and_forked() {
             .is_some_and(|nodes| nodes.len() > 4),
         "{json}"
     );
-    // It has ended, so nothing is done again.
+    // The session has ended, so nothing is repeated.
     let again = kept.levity(&["plan", "--resume", first]);
     check(&again, 0, ANSWER);
     assert!(
@@ -205,7 +208,7 @@ fn a_session_is_kept_shown_gone_on_with_and_forked() {
 }
 
 #[test]
-fn files_are_looked_at_before_the_plan() {
+fn given_files_are_inspected_before_planning() {
     let path = file("tides.csv", "port,height\nDover,6.7\n");
     let output = levity(&[
         "plan",
@@ -223,11 +226,11 @@ fn files_are_looked_at_before_the_plan() {
 }
 
 #[test]
-fn nothing_of_a_long_plan_is_missed() {
+fn display_misses_no_event_of_long_plan() {
     let steps: Vec<_> = (0..600)
         .map(|at| {
-            // The first fails, and one in two depends on it; a run that is as fast as this one
-            // outruns who only listens.
+            // The first step fails, and every second step depends on it; a run this fast is ahead
+            // of a mere listener.
             let (prompt, after) = match at {
                 0 => ("[demo: fails]", serde_json::json!([])),
                 at if at % 2 == 0 => ("x", serde_json::json!(["s0"])),
@@ -270,7 +273,7 @@ fn nothing_of_a_long_plan_is_missed() {
 }
 
 #[test]
-fn a_script_has_a_reply_for_each_call() {
+fn plan_script_has_one_reply_per_call() {
     let plan = r#"{"steps": [
         {"id": "a", "agent": "Thinker", "prompt": "x", "writes": ["x"]},
         {"id": "b", "agent": "Thinker", "prompt": "y", "reads": ["x"], "writes": ["y"]}]}"#;
@@ -283,8 +286,8 @@ fn a_script_has_a_reply_for_each_call() {
 }
 
 #[test]
-fn a_run_that_reached_a_limit_is_gone_on_with() {
-    let kept = Kept::new("limited");
+fn plan_that_reached_limit_can_be_resumed() {
+    let kept = SessionsFolder::new("limited");
     check(
         &kept.levity(&["plan", "Compare", "--limit-calls", "4"]),
         4,
@@ -294,33 +297,38 @@ fn a_run_that_reached_a_limit_is_gone_on_with() {
         unreachable!("one session")
     };
     let again = kept.levity(&["plan", "--resume", first]);
-    check(&again, 0, "it goes on as a new session");
-    let told = String::from_utf8_lossy(&again.stderr).into_owned();
+    check(&again, 0, "continues it as a new session");
+    let stderr_text = String::from_utf8_lossy(&again.stderr).into_owned();
     assert!(
-        text(&again).starts_with(ANSWER) && !told.contains("first: starts"),
-        "{told}"
+        text(&again).starts_with(ANSWER) && !stderr_text.contains("first: begins"),
+        "{stderr_text}"
     );
     assert_eq!(kept.ids().len(), 2);
 }
 
 #[test]
-fn a_session_that_cannot_be_written_is_told_once() {
-    let kept = Kept::new("blocked");
+fn unwritable_session_is_reported_once() {
+    let kept = SessionsFolder::new("blocked");
     fs::create_dir_all(&kept.0).unwrap();
     (2020..2200).for_each(|year| fs::write(kept.0.join(year.to_string()), "no folder").unwrap());
     let output = kept.levity(&["plan", "Compare"]);
-    check(&output, 0, "the session was not kept");
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    check(&output, 0, "the session was not stored");
+    let stderr_text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(
-        told.matches("the session cannot be kept up to date")
+        stderr_text
+            .matches("cannot update the stored session")
             .count(),
         1,
-        "{told}"
+        "{stderr_text}"
     );
-    assert_eq!(told.matches("no session matches the id").count(), 1, "{told}");
+    assert_eq!(
+        stderr_text.matches("there is no session").count(),
+        1,
+        "{stderr_text}"
+    );
 }
 
-/// A script for `levity plan`: each is a reply, or a call of a tool.
+/// Writes a script for `levity plan`: each item is a reply, or a call of a tool.
 #[expect(clippy::needless_pass_by_value, reason = "the cases read better")]
 fn script(name: &str, steps: serde_json::Value) -> String {
     file(&format!("plan-{name}-script.json"), &steps.to_string())
@@ -329,7 +337,7 @@ fn script(name: &str, steps: serde_json::Value) -> String {
         .to_owned()
 }
 
-/// A plan of one step by this agent, which writes `x`.
+/// Returns a plan of one step by this agent, which writes `x`.
 fn plan_of(agent: &str) -> String {
     let step = serde_json::json!({"id": "a", "agent": agent, "prompt": "Do it.", "writes": ["x"]});
     let path = file(
@@ -339,8 +347,8 @@ fn plan_of(agent: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// A folder with a tool, to work in.
-fn desk(name: &str) -> PathBuf {
+/// Creates a workspace folder with a tool.
+fn workspace_with_tool(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
         .join(format!("{}-plan-{name}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
@@ -352,8 +360,8 @@ fn desk(name: &str) -> PathBuf {
 }
 
 #[test]
-fn tools_of_the_command_reach_the_agents_of_a_plan() {
-    let folder = desk("reach");
+fn agents_of_plan_have_tools_of_command() {
+    let folder = workspace_with_tool("reach");
     let (space, tools) = (folder.to_str().unwrap(), folder.join("tools"));
     let call = |name: &str, args: serde_json::Value| serde_json::json!({"call": {"name": name, "args": args}});
     let replies = serde_json::json!([
@@ -387,7 +395,7 @@ fn tools_of_the_command_reach_the_agents_of_a_plan() {
         !String::from_utf8_lossy(&output.stderr).contains("reaches no agent"),
         "{output:?}"
     );
-    // Who only reads cannot write.
+    // An agent that only reads cannot write.
     let writes = serde_json::json!([
         call("write_file", serde_json::json!({"path": "more.txt", "content": "x"})),
         {"reply": "{\"x\": 1}"},
@@ -400,8 +408,8 @@ fn tools_of_the_command_reach_the_agents_of_a_plan() {
 }
 
 #[test]
-fn tools_that_reach_no_agent_are_named() {
-    let folder = desk("unreached");
+fn unused_tools_are_reported() {
+    let folder = workspace_with_tool("unreached");
     let config = "Coder:\n  tools: []\n  mcp_servers: []\n  code: false\nRetriever:\n  tools: []\n";
     fs::write(folder.join("agent_config.yaml"), config).unwrap();
     let (space, tools) = (folder.to_str().unwrap(), folder.join("tools"));
@@ -422,20 +430,20 @@ fn tools_that_reach_no_agent_are_named() {
     ] {
         check(&output, 0, part);
     }
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let stderr_text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        !told.contains("`now`") && !told.contains("`web_fetch` reaches"),
-        "{told}"
+        !stderr_text.contains("`now`") && !stderr_text.contains("`web_fetch` reaches"),
+        "{stderr_text}"
     );
     fs::remove_dir_all(folder).unwrap();
     for (args, part) in [
         (
             &["--worker", "coder", "--web"][..],
-            "`--web` reaches no worker",
+            "`--web` has no effect on any worker",
         ),
         (
             &["--worker", "reviewer", "--python"],
-            "`--python` reaches no worker",
+            "`--python` has no effect on any worker",
         ),
         (
             &["--worker", "reviewer", "--workspace", ".", "--allow", "ls"],
@@ -447,7 +455,7 @@ fn tools_that_reach_no_agent_are_named() {
 }
 
 #[test]
-fn given_files_are_read_without_a_workspace() {
+fn given_files_are_readable_without_workspace() {
     let path = file("given-tides.csv", "port,height\nDover,6.7\nBrest,5.9\n");
     let given = path.to_str().unwrap();
     let replies = serde_json::json!([
@@ -463,7 +471,7 @@ fn given_files_are_read_without_a_workspace() {
     ]);
     let printed = text(&output);
     assert!(
-        printed.contains("Dover,6.7") && printed.contains("`/etc/passwd` was not given"),
+        printed.contains("Dover,6.7") && printed.contains("`/etc/passwd` is not a given file"),
         "{printed}"
     );
     let output = levity(&[
@@ -474,7 +482,7 @@ fn given_files_are_read_without_a_workspace() {
 }
 
 #[test]
-fn plan_that_is_cut_by_the_reply_limit_is_asked_for_the_rest() {
+fn plan_cut_by_reply_limit_is_continued() {
     let replies = serde_json::json!([
         {"reply": r#"{"steps": [{"id": "a", "agent": "Thinker", "prompt": "x", "writes": ["x"]}, {"id": "b", "age"#, "finish": "length"},
         {"reply": r#"{"steps": [{"id": "b", "agent": "Thinker", "prompt": "y", "reads": ["x"], "writes": ["y"]}]}"#},

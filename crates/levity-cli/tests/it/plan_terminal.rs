@@ -1,4 +1,4 @@
-//! `levity plan` on a terminal.
+//! Tests of `levity plan` on a terminal.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
-/// A terminal, and the command on it.
+/// A terminal with a running command.
 pub(crate) struct Terminal {
     pub(crate) ours: File,
     theirs: File,
@@ -55,7 +55,7 @@ impl Terminal {
         }
     }
 
-    /// Reads until this was printed.
+    /// Reads until this text is printed.
     #[track_caller]
     pub(crate) fn until(&mut self, part: &str) {
         let mut bytes = [0; 4096];
@@ -69,7 +69,7 @@ impl Terminal {
             .split_off(self.printed.find(part).unwrap() + part.len());
     }
 
-    /// All that is printed until the command has ended.
+    /// Returns the output until the command has ended.
     fn all(mut self) -> String {
         const END: &[u8] = b"[the command has ended]";
         let Self {
@@ -110,11 +110,11 @@ impl Drop for Terminal {
 }
 
 #[test]
-fn a_plan_is_drawn_and_the_terminal_is_as_before_when_it_is_cancelled() {
+fn cancelled_plan_restores_terminal() {
     let mut terminal = Terminal::new(&["plan", "Compare"], b"");
     assert!(terminal.echoes());
     terminal.until("first ◐ Retriever");
-    assert!(!terminal.echoes(), "what is typed would be in the view");
+    assert!(!terminal.echoes(), "typed text would appear in the view");
     let child = Pid::from_child(&terminal.child);
     kill_process(child, Signal::INT).unwrap();
     // The view has 23 of 30 rows; no row above it is touched.
@@ -125,19 +125,19 @@ fn a_plan_is_drawn_and_the_terminal_is_as_before_when_it_is_cancelled() {
 }
 
 #[test]
-fn a_plan_is_asked_about_below_the_view() {
+fn plan_approval_is_asked_below_view() {
     let mut terminal = Terminal::new(&["plan", "Compare", "--ask-plan"], b"");
     terminal.until("└── second ○ Retriever");
-    terminal.until("[y/N, or what is to be different] ");
-    assert!(terminal.echoes(), "what is typed is seen");
+    terminal.until("[y/N, or describe the change] ");
+    assert!(terminal.echoes(), "typed text is visible");
     terminal.ours.write_all(b"no\n").unwrap();
-    terminal.until("the user does not want it");
+    terminal.until("the user denied the plan");
     assert_eq!(terminal.child.wait().unwrap().code(), Some(1));
     assert!(terminal.echoes());
 }
 
 #[test]
-fn a_question_is_asked_once_and_answered_by_what_is_typed_after_it() {
+fn question_is_asked_once_and_ignores_earlier_typing() {
     let plan = r#"{"steps": [
         {"id": "one", "agent": "Clarification", "prompt": "x", "writes": ["x"]},
         {"id": "two", "agent": "Clarification", "prompt": "x", "writes": ["y"]}]}"#;
@@ -162,12 +162,12 @@ fn a_question_is_asked_once_and_answered_by_what_is_typed_after_it() {
     }
     terminal.until("complete\r\n");
     let rest = std::mem::take(&mut terminal.printed);
-    assert!(!rest.contains("no longer asked"), "{rest}");
+    assert!(!rest.contains("no longer open"), "{rest}");
     assert_eq!(terminal.child.wait().unwrap().code(), Some(0));
 }
 
 #[test]
-fn exported_run_moves_no_terminal_and_is_byte_exact_elsewhere() {
+fn export_is_escaped_on_terminal_and_byte_exact_in_pipe() {
     let text = "a\u{1b}[2J\u{9b}31m\u{7f}\u{202e}b\u{85}\u{2066}c ü";
     let script = crate::file(
         "controls.json",
@@ -192,7 +192,7 @@ fn exported_run_moves_no_terminal_and_is_byte_exact_elsewhere() {
     let piped = String::from_utf8(piped).unwrap();
     assert!(
         piped.contains('\u{9b}') && piped.contains('\u{202e}'),
-        "a pipe gets what is there"
+        "a pipe gets the exact bytes"
     );
     for args in [
         &export[..],
@@ -225,7 +225,7 @@ fn exported_run_moves_no_terminal_and_is_byte_exact_elsewhere() {
             assert_eq!(
                 read(&printed.replace("\r\n", "\n")),
                 read(&piped),
-                "it says the same"
+                "the value is the same"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! What the help and `docs/models.md` promise, one case each.
+//! Tests of statements in the help and in `docs/models.md`, one case each.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{check, command, levity};
 
-/// Answers one request, and hands back its first line and its body.
+/// Answers one request, and returns its first line and its body.
 fn asked(
     args: &[&str],
     files: &[(&str, &str)],
@@ -70,7 +70,7 @@ fn asked(
 }
 
 #[test]
-fn request_of_the_page_works_with_every_value_that_it_names() {
+fn documented_request_works_with_every_documented_value() {
     let page = include_str!("../../../../docs/models.md");
     let mut blocks = page
         .split("```json\n")
@@ -175,7 +175,7 @@ fn request_of_the_page_works_with_every_value_that_it_names() {
 }
 
 #[test]
-fn models_come_from_where_the_page_says() {
+fn models_are_found_in_documented_places() {
     let list = r#"{"servers": {"house": {"base_url": "{url}/v1", "key": "HOUSE_API_KEY", "default": "big"}},
         "profiles": {"fast": {"model": "house:big", "options": {"temperature": 0.25}}}}"#;
     let listed = ("LEVITY_MODELS", "{folder}/models.json");
@@ -208,7 +208,7 @@ fn models_come_from_where_the_page_says() {
 }
 
 #[test]
-fn wrong_calls_say_what_to_do() {
+fn invalid_calls_report_next_step() {
     for (args, said) in [
         (
             &["complete", "--model", "opnai:m", "Hi"][..],
@@ -247,7 +247,7 @@ fn wrong_calls_say_what_to_do() {
                 "http://h",
                 "Hi",
             ],
-            "`a:b` has an address already",
+            "`a:b` already has an address",
         ),
         (&["run", "Hi", "--conversation", "c"], "--memory <PATH>"),
         (&["run", "Hi", "--max-turns", "0"], "set 1 or more"),
@@ -277,15 +277,11 @@ fn wrong_calls_say_what_to_do() {
 }
 
 #[test]
-fn help_names_the_conditions_of_options() {
+fn help_states_conditions_of_options() {
     for (args, parts) in [
         (
             &["run", "--help"][..],
-            &[
-                "of `--memory`",
-                "`provider:model@URL`",
-                "where a model thinks",
-            ][..],
+            &["of `--memory`", "`provider:model@URL`", "if a model thinks"][..],
         ),
         (
             &["complete", "--help"],
@@ -309,7 +305,7 @@ fn help_names_the_conditions_of_options() {
 }
 
 #[test]
-fn runs_of_one_id_are_gone_on_with_in_every_form_of_journal() {
+fn run_with_existing_id_resumes_in_every_journal_kind() {
     let folder = tempfile::tempdir().unwrap();
     for journal in ["runs", "runs.db"] {
         let path = folder.path().join(journal);
@@ -323,7 +319,7 @@ fn runs_of_one_id_are_gone_on_with_in_every_form_of_journal() {
         ];
         check(&levity(&args), 0, "calls  add");
         let again = levity(&args);
-        check(&again, 0, "kept as run a");
+        check(&again, 0, "stored as run a");
         assert!(
             !String::from_utf8_lossy(&again.stdout).contains("calls  add"),
             "nothing is done twice"

@@ -1,4 +1,4 @@
-//! `levity serve http`, as a process of its own that is killed.
+//! Tests of `levity serve http` in a separate process that is killed.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use std::{fs, io};
 
 use serde_json::{Value, json};
 
-use super::{check, command, ended, file, levity};
+use super::{check, command, file, levity, output_within_minute};
 
 const TOKEN: &str = "0123456789abcdef-of-a-test";
 
@@ -20,7 +20,7 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// A server that is killed with this value.
+/// A server that is killed when this value is dropped.
 struct Server {
     child: Child,
     address: String,
@@ -86,7 +86,8 @@ impl Server {
         )
     }
 
-    /// The events behind the last one of `told`, until `stop` says so or the stream ends.
+    /// Returns the events after the last one of `known`, until `stop` returns `true` or the stream
+    /// ends.
     fn follow(
         &self,
         run: &str,
@@ -123,7 +124,7 @@ impl Server {
         false
     }
 
-    /// Kills it as nobody can prepare for.
+    /// Kills the server without a chance to prepare.
     fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -137,7 +138,7 @@ impl Drop for Server {
     }
 }
 
-fn named(event: &Value, name: &str) -> bool {
+fn has_kind(event: &Value, name: &str) -> bool {
     event["kind"].get(name).is_some()
 }
 
@@ -148,9 +149,8 @@ fn script(name: &str, calls: usize) -> PathBuf {
     file(name, &Value::from(steps).to_string())
 }
 
-/// Kills the server again and again while it works on a run; the run goes on, and so does whoever
-/// follows it.
-fn survives(journal: &Path, script: &Path) {
+/// Kills the server repeatedly while it works on a run; the run and its event stream continue.
+fn check_run_survives_kills(journal: &Path, script: &Path) {
     let (journal, script) = (journal.to_str().unwrap(), script.to_str().unwrap());
     let args = [
         "--journal",
@@ -177,7 +177,7 @@ fn survives(journal: &Path, script: &Path) {
         server.kill();
         server = Server::start(&args);
         lives += 1;
-        // A request that is sent again after the crash starts nothing anew.
+        // A request that is repeated after the crash starts no new run.
         assert_eq!(
             server
                 .ask("POST", "/v1/runs", &json!({"goal": "Add.", "id": "r"}))
@@ -192,7 +192,7 @@ fn survives(journal: &Path, script: &Path) {
     assert_eq!(
         whole
             .iter()
-            .filter(|(_, event)| named(event, "run_ended"))
+            .filter(|(_, event)| has_kind(event, "run_ended"))
             .count(),
         1
     );
@@ -204,26 +204,27 @@ fn survives(journal: &Path, script: &Path) {
 }
 
 #[test]
-fn a_run_and_its_stream_go_on_after_every_kill() {
+fn run_and_stream_continue_after_every_kill() {
     let folder = folder("killed-files");
-    survives(&folder, &script("killed-files.json", 60));
+    check_run_survives_kills(&folder, &script("killed-files.json", 60));
 }
 
 #[test]
-fn a_run_and_its_stream_go_on_after_every_kill_with_sqlite() {
+fn run_and_stream_continue_after_every_kill_with_sqlite() {
     let folder = folder("killed-sqlite");
-    survives(&folder.join("runs.db"), &script("killed-sqlite.json", 60));
+    check_run_survives_kills(&folder.join("runs.db"), &script("killed-sqlite.json", 60));
 }
 
 #[test]
-fn a_question_outlives_the_server() {
+fn question_survives_restart_of_server() {
     let folder = folder("asked");
     let args = ["--journal", folder.to_str().unwrap(), "--ask", "add"];
     let server = Server::start(&args);
     server.ask("POST", "/v1/runs", &json!({"goal": "Add.", "id": "r"}));
     let mut told = Vec::new();
     server.follow("r", &mut told, |told| {
-        told.last().is_some_and(|(_, event)| named(event, "asked"))
+        told.last()
+            .is_some_and(|(_, event)| has_kind(event, "asked"))
     });
     server.kill();
     let server = Server::start(&args);
@@ -245,10 +246,10 @@ fn a_question_outlives_the_server() {
 }
 
 #[test]
-fn teams_and_swarms_are_offered_like_an_agent() {
+fn serve_http_offers_teams_and_swarms() {
     for (kind, part) in [
-        ("team", "stand-in"),
-        ("swarm", "A scripted stand-in cannot know."),
+        ("team", "scripted model"),
+        ("swarm", "A scripted model cannot answer this."),
     ] {
         let folder = folder(kind);
         let server = Server::start(&["--offer", kind, "--journal", folder.to_str().unwrap()]);
@@ -260,29 +261,30 @@ fn teams_and_swarms_are_offered_like_an_agent() {
         let mut told = Vec::new();
         assert!(server.follow("r", &mut told, |_| false));
         assert!(
-            told.iter().any(|(_, event)| named(event, "child_started")),
+            told.iter()
+                .any(|(_, event)| has_kind(event, "child_started")),
             "{told:?}"
         );
         let (_, run) = server.ask("GET", "/v1/runs/r", &Value::Null);
         assert_eq!(run["state"], json!("answered"), "{run}");
         assert!(run.to_string().contains(part), "{run}");
         server.kill();
-        // What the server left is in a journal that other commands know.
+        // The journal that the server left is readable by other commands.
         let list = levity(&["runs", "replay", "r", "--journal", folder.to_str().unwrap()]);
-        check(&list, 0, "records give the same");
+        check(&list, 0, "records with the same");
     }
     for (args, part) in [
         (
             ["--offer", "team", "--memory", "m"],
-            "`--memory` changes nothing about a team",
+            "`--memory` has no effect on a team",
         ),
         (
             ["--offer", "swarm", "--tool-routes", "--web"],
-            "`--tool-routes` offers the tools of one agent",
+            "`--tool-routes` applies only to a single agent",
         ),
         (
             ["--offer", "agent", "--worker", "coder"],
-            "`--worker` changes nothing about an agent",
+            "`--worker` has no effect on an agent",
         ),
     ] {
         let output = levity(&[&["serve", "http", "--listen", "127.0.0.1:0"][..], &args].concat());
@@ -292,7 +294,7 @@ fn teams_and_swarms_are_offered_like_an_agent() {
 
 #[cfg(unix)]
 #[test]
-fn it_ends_cleanly_when_it_is_told_to_and_keeps_its_token() {
+fn server_ends_cleanly_on_signal_and_keeps_its_token() {
     use rustix::process::{Pid, Signal, kill_process};
     use std::os::unix::fs::PermissionsExt as _;
 
@@ -338,13 +340,13 @@ fn it_ends_cleanly_when_it_is_told_to_and_keeps_its_token() {
     );
     let said = end(start(), Signal::INT).unwrap();
     assert!(
-        !said.contains(token.trim()) && said.contains("clients show the token in"),
+        !said.contains(token.trim()) && said.contains("clients must send the token in"),
         "{said}"
     );
     assert_eq!(fs::read_to_string(&path).unwrap(), token);
 }
 
-/// Asks with another token, and gives the status.
+/// Sends a request with another token, and returns the status.
 fn ask_as(server: &Server, token: &str, method: &str, path: &str, body: &str) -> (u16, Value) {
     let mut stream = TcpStream::connect(&server.address).unwrap();
     let (address, length) = (&server.address, body.len());
@@ -364,7 +366,7 @@ fn ask_as(server: &Server, token: &str, method: &str, path: &str, body: &str) ->
 }
 
 #[test]
-fn named_tokens_are_made_used_and_removed() {
+fn named_tokens_are_created_used_and_removed() {
     let folder = folder("named-tokens");
     let (tokens, log) = (folder.join("tokens"), folder.join("access.log"));
     let at = ["--named-tokens", tokens.to_str().unwrap()];
@@ -441,13 +443,13 @@ fn named_tokens_are_made_used_and_removed() {
 }
 
 #[test]
-fn server_beyond_the_loopback_needs_encryption_or_leave() {
+fn server_beyond_loopback_requires_encryption_or_permission() {
     for way in [
         &["serve", "http", "--listen", "0.0.0.0:0"][..],
         &["serve", "mcp", "--http", "0.0.0.0:0"],
     ] {
         check(
-            &ended(command(way).env("LEVITY_TOKEN", TOKEN)),
+            &output_within_minute(command(way).env("LEVITY_TOKEN", TOKEN)),
             2,
             "--allow-plaintext",
         );
@@ -505,7 +507,7 @@ fn server_beyond_the_loopback_needs_encryption_or_leave() {
 }
 
 #[test]
-fn what_is_wrong_with_a_server_is_said_with_the_way_out() {
+fn serve_http_reports_invalid_arguments() {
     check(&levity(&["serve"]), 2, "http");
     let homeless = command(&["serve", "http"])
         .env_remove("HOME")
@@ -529,7 +531,7 @@ fn what_is_wrong_with_a_server_is_said_with_the_way_out() {
 }
 
 #[test]
-fn token_share_is_what_the_help_says() {
+fn token_share_matches_help() {
     let folder = folder("token-share");
     let tokens = folder.join("tokens");
     let add = |name: &str| {
@@ -557,23 +559,23 @@ fn token_share_is_what_the_help_says() {
         for promise in [
             "--token-share <PERCENT>",
             "25 by default",
-            "one place at least",
+            "at least one place",
         ] {
             assert!(
                 help.contains(promise),
                 "{command}: `{promise}` is not in the help"
             );
         }
-        for (share, named) in [("0", true), ("101", true), ("x", true), ("50", false)] {
+        for (share, has_kind) in [("0", true), ("101", true), ("x", true), ("50", false)] {
             let mut all = [&["serve", command][..], args, &["--token-share", share]].concat();
-            if named {
+            if has_kind {
                 all.extend(["--named-tokens", tokens.to_str().unwrap()]);
             }
-            let refused = ended(&mut super::command(&all));
+            let refused = output_within_minute(&mut super::command(&all));
             check(
                 &refused,
                 2,
-                if named {
+                if has_kind {
                     "--token-share"
                 } else {
                     "--named-tokens"
@@ -581,7 +583,7 @@ fn token_share_is_what_the_help_says() {
             );
         }
     }
-    // Of four runs, a tenant has one by default, and two by half of them.
+    // Of four runs, a tenant gets one by default, and two with a share of half.
     let script = file(
         "token-share.json",
         r#"[{"call": {"name": "ask_user", "args": {"question": "Which?"}}}, {"reply": "x"}]"#,

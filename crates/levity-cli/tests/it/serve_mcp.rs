@@ -1,4 +1,4 @@
-//! `levity serve mcp`, as a program that an MCP client starts, and as one that listens.
+//! Tests of `levity serve mcp` as a program that an MCP client starts, and as a listening server.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -12,7 +12,7 @@ use super::{check, command, levity, text};
 
 const TOKEN: &str = "0123456789abcdef-of-a-test";
 
-/// A folder of this test's own, with a file in it.
+/// Creates a folder for one test, with a file in it.
 fn workspace(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
         .join(format!("mcp-{}-{name}", std::process::id()));
@@ -22,7 +22,7 @@ fn workspace(name: &str) -> PathBuf {
     folder
 }
 
-/// The program, as a client's settings name it.
+/// Returns the program as the settings of a client name it.
 fn program(args: &[&str]) -> ServerConfig {
     ServerConfig::stdio("levity", env!("CARGO_BIN_EXE_levity"))
         .args(["serve", "mcp"])
@@ -49,7 +49,7 @@ async fn value(servers: &Servers, tool: &str, args: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_client_starts_it_and_asks() {
+async fn mcp_client_starts_server_and_queries_it() {
     let folder = workspace("stdio");
     let servers = connect(program(&[
         "--workspace",
@@ -62,7 +62,7 @@ async fn a_client_starts_it_and_asks() {
         answer["answer"]
             .as_str()
             .unwrap()
-            .contains("scripted stand-in")
+            .contains("scripted model")
     );
     assert_eq!(answer["statistics"]["tool_calls"], 1);
     let found = value(&servers, "search", json!({"query": "high water"})).await;
@@ -72,7 +72,7 @@ async fn a_client_starts_it_and_asks() {
 }
 
 #[tokio::test]
-async fn team_and_swarm_answer_queries() {
+async fn team_and_swarm_answer_queries_of_clients() {
     for kind in ["team", "swarm"] {
         let servers = connect(program(&["--offer", kind])).await;
         let answer = value(&servers, "query", json!({"prompt": "Compare two coasts"})).await;
@@ -80,21 +80,21 @@ async fn team_and_swarm_answer_queries() {
             answer["answer"]
                 .as_str()
                 .unwrap()
-                .contains("scripted stand-in"),
+                .contains("scripted model"),
             "{answer}"
         );
         assert!(
             answer["statistics"]["model_calls"].as_u64().unwrap() > 2,
             "{answer}"
         );
-        // Their agents remember nothing, so no session is promised.
+        // Their agents have no memory, so the server promises no session.
         assert!(answer["session_id"].is_null(), "{answer}");
         servers.stop().await;
     }
 }
 
 #[tokio::test]
-async fn over_http_it_wants_its_token() {
+async fn serve_mcp_over_http_requires_token() {
     let mut command = command(&["serve", "mcp", "--http", "127.0.0.1:0"]);
     let mut child = command
         .env("LEVITY_TOKEN", TOKEN)
@@ -126,7 +126,7 @@ async fn over_http_it_wants_its_token() {
 }
 
 #[tokio::test]
-async fn what_a_killed_server_left_is_ended() {
+async fn runs_of_killed_server_are_cancelled() {
     let folder = workspace("killed");
     let journal = folder.join("runs");
     let script = folder.join("script.json");
@@ -167,7 +167,7 @@ async fn what_a_killed_server_left_is_ended() {
         .map_while(Result::ok);
     assert!(
         lines.any(|line| line.contains("turn 1")),
-        "the run is under way"
+        "the run is in progress"
     );
     child.kill().unwrap();
     child.wait().unwrap();
@@ -182,7 +182,7 @@ async fn what_a_killed_server_left_is_ended() {
     assert!(!list().contains("cancelled"), "{}", list());
     connect(program(&args)).await.stop().await;
     assert!(
-        list().contains("cancelled: the server was started anew"),
+        list().contains("cancelled: the server was restarted"),
         "{}",
         list()
     );
@@ -190,7 +190,7 @@ async fn what_a_killed_server_left_is_ended() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_the_way_out() {
+fn serve_mcp_reports_invalid_arguments() {
     check(&levity(&["serve", "mcp", "--token-file", "x"]), 2, "--http");
     check(&levity(&["serve", "mcp", "--facts", "x.db"]), 2, "--scope");
     check(

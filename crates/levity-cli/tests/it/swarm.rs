@@ -1,4 +1,4 @@
-//! `levity swarm`, where no model is configured.
+//! Tests of `levity swarm` without a configured model.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -7,15 +7,15 @@ use std::process::{Output, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::{Place, check, command, file, in_time, levity, text};
+use crate::{Place, check, command, file, levity, levity_within_minute, text};
 
-const ANSWER: &str = "A scripted stand-in cannot know.";
+const ANSWER: &str = "A scripted model cannot answer this.";
 
-fn told(output: &Output) -> String {
+fn stderr_text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A file of replies; a text is said, anything else is a step as it is.
+/// Writes a file of replies; a string is a reply, any other value is a step.
 fn script(name: &str, steps: &[Value]) -> PathBuf {
     let step = |step: &Value| {
         if step.is_string() {
@@ -34,7 +34,7 @@ fn call(name: &str, args: &Value) -> Value {
     json!({"call": {"name": name, "args": args}})
 }
 
-/// What a router would write: these, one after the other.
+/// Returns the plan that a router would write: these workers, one after the other.
 fn plan(workers: &[&str]) -> Value {
     let one = |at: usize| {
         let before: Vec<String> = at
@@ -48,7 +48,7 @@ fn plan(workers: &[&str]) -> Value {
     json!(json!({"delegations": delegations}).to_string())
 }
 
-/// A folder of this test run's own, with a file.
+/// A folder for this test run, with a file.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -76,27 +76,30 @@ impl Drop for Folder {
 }
 
 #[test]
-fn without_a_model_a_stand_in_shows_how_it_goes() {
+fn swarm_without_model_shows_demonstration() {
     let output = levity(&["swarm", "Write a haiku"]);
     assert!(text(&output).starts_with(ANSWER), "{output:?}");
     for part in [
-        "a scripted stand-in",
+        "a scripted model",
         "swarm: the plan, by the router: find (researcher), write (coder), review (reviewer)\n",
         "swarm › researcher › now: is called with {}\n",
         "swarm › coder: failed at `write`: ",
-        "swarm › coder: begins `write`, attempt 2\n",
+        "swarm › coder: starts `write`, attempt 2\n",
         "swarm › reviewer: answers: I found nothing. Ready.\n",
-        "swarm: the results are put together\n",
+        "swarm: the results are combined\n",
         "3 of 3 done",
     ] {
         check(&output, 0, part);
     }
     let quiet = levity(&["swarm", "-q", "Write a haiku"]);
-    assert_eq!((told(&quiet), text(&quiet)), (String::new(), text(&output)));
+    assert_eq!(
+        (stderr_text(&quiet), text(&quiet)),
+        (String::new(), text(&output))
+    );
 }
 
 #[test]
-fn a_coder_writes_a_file_and_a_reviewer_cannot() {
+fn coder_writes_file_and_reviewer_cannot() {
     let folder = Folder::new("swarm-writes");
     let write = |content: &str| {
         call(
@@ -128,7 +131,7 @@ fn a_coder_writes_a_file_and_a_reviewer_cannot() {
         "swarm › coder › write_file: written notes.txt\n",
         "swarm › reviewer › write_file: fails: there is no tool `write_file`",
         "swarm › reviewer › run_command: fails: there is no tool `run_command`",
-        "swarm › reviewer › read_file: gives by the coder\n",
+        "swarm › reviewer › read_file: returns by the coder\n",
         "2 of 2 done",
     ] {
         check(&output, 0, part);
@@ -141,7 +144,7 @@ fn a_coder_writes_a_file_and_a_reviewer_cannot() {
 }
 
 #[test]
-fn only_those_who_are_wanted_work() {
+fn worker_option_limits_workers() {
     let output = levity(&["swarm", "Write", "--worker", "coder"]);
     check(&output, 0, "by the router: write (coder)\n");
     assert_eq!(text(&output), "Written, at the second attempt.\n");
@@ -167,12 +170,12 @@ fn only_those_who_are_wanted_work() {
     check(
         &output,
         0,
-        "swarm: the plan, by words of the goal: d1 (coder)\n",
+        "swarm: the plan, by keywords of the goal: d1 (coder)\n",
     );
 }
 
 #[test]
-fn a_plan_from_a_file_is_carried_out() {
+fn plan_from_file_is_carried_out() {
     let path = file(
         "swarm-plan.json",
         r#"[{"id": "a", "worker": "reviewer", "task": "Look."}]"#,
@@ -193,17 +196,17 @@ fn a_plan_from_a_file_is_carried_out() {
     check(
         &levity(&["swarm", "--plan", path.to_str().unwrap()]),
         2,
-        "swarm-odd.json` is no plan",
+        "swarm-odd.json` is not a valid plan",
     );
     check(
         &levity(&["swarm", "--plan", "nowhere.json"]),
         2,
-        "`nowhere.json` cannot be read",
+        "cannot read `nowhere.json`",
     );
 }
 
 #[test]
-fn what_is_wrong_is_said_with_the_way_out() {
+fn swarm_reports_invalid_arguments() {
     check(&levity(&["swarm"]), 2, "Usage");
     check(
         &levity(&["swarm", "x", "--max-parallel", "0"]),
@@ -229,7 +232,7 @@ fn what_is_wrong_is_said_with_the_way_out() {
     );
     let output = place.levity(&["swarm", "x", "--id", "../monday"]);
     check(&output, 2, "needs an id of at most 200 letters");
-    assert!(!told(&output).contains("kept as"), "{output:?}");
+    assert!(!stderr_text(&output).contains("stored as"), "{output:?}");
     check(
         &place.levity(&["swarm", "x", "--id", "monday", "--limit-calls", "0"]),
         1,
@@ -238,12 +241,12 @@ fn what_is_wrong_is_said_with_the_way_out() {
     check(
         &place.levity(&["swarm", "x", "--id", "monday"]),
         2,
-        "run `monday` exists already",
+        "run `monday` already exists",
     );
     check(
         &levity(&["swarm", "x", "--bus", "nowhere/bus.jsonl"]),
         1,
-        "the bus cannot be written",
+        "cannot write the messages",
     );
     #[cfg(unix)]
     {
@@ -260,7 +263,7 @@ fn what_is_wrong_is_said_with_the_way_out() {
 }
 
 #[test]
-fn what_came_of_it_is_one_object_and_the_bus_is_a_file() {
+fn swarm_prints_result_object_and_writes_bus_file() {
     let folder = Folder::new("swarm-bus");
     let bus = folder.0.join("bus.jsonl");
     let output = levity(&["swarm", "Write", "--json", "--bus", bus.to_str().unwrap()]);
@@ -313,7 +316,7 @@ fn what_came_of_it_is_one_object_and_the_bus_is_a_file() {
 }
 
 #[test]
-fn a_limit_leaves_what_was_done() {
+fn limit_keeps_completed_work() {
     let output = levity(&["swarm", "Write", "--limit-calls", "3", "--json"]);
     check(&output, 4, "1 of 3 done");
     let none = levity(&["swarm", "Write", "--limit-calls", "0"]);
@@ -327,7 +330,7 @@ fn a_limit_leaves_what_was_done() {
 }
 
 #[test]
-fn a_run_goes_on_after_its_process_was_killed() {
+fn run_resumes_after_process_is_killed() {
     for name in ["swarm-killed", "swarm-killed.db"] {
         let place = Place::new(name);
         let steps = [
@@ -354,7 +357,7 @@ fn a_run_goes_on_after_its_process_was_killed() {
         let mut lines = BufReader::new(child.stderr.take().unwrap())
             .lines()
             .map_while(Result::ok);
-        assert!(lines.any(|line| line == "swarm › coder: begins `d1`"));
+        assert!(lines.any(|line| line == "swarm › coder: starts `d1`"));
         child.kill().unwrap();
         child.wait().unwrap();
         let goes_on = script(
@@ -370,50 +373,53 @@ fn a_run_goes_on_after_its_process_was_killed() {
         ];
         let output = place.levity(&again);
         assert_eq!(text(&output), "Found and written.\n", "{output:?}");
-        let told = told(&output);
+        let stderr_text = stderr_text(&output);
         assert!(
-            told.contains("swarm › coder: has done `d1`") && !told.contains("researcher"),
-            "{told}"
+            stderr_text.contains(
+                "swarm › coder: completed \
+                `d1`"
+            ) && !stderr_text.contains("researcher"),
+            "{stderr_text}"
         );
         check(&place.levity(&again), 0, "2 of 2 done");
     }
 }
 
 #[test]
-fn a_question_waits_in_the_journal() {
+fn question_of_worker_waits_in_journal() {
     let place = Place::new("swarm-waits");
     let run = ["swarm", "Write", "--id", "monday", "--ask", "now", "--park"];
-    check(&place.levity(&run), 3, "run monday waits");
+    check(&place.levity(&run), 3, "run monday is waiting");
     check(
-        &in_time(
+        &levity_within_minute(
             &place,
             &["swarm", "--resume", "monday", "--ask", "now", "--park"],
         ),
         3,
-        "run monday waits",
+        "run monday is waiting",
     );
     check(
         &place.levity(&["runs", "approve", "monday"]),
         0,
-        "`levity runs resume` goes on with run monday",
+        "resume run monday with `levity runs resume`",
     );
-    let output = in_time(&place, &["swarm", "--resume", "monday", "--ask", "now"]);
-    check(&output, 0, "swarm › researcher › now: gives ");
+    let output = levity_within_minute(&place, &["swarm", "--resume", "monday", "--ask", "now"]);
+    check(&output, 0, "swarm › researcher › now: returns ");
     assert!(text(&output).starts_with(ANSWER));
-    // Where nobody sits, the answer is no.
+    // Without a terminal, the answer is no.
     let run = ["swarm", "Write", "--id", "tuesday", "--ask", "now"];
     check(
         &place.levity(&[&run[..], &["--park"]].concat()),
         3,
-        "run tuesday waits",
+        "run tuesday is waiting",
     );
-    let output = in_time(&place, &["swarm", "--resume", "tuesday", "--ask", "now"]);
-    check(&output, 0, "nobody sits at the terminal");
+    let output = levity_within_minute(&place, &["swarm", "--resume", "tuesday", "--ask", "now"]);
+    check(&output, 0, "there is no terminal");
 }
 
 #[test]
 #[cfg(target_os = "linux")]
-fn whoever_sits_there_is_told_who_asks() {
+fn question_on_terminal_names_worker() {
     use std::io::Write as _;
 
     let path = file(
@@ -422,9 +428,9 @@ fn whoever_sits_there_is_told_who_asks() {
     );
     let args = ["swarm", "--plan", path.to_str().unwrap(), "--ask", "now"];
     let mut terminal = crate::plan_terminal::Terminal::new(&args, b"typed before\n");
-    terminal.until("researcher:\r\n  may it call now {}? (it is asked about by `--ask`) [y/N] ");
+    terminal.until("researcher:\r\n  allow the call now {}? (`--ask` requires approval) [y/N] ");
     terminal.ours.write_all(b"y\n").unwrap();
-    terminal.until("swarm › researcher › now: gives ");
+    terminal.until("swarm › researcher › now: returns ");
     terminal.until("1 of 1 done");
     assert_eq!(terminal.child.wait().unwrap().code(), Some(0));
 }

@@ -1,4 +1,4 @@
-//! Agents of the command line that touch something.
+//! Tests of agents with tools on the command line.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::process::Output;
 
 use super::{Place, check, command, file, levity};
 
-/// A folder with some files, and one that is kept apart.
+/// Creates a folder with some files, and one file that tools must not reach.
 fn folder(name: &str) -> PathBuf {
     let path =
         PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()));
@@ -38,7 +38,7 @@ fn run(place: &PathBuf, script: &str, args: &[&str]) -> Output {
 }
 
 #[test]
-fn an_agent_works_in_a_folder() {
+fn agent_works_in_workspace() {
     let place = folder("works");
     let script = r#"[
         {"call": {"name": "edit_file", "args": {"path": "notes.txt", "old": "two", "new": "three"}}},
@@ -68,7 +68,7 @@ fn an_agent_works_in_a_folder() {
         "is kept from tools",
         "2 notes.txt",
         "asks   run_command {\"command\":\"rm notes.txt\"}: `rm` may change something",
-        "hears  no: nobody sits at the terminal",
+        "answer no: there is no terminal",
         "gets   HI\n",
         "\"result\":10",
         "denied ",
@@ -111,13 +111,13 @@ fn an_agent_works_in_a_folder() {
                 empty,
             ],
         );
-        check(&output, 2, "it has no words, and would allow no command");
+        check(&output, 2, "the value has no words");
     }
     fs::remove_dir_all(place).unwrap();
 }
 
 #[test]
-fn a_folder_that_is_only_read_stays_as_it_is() {
+fn read_only_workspace_is_unchanged() {
     let place = folder("stays");
     let script = r#"[
         {"call": {"name": "write_file", "args": {"path": "notes.txt", "content": ""}}},
@@ -130,24 +130,24 @@ fn a_folder_that_is_only_read_stays_as_it_is() {
 }
 
 #[test]
-fn a_question_waits_for_its_answer() {
+fn parked_question_waits_for_answer() {
     let script = r#"[{"call": {"name": "ask_user", "args": {"question": "Which colour?"}}}, {"reply": "Painted."}]"#;
     let script = file("asks.json", script);
     let (place, script) = (Place::new("asks"), script.to_str().unwrap());
     check(
         &place.levity(&["run", "Paint", "--script", script, "--id", "a", "--park"]),
         3,
-        "run a waits",
+        "run a is waiting",
     );
     check(
         &place.levity(&["runs", "show", "a"]),
         0,
-        "waits for an answer to effect 1: ask_user",
+        "waiting for an answer to effect 1: ask_user",
     );
     check(
         &place.levity(&["runs", "answer", "a", "--text", "blue"]),
         0,
-        "goes on with run a",
+        "resume run a with",
     );
     check(
         &place.levity(&["runs", "resume", "a", "--script", script]),
@@ -158,12 +158,12 @@ fn a_question_waits_for_its_answer() {
     check(
         &levity(&["run", "Paint", "--script", script]),
         0,
-        "nobody sits at the terminal",
+        "there is no terminal",
     );
 }
 
 #[test]
-fn what_holds_commands_is_told() {
+fn sandbox_reports_confinement() {
     check(&levity(&["sandbox"]), 0, "network");
     check(&levity(&["sandbox", "nowhere"]), 1, "nowhere");
 }

@@ -1,4 +1,4 @@
-//! The command in a folder that a stranger wrote: nothing in it gets a key, or starts a program.
+//! Tests of the command in an untrusted folder: nothing in it gets a key, or starts a program.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
@@ -9,7 +9,7 @@ use std::{fs, thread};
 
 use crate::{check, command, file, levity};
 
-/// A folder of a stranger's, whose server is at `{evil}`.
+/// An untrusted folder, whose server is at `{evil}`.
 struct Folder {
     dir: tempfile::TempDir,
     evil: SocketAddr,
@@ -28,7 +28,8 @@ impl Folder {
             evil,
             reached: reached.clone(),
         };
-        // It hangs up at once, so that a command that does reach it fails, and does not wait.
+        // The server closes connections at once, so that a command that reaches it fails instead of
+        // waiting.
         thread::spawn(move || {
             listener
                 .incoming()
@@ -50,13 +51,13 @@ impl Folder {
         self.dir.path()
     }
 
-    /// Whether anybody has tried to reach the stranger.
+    /// Returns `true` if a command has tried to reach the server.
     fn was_reached(&self) -> bool {
         self.reached.load(Ordering::SeqCst)
     }
 }
 
-/// Variables of the user's.
+/// Variables of the user.
 const KEYS: [(&str, &str); 6] = [
     ("OPENAI_API_KEY", "victim-1"),
     ("ANTHROPIC_API_KEY", "victim-2"),
@@ -79,8 +80,8 @@ type Case = (
     &'static str,
 );
 
-/// Files of the folder, variables of the user's beside the keys, what is called, and what is said.
-const REFUSED: &[Case] = &[
+/// Files of the folder, variables of the user besides the keys, the call, and the expected message.
+const REJECTED: &[Case] = &[
     (
         &[(".env", "OPENAI_BASE_URL={evil}/v1")],
         &[],
@@ -174,14 +175,14 @@ const REFUSED: &[Case] = &[
         &["run", "Hi"],
         "`OPENAI_API_KEY`",
     ),
-    // A project that gets what is asked, paid by the user's account.
+    // A project that would receive the prompts, paid by the user's account.
     (
         &[(".env", "GOOGLE_CLOUD_PROJECT=evil")],
         &[("GOOGLE_ACCESS_TOKEN", "victim-7")],
         &["complete", "--model", "vertex:m", "Hi"],
         "`GOOGLE_CLOUD_PROJECT` in `.env`",
     ),
-    // A server by the name of a provider.
+    // A server with the name of a provider.
     (
         &[
             (".env", "LEVITY_MODELS=m.json"),
@@ -203,7 +204,7 @@ const REFUSED: &[Case] = &[
         &["complete", "--model", "groq:m", "Hi"],
         "the server `groq` of",
     ),
-    // The user's own variable, which means another file in every folder.
+    // A variable of the user that means another file in every folder.
     (
         &[("m.json", HOUSE)],
         &[("LEVITY_MODELS", "m.json")],
@@ -226,7 +227,7 @@ const REFUSED: &[Case] = &[
         &["plan", "Hi", "--agents", "agents"],
         "agent_config.yaml",
     ),
-    // Programs that are started.
+    // Programs that would be started.
     (
         &[("mcp_servers.json", EVIL_SERVER)],
         &[("MCP_ENABLED", "true")],
@@ -248,8 +249,8 @@ const REFUSED: &[Case] = &[
 ];
 
 #[test]
-fn folder_of_a_stranger_gets_no_key_and_starts_nothing() {
-    for (files, variables, args, said) in REFUSED {
+fn untrusted_folder_gets_no_key_and_starts_no_program() {
+    for (files, variables, args, stderr_of) in REJECTED {
         let folder = Folder::new(files);
         let mut command = command(args);
         command
@@ -262,7 +263,7 @@ fn folder_of_a_stranger_gets_no_key_and_starts_nothing() {
             String::from_utf8_lossy(&output.stderr),
         );
         assert!(!output.status.success(), "{args:?}: {out}{err}");
-        assert!(err.contains(said), "{args:?}: {out}{err}");
+        assert!(err.contains(stderr_of), "{args:?}: {out}{err}");
         assert!(
             !out.contains("victim") && !err.contains("victim"),
             "{args:?}: {out}{err}"
@@ -273,7 +274,7 @@ fn folder_of_a_stranger_gets_no_key_and_starts_nothing() {
 }
 
 #[test]
-fn env_file_sets_nothing_but_models() {
+fn env_file_sets_only_models() {
     let text = "OTEL_EXPORTER_OTLP_ENDPOINT={evil}\nHTTP_PROXY={evil}\nALL_PROXY={evil}\nLEVITY_MCP_SERVERS=/mcp.json\n\
                 LEVITY_LOG=trace\nMCP_ENABLED=true\nLEVITY_TOKEN=x\nPATH=.\nLD_PRELOAD=./evil.so\n";
     let folder = Folder::new(&[
@@ -289,7 +290,7 @@ fn env_file_sets_nothing_but_models() {
         output.status.success() && output.stderr.is_empty(),
         "{output:?}"
     );
-    // A request goes straight to its server, of which there is none.
+    // A request goes straight to its server, which does not exist.
     let args = [
         "complete",
         "--model",
@@ -302,7 +303,7 @@ fn env_file_sets_nothing_but_models() {
 }
 
 #[test]
-fn model_that_a_file_chose_is_named_with_its_address() {
+fn model_from_file_is_reported_with_address() {
     let env = "OPENAI_API_KEY=theirs\nOPENAI_BASE_URL={evil}/v1?key=hush\n";
     for args in [
         &["complete", "Hi"][..],
@@ -323,9 +324,9 @@ fn model_that_a_file_chose_is_named_with_its_address() {
     }
 }
 
-/// Starts a server that refuses every request, so that nobody asks again, and returns its host and
+/// Starts a server that rejects every request, so that no client retries, and returns its host and
 /// port.
-fn refusing() -> String {
+fn rejecting_server() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let host = listener.local_addr().unwrap().to_string();
     thread::spawn(move || {
@@ -348,8 +349,8 @@ fn refusing() -> String {
     host
 }
 
-/// Runs a command in a folder, and returns what it says beside its output.
-fn said(files: &[(&str, &str)], variables: &[(&str, &str)], args: &[&str]) -> String {
+/// Runs a command in a folder, and returns its standard error.
+fn stderr_of(files: &[(&str, &str)], variables: &[(&str, &str)], args: &[&str]) -> String {
     let folder = Folder::new(files);
     let here = folder.path().to_str().unwrap();
     let variables = variables
@@ -364,8 +365,8 @@ fn said(files: &[(&str, &str)], variables: &[(&str, &str)], args: &[&str]) -> St
 }
 
 #[test]
-fn address_from_a_file_is_told_once_however_the_model_is_named() {
-    let host = refusing();
+fn address_from_file_is_reported_once() {
+    let host = rejecting_server();
     let config =
         "agents:\n  Planner:\n    model: \"compatible:m@http://me:hush@HOST/v1?key=hush\"\n"
             .replace("HOST", &host);
@@ -438,18 +439,18 @@ fn address_from_a_file_is_told_once_however_the_model_is_named() {
             .copied()
             .filter(|arg| !(*arg == "-q" && args.contains(&"--json")))
             .collect();
-        let said = said(&files, variables, &args);
+        let stderr_of = stderr_of(&files, variables, &args);
         assert_eq!(
-            said.matches(expected.as_str()).count(),
+            stderr_of.matches(expected.as_str()).count(),
             1,
-            "{args:?}: {said}"
+            "{args:?}: {stderr_of}"
         );
-        assert!(!said.contains("hush"), "{args:?}: {said}");
+        assert!(!stderr_of.contains("hush"), "{args:?}: {stderr_of}");
     }
 }
 
 #[test]
-fn odd_addresses_of_a_folder_are_never_shown_whole() {
+fn unusual_addresses_of_folder_are_masked() {
     for address in [
         "HTTPS://me:hush@h?key=hush",
         " http://me:hush@h",
@@ -463,7 +464,7 @@ fn odd_addresses_of_a_folder_are_never_shown_whole() {
     ] {
         let config = format!("agents:\n  Planner:\n    model: \"nobody:m@{address}\"\n");
         let files = [("agents/agent_config.yaml", &*config)];
-        let demo = said(
+        let demo = stderr_of(
             &files,
             &[],
             &["plan", "Hi", "--agents", "agents", "--view", "none"],
@@ -479,12 +480,12 @@ fn odd_addresses_of_a_folder_are_never_shown_whole() {
         let key = &[("OPENAI_API_KEY", "victim"), ("OLLAMA_API_KEY", "victim")];
         let all = [
             demo,
-            said(&files, key, &["complete", "Hi"]),
-            said(&files, key, &["run", "Hi"]),
-            said(&files, key, &["complete", "--model", "openai:m", "Hi"]),
-            said(&files, key, &["complete", "--model", "ollama:m", "Hi"]),
-            said(&[], key, &["complete", "--model", &name, "Hi"]),
-            said(
+            stderr_of(&files, key, &["complete", "Hi"]),
+            stderr_of(&files, key, &["run", "Hi"]),
+            stderr_of(&files, key, &["complete", "--model", "openai:m", "Hi"]),
+            stderr_of(&files, key, &["complete", "--model", "ollama:m", "Hi"]),
+            stderr_of(&[], key, &["complete", "--model", &name, "Hi"]),
+            stderr_of(
                 &[],
                 key,
                 &[
@@ -496,24 +497,24 @@ fn odd_addresses_of_a_folder_are_never_shown_whole() {
                     "Hi",
                 ],
             ),
-            said(
+            stderr_of(
                 &[],
                 key,
                 &["complete", "--model", &name, "--base-url", address, "Hi"],
             ),
         ];
-        for said in all {
+        for stderr_of in all {
             assert!(
-                !said.contains("hush") && !said.contains("victim"),
-                "{address}: {said}"
+                !stderr_of.contains("hush") && !stderr_of.contains("victim"),
+                "{address}: {stderr_of}"
             );
         }
     }
 }
 
 #[test]
-fn file_that_chooses_model_or_key_is_named_even_when_the_command_is_quiet() {
-    let address = format!("http://{}", refusing());
+fn quiet_command_names_file_that_sets_model_or_key() {
+    let address = format!("http://{}", rejecting_server());
     let own = &[("OPENAI_BASE_URL", &*address)][..];
     let files = [(
         ".env",
@@ -528,31 +529,31 @@ fn file_that_chooses_model_or_key_is_named_even_when_the_command_is_quiet() {
         (&["complete", "Hi"], &["`LEVITY_MODEL` in `.env`", key]),
         (&["run", "--model", "openai:m", "Hi", "-q"], &[key]),
     ] {
-        let said = said(&files, own, args);
+        let stderr_of = stderr_of(&files, own, args);
         assert!(
-            expected.iter().all(|part| said.contains(part)),
-            "{args:?}: {said}"
+            expected.iter().all(|part| stderr_of.contains(part)),
+            "{args:?}: {stderr_of}"
         );
-        assert!(!said.contains("hush"), "{args:?}: {said}");
+        assert!(!stderr_of.contains("hush"), "{args:?}: {stderr_of}");
     }
 }
 
 #[test]
-fn collector_at_no_address_is_an_error_and_no_panic() {
-    let said = said(
+fn invalid_collector_address_is_an_error() {
+    let stderr_of = stderr_of(
         &[],
         &[("OTEL_EXPORTER_OTLP_ENDPOINT", "localhost:4317")],
         &["run", "Hi"],
     );
     assert!(
-        said.contains("http://127.0.0.1:4318") && !said.contains("panicked"),
-        "{said}"
+        stderr_of.contains("http://127.0.0.1:4318") && !stderr_of.contains("panicked"),
+        "{stderr_of}"
     );
 }
 
 #[cfg(unix)]
 #[test]
-fn eval_score_runs_no_python_of_the_folder_or_of_the_results() {
+fn eval_score_runs_no_python_from_folder_or_results() {
     let folder = Folder::new(&[]);
     let here = folder.path().to_str().unwrap();
     let code = |name: &str| format!("open({here:?} + '/{name}', 'w').close()\n");
@@ -609,7 +610,7 @@ fn eval_score_runs_no_python_of_the_folder_or_of_the_results() {
 }
 
 #[test]
-fn results_of_an_evaluation_keep_no_secret_of_an_address() {
+fn evaluation_results_contain_no_secret_of_address() {
     for model in [
         "compatible:m@HTTP://me:hush@127.0.0.1:1/v1?key=hush",
         "compatible:m@http://me:hush@127.0.0.1:1/v1?key=hush",
@@ -648,7 +649,7 @@ fn results_of_an_evaluation_keep_no_secret_of_an_address() {
 }
 
 #[test]
-fn tools_of_a_workspace_reach_none_of_levitys_own_files() {
+fn workspace_tools_cannot_reach_own_files_of_levity() {
     let steps = r#"[
         {"calls": [
             {"name": "read_file", "args": {"path": "runs/r1.jsonl"}},
@@ -726,7 +727,7 @@ fn tools_of_a_workspace_reach_none_of_levitys_own_files() {
     assert!(!journal.starts_with("forged"), "{journal}");
     assert!(!folder.path().join("runs/r2.jsonl").exists());
 
-    // What holds the workspace itself cannot be kept from its tools.
+    // A folder that contains the workspace cannot be hidden from its tools.
     let inside = command(&[
         "run",
         "Go",
@@ -741,10 +742,10 @@ fn tools_of_a_workspace_reach_none_of_levitys_own_files() {
         .current_dir(folder.path().join("sub"))
         .output()
         .unwrap();
-    check(&output, 2, "`--journal ..` holds the workspace `.`");
+    check(&output, 2, "`--journal ..` contains the workspace `.`");
 }
 
-/// The results of a run's tools, as JSON.
+/// Returns the results of a run's tools, as JSON.
 fn tool_results(output: &std::process::Output) -> Vec<String> {
     let told = String::from_utf8_lossy(&output.stdout);
     let events = told
@@ -757,7 +758,7 @@ fn tool_results(output: &std::process::Output) -> Vec<String> {
 }
 
 #[test]
-fn tools_of_a_workspace_reach_no_file_of_settings_that_the_user_named() {
+fn workspace_tools_cannot_reach_named_settings_files() {
     let writes = |paths: &[&str]| {
         let call = |path: &&str| serde_json::json!({"name": "write_file", "args": {"path": path, "content": "forged"}});
         let mut calls: Vec<_> = paths.iter().map(call).collect();
@@ -837,14 +838,14 @@ fn tools_of_a_workspace_reach_no_file_of_settings_that_the_user_named() {
         check(
             &output,
             2,
-            &format!("`{option} {value}` holds the workspace `.`"),
+            &format!("`{option} {value}` contains the workspace `.`"),
         );
     }
 }
 
 #[cfg(unix)]
 #[test]
-fn tools_of_a_workspace_reach_no_odd_name_and_nothing_beside_it() {
+fn workspace_tools_cannot_reach_unusual_names_and_neighbors() {
     let write = |path: &&str| serde_json::json!({"name": "write_file", "args": {"path": path, "content": "forged"}});
     let list = |path: &&str| serde_json::json!({"name": "list_files", "args": {"path": path}});
     let read = |path: &&str| serde_json::json!({"name": "read_file", "args": {"path": path}});
@@ -929,7 +930,7 @@ fn tools_of_a_workspace_reach_no_odd_name_and_nothing_beside_it() {
 
 #[cfg(unix)]
 #[test]
-fn commands_of_a_workspace_change_no_file_of_settings_that_the_user_named() {
+fn workspace_commands_cannot_change_named_settings_files() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let attacks = [
@@ -977,7 +978,7 @@ fn commands_of_a_workspace_change_no_file_of_settings_that_the_user_named() {
             .env("PATH", "/usr/bin:/bin")
             .output()
             .unwrap();
-        if String::from_utf8_lossy(&output.stderr).contains("commands are left out") {
+        if String::from_utf8_lossy(&output.stderr).contains("the agent cannot run commands") {
             return;
         }
         check(&output, 0, "");
@@ -1000,7 +1001,7 @@ fn commands_of_a_workspace_change_no_file_of_settings_that_the_user_named() {
 
 #[cfg(unix)]
 #[test]
-fn junit_report_is_not_written_through_a_link() {
+fn junit_report_is_not_written_through_link() {
     let case = r#"{"id": "1", "messages": [{"role": "user", "content": "Hi"}], "expect": {"kind": "no_calls"}}"#;
     let folder = Folder::new(&[("s.jsonl", case), ("mine", "mine")]);
     std::os::unix::fs::symlink("mine", folder.path().join("report.xml")).unwrap();
@@ -1031,21 +1032,21 @@ fn junit_report_is_not_written_through_a_link() {
 
 #[cfg(unix)]
 #[test]
-fn prompts_of_a_folder_are_no_links_out_of_it() {
+fn prompts_folder_rejects_links_out_of_it() {
     let folder = Folder::new(&[("secret.md", "hush"), ("p/own.md", "Own"), ("p/x/y", "")]);
     std::os::unix::fs::symlink("../secret.md", folder.path().join("p/planted.md")).unwrap();
     let mut command = command(&["serve", "mcp", "--prompts", "p"]);
-    let output = crate::ended(command.current_dir(folder.path()));
-    let said = String::from_utf8_lossy(&output.stderr);
+    let output = crate::output_within_minute(command.current_dir(folder.path()));
+    let stderr_of = String::from_utf8_lossy(&output.stderr);
     assert!(
         !output.status.success()
-            && said.contains("`planted.md`, which links to a file outside the folder"),
-        "{said}"
+            && stderr_of.contains("`planted.md`, which is a link out of the folder"),
+        "{stderr_of}"
     );
 }
 
 #[test]
-fn files_that_are_too_large_are_refused() {
+fn too_large_files_are_rejected() {
     let path = file("too-large.json", "");
     fs::File::options()
         .write(true)
