@@ -103,11 +103,11 @@ struct Stdio {
 
 /// Runs the subcommand: 0 if it ends normally, 1 if it fails, 2 for an invalid call.
 pub(crate) async fn bridge(args: Bridge) -> ExitCode {
-    let done = match args.action {
+    let result = match args.action {
         Action::Host(host) => serve(*host).await,
         Action::Stdio(stdio) => forward(stdio).await,
     };
-    match done {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err((problem, code)) => report_error(&problem, code),
     }
@@ -200,7 +200,7 @@ async fn serve(args: Host) -> Result<(), Problem> {
     let notices = printer.clone();
     let listener = listener.on_notice(move |notice| notices.line(&notice.to_string()));
     printer.line(&format!("listening on ws://{}", listener.address()));
-    let done = run(&host, listener, &args, (&journal, &logs, &printer), &stop).await;
+    let result = run(&host, listener, &args, (&journal, &logs, &printer), &stop).await;
     if let Some(pending) = host
         .runs()
         .map(Runs::under_way)
@@ -211,7 +211,7 @@ async fn serve(args: Host) -> Result<(), Problem> {
         ));
     }
     printer.end();
-    done
+    result
 }
 
 /// Rejects an address that other machines can reach unless that is allowed, and warns if it is.
@@ -256,8 +256,8 @@ async fn run(
         }
     }
     stop.cancel();
-    let done = served.await.map_err(|error| (chain(&error), 1));
-    mcp_servers.unwrap_or_default().end(done).await
+    let result = served.await.map_err(|error| (chain(&error), 1));
+    mcp_servers.unwrap_or_default().end(result).await
 }
 
 /// Builds the agent, and resumes the tasks that an earlier process left.

@@ -60,15 +60,15 @@ struct Conversation {
 impl Conversation {
     async fn open(args: &Chat) -> Result<(Self, McpServers), String> {
         let logs = args.agent.shape.common.logs.open()?;
-        let (runtime, kept) = (Runtime::new(), args.agent.shape.memory.as_deref());
+        let (runtime, memory_path) = (Runtime::new(), args.agent.shape.memory.as_deref());
         let (mut agent, mcp_servers) = args.agent.builder(runtime.clone()).await?;
-        if kept.is_none() {
+        if memory_path.is_none() {
             // The conversation is stored in memory until the program ends.
             agent = agent.conversations(memory::conversations(Arc::new(InMemory::new()), &runtime));
         }
         let agent = agent.build().map_err(|error| chain(&error))?;
-        let id = memory::conversation(kept, args.conversation.as_deref(), &agent);
-        if kept.is_some() && args.conversation.is_none() {
+        let id = memory::conversation(memory_path, args.conversation.as_deref(), &agent);
+        if memory_path.is_some() && args.conversation.is_none() {
             note(&format!("conversation {id}"));
         }
         Ok((Self { agent, id, logs }, mcp_servers))

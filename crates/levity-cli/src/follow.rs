@@ -119,9 +119,9 @@ async fn decide(ask: &Ask, input: &mut Input) -> Decision {
 /// Returns the question for the user at the terminal.
 pub(crate) fn question(ask: &Ask) -> String {
     match ask.wanted {
-        Wanted::Answer => format!("\x20 the agent asks: {}\n  >  ", ask.reason),
+        Wanted::Answer => format!("  the agent asks: {}\n  > ", ask.reason),
         _ if !is_complete(ask) => format!(
-            "\x20 allow the call {}? ({})\n  The call is too long to be shown in full; type \
+            "  allow the call {}? ({})\n  The call is too long to be shown in full; type \
                 `{LONG_CALL}` to allow it. [N] ",
             omit_middle(&call_text(ask)),
             ask.reason

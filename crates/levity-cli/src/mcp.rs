@@ -80,13 +80,13 @@ struct Health {
 /// Runs the subcommand: 0 if it succeeds, 1 if a server or a tool fails or a config is invalid, 2
 /// for an invalid call.
 pub(crate) async fn mcp(args: Mcp) -> ExitCode {
-    let done = match args.action {
+    let result = match args.action {
         Action::List(list) => list.list(),
         Action::Tools(tools) => tools.tools().await,
         Action::Call(call) => call.call().await,
         Action::Health(health) => health.health().await,
     };
-    done.unwrap_or_else(|problem| report_error(&problem, 2))
+    result.unwrap_or_else(|problem| report_error(&problem, 2))
 }
 
 /// The result of a command: an exit code, or an error in its call.
@@ -176,16 +176,16 @@ async fn with_servers<T>(
         .servers(configs)
         .start()
         .map_err(|error| chain(&error))?;
-    let done = async {
+    let task = async {
         servers.wait(WaitFor::All).await;
         work(&servers).await
     };
-    let done = tokio::select! {
-        done = done => Some(done),
+    let result = tokio::select! {
+        result = task => Some(result),
         _ = tokio::signal::ctrl_c() => None,
     };
     servers.stop().await;
-    Ok(done)
+    Ok(result)
 }
 
 impl List {

@@ -59,7 +59,7 @@ enum Action {
 #[derive(Args)]
 pub(crate) struct DriveArgs {
     #[command(flatten)]
-    one: RunArg,
+    run_arg: RunArg,
     #[command(flatten)]
     trust: Trust,
     #[command(flatten)]

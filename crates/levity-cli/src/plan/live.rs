@@ -19,13 +19,13 @@ impl EchoGuard {
     #[cfg(unix)]
     fn new() -> Self {
         use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
-        let before = tcgetattr(io::stdin()).ok();
-        if let Some(before) = &before {
-            let mut without_echo = before.clone();
+        let original = tcgetattr(io::stdin()).ok();
+        if let Some(original) = &original {
+            let mut without_echo = original.clone();
             without_echo.local_modes.remove(LocalModes::ECHO);
             let _ = tcsetattr(io::stdin(), OptionalActions::Now, &without_echo);
         }
-        Self(before)
+        Self(original)
     }
 
     #[cfg(not(unix))]
@@ -37,11 +37,11 @@ impl EchoGuard {
 #[cfg(unix)]
 impl Drop for EchoGuard {
     fn drop(&mut self) {
-        if let Some(before) = &self.0 {
+        if let Some(original) = &self.0 {
             let _ = rustix::termios::tcsetattr(
                 io::stdin(),
                 rustix::termios::OptionalActions::Now,
-                before,
+                original,
             );
         }
     }

@@ -11,7 +11,7 @@ use levity::core::{
 use levity::prelude::*;
 use levity::runtime::Delivery;
 
-use super::timeline::asked;
+use super::timeline::asked_call;
 use super::{CommandResult, RunArg, read};
 use crate::marks::Trust;
 use crate::terminal::{chain, print_text, shell_quote};
@@ -19,7 +19,7 @@ use crate::terminal::{chain, print_text, shell_quote};
 #[derive(Args)]
 pub(crate) struct Approve {
     #[command(flatten)]
-    one: RunArg,
+    run_arg: RunArg,
     /// Question, by its number in `levity runs show`; required if there is more than one.
     #[arg(long, value_name = "EFFECT")]
     effect: Option<u64>,
@@ -33,14 +33,14 @@ pub(crate) struct Approve {
 
 impl Approve {
     pub(super) async fn send(self) -> CommandResult {
-        let (journal, records) = self.one.own_records(self.trust).await?;
-        let (run, effect) = question(&*journal, &self.one.id(), &records, self.effect).await?;
-        let asking = if run == self.one.id() {
+        let (journal, records) = self.run_arg.own_records(self.trust).await?;
+        let (run, effect) = question(&*journal, &self.run_arg.id(), &records, self.effect).await?;
+        let asking = if run == self.run_arg.id() {
             records
         } else {
             read(&*journal, &run).await?
         };
-        if let Some(call) = asked(&asking, effect) {
+        if let Some(call) = asked_call(&asking, effect) {
             if !call.is_known {
                 return Err(format!(
                     "the journal does not contain the call to approve: {}; `levity runs resume` \
@@ -72,7 +72,7 @@ impl Approve {
 #[derive(Args)]
 pub(crate) struct Deny {
     #[command(flatten)]
-    one: RunArg,
+    run_arg: RunArg,
     /// Question, by its number in `levity runs show`; required if there is more than one.
     #[arg(long, value_name = "EFFECT")]
     effect: Option<u64>,
@@ -83,8 +83,8 @@ pub(crate) struct Deny {
 
 impl Deny {
     pub(super) async fn send(self) -> CommandResult {
-        let (journal, records) = self.one.records().await?;
-        let (run, effect) = question(&*journal, &self.one.id(), &records, self.effect).await?;
+        let (journal, records) = self.run_arg.records().await?;
+        let (run, effect) = question(&*journal, &self.run_arg.id(), &records, self.effect).await?;
         send_request(
             journal,
             &run,
@@ -100,7 +100,7 @@ impl Deny {
 #[derive(Args)]
 pub(crate) struct Answer {
     #[command(flatten)]
-    one: RunArg,
+    run_arg: RunArg,
     /// Question, by its number in `levity runs show`; required if there is more than one.
     #[arg(long, value_name = "EFFECT")]
     effect: Option<u64>,
@@ -113,8 +113,8 @@ pub(crate) struct Answer {
 
 impl Answer {
     pub(super) async fn send(self) -> CommandResult {
-        let (journal, records) = self.one.own_records(self.trust).await?;
-        let (run, effect) = question(&*journal, &self.one.id(), &records, self.effect).await?;
+        let (journal, records) = self.run_arg.own_records(self.trust).await?;
+        let (run, effect) = question(&*journal, &self.run_arg.id(), &records, self.effect).await?;
         send_request(
             journal,
             &run,
@@ -130,7 +130,7 @@ impl Answer {
 #[derive(Args)]
 pub(crate) struct Cancel {
     #[command(flatten)]
-    one: RunArg,
+    run_arg: RunArg,
     /// Reason for the cancellation.
     #[arg(long, default_value = "the user cancelled the run")]
     reason: String,
@@ -138,10 +138,10 @@ pub(crate) struct Cancel {
 
 impl Cancel {
     pub(super) async fn send(self) -> CommandResult {
-        let (journal, _) = self.one.records().await?;
+        let (journal, _) = self.run_arg.records().await?;
         send_request(
             journal,
-            &self.one.id(),
+            &self.run_arg.id(),
             RunRequest::Command(ControlCommand::Cancel {
                 reason: self.reason,
             }),
@@ -154,7 +154,7 @@ impl Cancel {
 #[command(group(ArgGroup::new("what").required(true)))]
 pub(crate) struct Resolve {
     #[command(flatten)]
-    one: RunArg,
+    run_arg: RunArg,
     /// Call, by its number in `levity runs show`.
     #[arg(long, value_name = "EFFECT")]
     effect: u64,
@@ -179,10 +179,10 @@ impl Resolve {
             None => Resolution::Unknown,
         };
         let effect = EffectId::new(self.effect);
-        let (journal, _) = self.one.own_records(self.trust).await?;
+        let (journal, _) = self.run_arg.own_records(self.trust).await?;
         send_request(
             journal,
-            &self.one.id(),
+            &self.run_arg.id(),
             RunRequest::Resolve { effect, resolution },
         )
         .await

@@ -57,13 +57,13 @@ pub(super) async fn resume(args: DriveArgs) -> CommandResult {
 
 impl DriveArgs {
     async fn continue_run(self, continuation: &Continuation) -> CommandResult {
-        let (_, records) = self.one.records().await?;
-        let kind = Kind::of(&self.one.id(), &records)?;
+        let (_, records) = self.run_arg.records().await?;
+        let kind = Kind::of(&self.run_arg.id(), &records)?;
         // This check runs before a foreign run is trusted.
         if let Err(problem) = self.group.check(kind, &self.agent.shape) {
             return Ok(report_error(&problem, 2));
         }
-        let (journal, records) = self.one.own_records(self.trust).await?;
+        let (journal, records) = self.run_arg.own_records(self.trust).await?;
         let runtime = Runtime::new().with_journal(journal);
         match kind {
             Kind::Agent => self.agent(runtime, continuation, &records).await,
@@ -84,7 +84,7 @@ impl DriveArgs {
 
     /// Returns the continued run before it is started.
     fn run<W: Runnable>(&self, runnable: &W, continuation: &Continuation) -> Run<W> {
-        let old = self.one.id();
+        let old = self.run_arg.id();
         let mut run = match continuation {
             Continuation::Resume => Run::resume(runnable.clone(), old),
             Continuation::Fork { after, id } => {
@@ -118,7 +118,7 @@ impl DriveArgs {
     /// Returns the id of the continued run.
     fn new_id(&self, team: &Team, continuation: &Continuation) -> RunId {
         match continuation {
-            Continuation::Resume => self.one.id(),
+            Continuation::Resume => self.run_arg.id(),
             Continuation::Fork { id: Some(id), .. } => RunId::new(id.as_str()),
             Continuation::Fork { id: None, .. } => {
                 let world = team.runtime().world();
@@ -136,14 +136,14 @@ impl DriveArgs {
     }
 
     async fn sessions(&self) -> Option<SessionFolder> {
-        let folder = self.one.place.journal.parent()?;
+        let folder = self.run_arg.place.journal.parent()?;
         let sessions = plan::sessions(if folder.as_os_str().is_empty() {
             Path::new(".")
         } else {
             folder
         });
         sessions
-            .find(self.one.id().as_str())
+            .find(self.run_arg.id().as_str())
             .await
             .is_ok()
             .then_some(sessions)
@@ -160,7 +160,7 @@ impl DriveArgs {
             (_, true) => plan::ViewKind::None,
             _ => plan::ViewKind::Auto,
         };
-        let (run, old) = (self.new_id(team, continuation), self.one.id());
+        let (run, old) = (self.new_id(team, continuation), self.run_arg.id());
         let restore = |kind: &_, state: &_| team.inspect(kind, state);
         let replayed = replay(&old, continuation.initial_records(records), restore)
             .map_err(|error| chain(&error))?;
@@ -225,7 +225,7 @@ impl DriveArgs {
 
     /// Returns the events of the run up to now.
     async fn history(&self, runnable: &impl Runnable) -> Result<Vec<Event>, String> {
-        let replayed = replay_run(runnable, &self.one.id()).await;
+        let replayed = replay_run(runnable, &self.run_arg.id()).await;
         replayed
             .map(|replayed| replayed.events)
             .map_err(|error| chain(&error))
@@ -243,8 +243,8 @@ impl Replay {
         let Self { mut drive_args } = self;
         let json = std::mem::take(&mut drive_args.agent.json);
         drive_args.agent.quiet = true;
-        let (journal, records) = drive_args.one.records().await?;
-        let kind = Kind::of(&drive_args.one.id(), &records)?;
+        let (journal, records) = drive_args.run_arg.records().await?;
+        let kind = Kind::of(&drive_args.run_arg.id(), &records)?;
         if let Err(problem) = drive_args.group.check(kind, &drive_args.agent.shape) {
             return Ok(report_error(&problem, 2));
         }
@@ -253,7 +253,7 @@ impl Replay {
             Kind::Agent => {
                 let (agent, mcp_servers) = drive_args.agent.build(runtime).await?;
                 let replayed = mcp_servers
-                    .end(agent.replay(&drive_args.one.id()).await)
+                    .end(agent.replay(&drive_args.run_arg.id()).await)
                     .await;
                 replayed.map_err(|error| chain(&error))?.events
             }

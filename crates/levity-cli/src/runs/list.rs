@@ -121,7 +121,7 @@ fn line(run: &RunSummary) -> String {
 #[derive(Args)]
 pub(crate) struct Show {
     #[command(flatten)]
-    one: RunArg,
+    run_arg: RunArg,
     /// Print the records, one JSON object per line.
     #[arg(long)]
     json: bool,
@@ -129,11 +129,11 @@ pub(crate) struct Show {
 
 impl Show {
     pub(super) async fn show(self) -> CommandResult {
-        let (journal, records) = self.one.records().await?;
+        let (journal, records) = self.run_arg.records().await?;
         if self.json {
             records.iter().for_each(print_json);
         } else {
-            print_text(&timeline::render(&*journal, &self.one.id(), &records).await);
+            print_text(&timeline::render(&*journal, &self.run_arg.id(), &records).await);
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -142,7 +142,7 @@ impl Show {
 #[derive(Args)]
 pub(crate) struct Compare {
     #[command(flatten)]
-    one: RunArg,
+    run_arg: RunArg,
     /// Id of the other run.
     other: String,
     /// Print one JSON object.
@@ -152,11 +152,11 @@ pub(crate) struct Compare {
 
 impl Compare {
     pub(super) async fn compare(self) -> CommandResult {
-        let (journal, left) = self.one.records().await?;
+        let (journal, left) = self.run_arg.records().await?;
         let other = RunId::new(self.other.as_str());
         let right = read(&*journal, &other).await?;
         let (left, right) = (
-            RunReport::of(&self.one.id(), &left),
+            RunReport::of(&self.run_arg.id(), &left),
             RunReport::of(&other, &right),
         );
         let comparison = RunComparison::new(left, right);

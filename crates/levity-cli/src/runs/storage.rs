@@ -16,13 +16,13 @@ use crate::terminal::{chain, print_text, read_stdin, write_json};
 #[derive(Args)]
 pub(crate) struct Export {
     #[command(flatten)]
-    one: RunArg,
+    run_arg: RunArg,
 }
 
 impl Export {
     pub(super) async fn export(self) -> CommandResult {
-        let (journal, _) = self.one.records().await?;
-        let bytes = export(&*journal, &self.one.id())
+        let (journal, _) = self.run_arg.records().await?;
+        let bytes = export(&*journal, &self.run_arg.id())
             .await
             .map_err(|error| chain(&error))?;
         write_json(&bytes).map_err(|error| format!("cannot write the run: {error}"))?;

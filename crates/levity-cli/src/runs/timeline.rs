@@ -85,7 +85,7 @@ fn unknown_call(note: &EffectNote) -> String {
 }
 
 /// Returns the call that a question of a run is about.
-pub(super) fn asked(records: &[Record], effect: EffectId) -> Option<ApprovalCall> {
+pub(super) fn asked_call(records: &[Record], effect: EffectId) -> Option<ApprovalCall> {
     let mut log = EffectLog::default();
     records
         .iter()
@@ -341,7 +341,7 @@ mod tests {
         ];
         let record = |(seq, entry)| Record::new(seq, Timestamp::default(), entry);
         let records: Vec<Record> = (0..).zip(entries).map(record).collect();
-        let text = |effect| asked(&records[..4], EffectId::new(effect)).unwrap();
+        let text = |effect| asked_call(&records[..4], EffectId::new(effect)).unwrap();
         assert_eq!(text(1).text, r#"run {"command":"ls"}"#);
         assert_eq!(text(2).text, r#"run {"command":"rm -rf /"}"#);
         assert!(text(1).is_known && text(2).is_known && !text(3).is_known);

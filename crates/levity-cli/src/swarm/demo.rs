@@ -78,13 +78,13 @@ fn plan(prompt: &str) -> String {
             "Look over what was written. [demo: review]",
         ),
     ];
-    let mut before: Option<&str> = None;
+    let mut previous: Option<&str> = None;
     let mut plan = Vec::new();
     for (id, worker, task) in all
         .into_iter()
         .filter(|(_, worker, _)| prompt.contains(&format!("`{worker}`:")))
     {
-        let needs: Vec<&str> = before.replace(id).into_iter().collect();
+        let needs: Vec<&str> = previous.replace(id).into_iter().collect();
         plan.push(json!({"id": id, "worker": worker, "task": task, "depends_on": needs}));
     }
     json!({"delegations": plan}).to_string()

@@ -1,0 +1,357 @@
+//! Tests that tools of a workspace cannot reach levity's own files.
+
+use std::fs;
+
+use super::Folder;
+use crate::{check, command};
+
+#[test]
+fn workspace_tools_cannot_reach_own_files_of_levity() {
+    let steps = r#"[
+        {"calls": [
+            {"name": "read_file", "args": {"path": "runs/r1.jsonl"}},
+            {"name": "write_file", "args": {"path": "runs/r1.jsonl", "content": "forged"}},
+            {"name": "write_file", "args": {"path": "sub/../runs/r2.jsonl", "content": "forged"}},
+            {"name": "write_file", "args": {"path": "RUNS/r2.jsonl", "content": "forged"}},
+            {"name": "read_file", "args": {"path": "talks[1].db"}},
+            {"name": "read_file", "args": {"path": "talks[1].db-wal"}},
+            {"name": "read_file", "args": {"path": "logs/x"}},
+            {"name": "write_file", "args": {"path": "talks[1].db-journal", "content": "forged"}},
+            {"name": "read_file", "args": {"path": "home/.local/state/levity/tokens"}},
+            {"name": "read_file", "args": {"path": "servers.json"}},
+            {"name": "write_file", "args": {"path": "servers.json", "content": "forged"}},
+            {"name": "read_file", "args": {"path": "plain.txt"}}
+        ]},
+        {"reply": "Done."}
+    ]"#;
+    let servers = r#"{"mcpServers": {"nobody": {"url": "http://127.0.0.1:1/mcp", "headers": {"X-Key": "secret"}}}}"#;
+    let files = [
+        ("servers.json", servers),
+        ("plain.txt", "plain"),
+        ("sub/x", ""),
+        ("talks[1].db-wal", "said"),
+        ("logs/x", "said"),
+        ("home/.local/state/levity/tokens", "secret"),
+        ("s.json", steps),
+    ];
+    let folder = Folder::new(&files);
+    let args = [
+        "run",
+        "Go",
+        "--script",
+        "s.json",
+        "--workspace",
+        ".",
+        "--journal",
+        "runs",
+        "--id",
+        "r1",
+        "--memory",
+        "talks[1].db",
+        "--logs",
+        "./sub/../logs",
+        "--mcp",
+        "servers.json",
+        "--mcp-wait",
+        "0",
+        "--json",
+    ];
+    let home = folder.path().join("home");
+    let output = command(&args)
+        .current_dir(folder.path())
+        .env("HOME", home)
+        .env_remove("XDG_STATE_HOME")
+        .output()
+        .unwrap();
+    check(&output, 0, "");
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    let events: Vec<serde_json::Value> = told
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let results: Vec<String> = events
+        .iter()
+        .filter(|event| event["kind"]["tool_finished"].is_object())
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(results.len(), 12, "{told}");
+    let denied = results
+        .iter()
+        .filter(|result| result.contains("is kept from tools"))
+        .count();
+    assert_eq!(denied, 11, "{results:#?}");
+    let journal = fs::read_to_string(folder.path().join("runs/r1.jsonl")).unwrap();
+    assert!(!journal.starts_with("forged"), "{journal}");
+    assert!(!folder.path().join("runs/r2.jsonl").exists());
+
+    // A folder that contains the workspace cannot be hidden from its tools.
+    let inside = command(&[
+        "run",
+        "Go",
+        "--script",
+        "../s.json",
+        "--workspace",
+        ".",
+        "--journal",
+        "..",
+    ]);
+    let output = { inside }
+        .current_dir(folder.path().join("sub"))
+        .output()
+        .unwrap();
+    check(&output, 2, "`--journal ..` contains the workspace `.`");
+}
+
+/// Returns the results of a run's tools, as JSON.
+fn tool_results(output: &std::process::Output) -> Vec<String> {
+    let told = String::from_utf8_lossy(&output.stdout);
+    let events = told
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    events
+        .filter(|event| event["kind"]["tool_finished"].is_object())
+        .map(|event| event["kind"]["tool_finished"].to_string())
+        .collect()
+}
+
+#[test]
+fn workspace_tools_cannot_reach_named_settings_files() {
+    let writes = |paths: &[&str]| {
+        let call = |path: &&str| serde_json::json!({"name": "write_file", "args": {"path": path, "content": "forged"}});
+        let mut calls: Vec<_> = paths.iter().map(call).collect();
+        calls
+            .push(serde_json::json!({"name": "write_file", "args": {"path": "plain.txt", "content": "new"}}));
+        serde_json::json!([{"calls": calls}, {"reply": "Done."}]).to_string()
+    };
+    let paths = [
+        "script.json",
+        "SCRIPT.json",
+        "sub/../script.json",
+        "tools/evil.py",
+        "tools/.py",
+        "tools/deep/evil.py",
+        "servers/mcp.json",
+        "models.json",
+    ];
+    let script = writes(&paths);
+    let files = [
+        ("script.json", &*script),
+        ("tools/good.py", ""),
+        ("sub/x", ""),
+        ("plain.txt", "old"),
+        ("servers/mcp.json", r#"{"mcpServers": {}}"#),
+        ("models.json", "{}"),
+    ];
+    let folder = Folder::new(&files);
+    let args = [
+        "run",
+        "Go",
+        "--script",
+        "script.json",
+        "--workspace",
+        ".",
+        "--tools",
+        "tools",
+        "--json",
+    ];
+    let output = command(&args)
+        .current_dir(folder.path())
+        .env("LEVITY_MCP_SERVERS", folder.path().join("servers/mcp.json"))
+        .env("LEVITY_MODELS", folder.path().join("models.json"))
+        .output()
+        .unwrap();
+    check(&output, 0, "");
+    let results = tool_results(&output);
+    assert_eq!(results.len(), paths.len() + 1, "{output:?}");
+    for (path, result) in paths.iter().zip(&results) {
+        assert!(result.contains("is kept from tools"), "{path}: {result}");
+    }
+    let text = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    assert_eq!(
+        (text("plain.txt"), text("script.json") == script),
+        ("new".into(), true),
+        "{results:#?}"
+    );
+    assert!(
+        !folder.path().join("tools/evil.py").exists() && !folder.path().join("tools/deep").exists()
+    );
+    assert_eq!(text("models.json"), "{}");
+
+    for (option, value) in [("--tools", "."), ("--tools", "..")] {
+        let args = [
+            "run",
+            "Go",
+            "--script",
+            "../script.json",
+            "--workspace",
+            ".",
+            option,
+            value,
+        ];
+        let output = command(&args)
+            .current_dir(folder.path().join("sub"))
+            .output()
+            .unwrap();
+        check(
+            &output,
+            2,
+            &format!("`{option} {value}` contains the workspace `.`"),
+        );
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn workspace_tools_cannot_reach_unusual_names_and_neighbors() {
+    let write = |path: &&str| serde_json::json!({"name": "write_file", "args": {"path": path, "content": "forged"}});
+    let list = |path: &&str| serde_json::json!({"name": "list_files", "args": {"path": path}});
+    let read = |path: &&str| serde_json::json!({"name": "read_file", "args": {"path": path}});
+    let open = [
+        "talk.json.newer",
+        ".talk.json",
+        "talk.new",
+        "mcp",
+        "mcp:y.json",
+        "sub/talk.part",
+        "tokens.part.txt",
+    ];
+    let kept = [
+        "mcp:x.json",
+        "MCP:X.json",
+        "sub/talk.json",
+        "sub/.talk.json.new",
+        "sub/.TALK.json.new",
+        "sub/.talk.json.new. ",
+        "sub/.talk.json.levity/lock-00",
+        "sub/.talk.json.levity/owners/x",
+        "sub/talk.json.0123456789abcdef.part",
+        "mcp:x.json.0123456789abcdef.part",
+        ".mcp:x.json.new",
+        "tools. /evil.py",
+    ];
+    let mut calls: Vec<_> = kept
+        .iter()
+        .map(write)
+        .chain(kept.iter().map(read))
+        .collect();
+    calls.push(list(&"sub/.talk.json.levity"));
+    let denied = calls.len();
+    calls.extend(open.iter().map(write));
+    calls.push(list(&"sub"));
+    let script = serde_json::json!([{"calls": calls}, {"reply": "Done."}]).to_string();
+    let servers = r#"{"mcpServers": {"nobody": {"url": "http://127.0.0.1:1/mcp"}}}"#;
+    let files = [
+        ("mcp:x.json", servers),
+        ("sub/.talk.json.levity/lock-00", "secret"),
+        ("sub/talk.json.0123456789abcdef.part", "secret"),
+        ("tools. /good.py", ""),
+        ("s.json", &*script),
+    ];
+    let folder = Folder::new(&files);
+    let args = [
+        "run",
+        "Go",
+        "--script",
+        "s.json",
+        "--workspace",
+        ".",
+        "--mcp",
+        "mcp:x.json",
+        "--mcp-wait",
+        "0",
+        "--memory",
+        "sub/talk.json",
+        "--tools",
+        "tools. ",
+        "--json",
+    ];
+    let output = command(&args).current_dir(folder.path()).output().unwrap();
+    check(&output, 0, "");
+    let results = tool_results(&output);
+    assert_eq!(results.len(), denied + open.len() + 1, "{output:?}");
+    for (call, result) in calls.iter().zip(&results).take(denied) {
+        assert!(result.contains("is kept from tools"), "{call}: {result}");
+    }
+    for (call, result) in calls.iter().zip(&results).skip(denied) {
+        assert!(!result.contains("is kept from tools"), "{call}: {result}");
+    }
+    let listed = &results[results.len() - 1];
+    assert!(
+        listed.contains("talk.part") && !listed.contains("talk.json"),
+        "{listed}"
+    );
+    let text = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    assert_eq!(text("mcp:x.json"), servers);
+    assert_eq!(text("sub/.talk.json.levity/lock-00"), "secret");
+}
+
+#[cfg(unix)]
+#[test]
+fn workspace_commands_cannot_change_named_settings_files() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let attacks = [
+        "echo forged > script.json",
+        "echo forged > sub/tools/good.py",
+        "echo forged > sub/tools/evil.py",
+        "rm -rf script.json sub/tools",
+        "mv script.json away.json",
+        "mv sub/tools away",
+        "mv sub away && mkdir -p sub/tools && echo forged > sub/tools/evil.py",
+        "ln -s plain.txt new && mv -f new script.json",
+        "cat script.json sub/tools/good.py",
+        "cp script.json sub/tools/good.py .",
+    ];
+    let script = r#"[{"call": {"name": "run_command", "args": {"command": "./change"}}}, {"reply": "Done."}]"#;
+    for attack in attacks {
+        let change = format!("#!/bin/sh\n{attack}\necho new > plain.txt\n");
+        let files = [
+            ("script.json", script),
+            ("sub/tools/good.py", "\"\"\"mine\"\"\""),
+            ("plain.txt", "old"),
+            ("change", &*change),
+        ];
+        let folder = Folder::new(&files);
+        fs::set_permissions(
+            folder.path().join("change"),
+            fs::Permissions::from_mode(0o755),
+        )
+        .unwrap();
+        let args = [
+            "run",
+            "Go",
+            "--script",
+            "script.json",
+            "--workspace",
+            ".",
+            "--tools",
+            "sub/tools",
+            "--allow",
+            "./change",
+            "--json",
+        ];
+        let output = command(&args)
+            .current_dir(folder.path())
+            .env("PATH", "/usr/bin:/bin")
+            .output()
+            .unwrap();
+        if String::from_utf8_lossy(&output.stderr).contains("the agent cannot run commands") {
+            return;
+        }
+        check(&output, 0, "");
+        let results = tool_results(&output);
+        let text = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap_or_default();
+        assert_eq!(text("plain.txt"), "new\n", "{attack}: {results:#?}");
+        assert_eq!(text("script.json"), script, "{attack}: {results:#?}");
+        assert_eq!(
+            text("sub/tools/good.py"),
+            "\"\"\"mine\"\"\"",
+            "{attack}: {results:#?}"
+        );
+        assert!(
+            !folder.path().join("sub/tools/evil.py").exists(),
+            "{attack}: {results:#?}"
+        );
+        assert!(!results[0].contains("mine"), "{attack}: {results:#?}");
+    }
+}
