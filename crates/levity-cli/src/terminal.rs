@@ -98,8 +98,8 @@ fn is_unsafe(char: char) -> bool {
     changes_direction || is_invisible(char) || (char.is_control() && !matches!(char, '\n' | '\t'))
 }
 
-/// Escapes the characters of JSON that [`is_unsafe`] on a terminal. They occur only in its strings,
-/// so the value stays the same.
+/// Escapes the characters of JSON for which [`is_unsafe`] is `true`. They occur only in its
+/// strings, so the value stays the same.
 fn sanitize_json(json: &str) -> String {
     let mut line = String::with_capacity(json.len());
     for char in json.chars() {

@@ -180,7 +180,7 @@ impl Host {
             .and_then(Result::ok);
         has_printed
             .and_then(|has_printed| line(&has_printed))
-            .ok_or_else(|| format!("it never said `{part}`"))
+            .ok_or_else(|| format!("the host never printed `{part}`"))
             .unwrap()
     }
 }
@@ -244,8 +244,8 @@ async fn external_commander_receives_task_and_answers() {
         )
         .await
         .unwrap();
-    let told = ended(&client, "t").await;
-    assert_eq!(told["answer"], "did: Paint it.", "{told}");
+    let state = ended(&client, "t").await;
+    assert_eq!(state["answer"], "did: Paint it.", "{state}");
     assert_eq!(place.read("seen"), "Paint it. in work\n");
     assert_eq!(host.end(), Some(0));
 }
@@ -263,12 +263,12 @@ async fn failing_commander_reports_reason() {
         )
         .await
         .unwrap();
-    let told = ended(&client, "t").await;
-    assert_eq!(told["state"], "failed", "{told}");
+    let state = ended(&client, "t").await;
+    assert_eq!(state["state"], "failed", "{state}");
     let signal = place.read("FAILED_t");
     assert!(
-        signal.contains("no licence") || told.to_string().contains("no licence"),
-        "{signal} {told}"
+        signal.contains("no licence") || state.to_string().contains("no licence"),
+        "{signal} {state}"
     );
     drop(host);
 }
@@ -341,14 +341,14 @@ async fn mcp_client_works_with_host_through_bridge() {
         .await
         .unwrap();
     assert!(listed.contains("src/a.rs (10)"), "{listed}");
-    let begun = ask(
+    let started = ask(
         &bridge,
         "dispatch_agent_task",
         json!({"prompt": "Plan it.", "done": "DONE_PLANning"}),
     )
     .await
     .unwrap();
-    assert!(begun.contains("`DONE_PLANning` appears"), "{begun}");
+    assert!(started.contains("`DONE_PLANning` appears"), "{started}");
     let found = ask(
         &bridge,
         "wait_for_file",
@@ -358,7 +358,7 @@ async fn mcp_client_works_with_host_through_bridge() {
     .unwrap();
     assert!(found.contains("`DONE_PLANning`"), "{found}");
     assert_eq!(place.read("ARCHITECTURE.md"), "# Two parts\n");
-    let task = begun.split(' ').nth(1).unwrap();
+    let task = started.split(' ').nth(1).unwrap();
     let status = ask(&bridge, "task_status", json!({"task": task}))
         .await
         .unwrap();
@@ -420,8 +420,8 @@ async fn bridge_starts_without_host_and_finds_it_later() {
         "{refusal}"
     );
     // A restarted host is found again, even during a wait.
-    let waits = Arc::new(Notify::new());
-    let (reported, mut cx) = (waits.clone(), ToolCx::detached());
+    let wait_started = Arc::new(Notify::new());
+    let (reported, mut cx) = (wait_started.clone(), ToolCx::detached());
     cx.progress = Progress::listen(move |report| {
         if matches!(report, ToolReport::Text(_)) {
             reported.notify_one();
@@ -434,7 +434,7 @@ async fn bridge_starts_without_host_and_finds_it_later() {
         &cx,
     );
     let (found, again) = tokio::join!(waiting, async {
-        waits.notified().await;
+        wait_started.notified().await;
         host.kill();
         let again = place.host(&["--listen", &free.to_string()]);
         fs::write(place.work("late"), "").unwrap();
@@ -801,7 +801,7 @@ async def main():
         print("`DONE_py`" if "`DONE_py`" in (await call("wait_for_file", path="DONE_py"))[1] else "not found")
         print((await call("read_file", path="ARCHITECTURE.md"))[1], end="")
         failed, words = await call("read_file", path="../x")
-        print("refused:" if failed else "read:", "leads out" if "leads out" in words else words)
+        print("rejected:" if failed else "read:", "leads out" if "leads out" in words else words)
 
 asyncio.run(main())
 "##;
@@ -829,9 +829,9 @@ fn host_beyond_loopback_requires_permission_and_warns() {
         "--listen",
         "0.0.0.0:0",
     ];
-    let refused = super::output_within_minute(&mut place.command(&open));
-    check(&refused, 2, "--allow-plaintext");
-    check(&refused, 2, "is reachable from other machines");
+    let rejected = super::output_within_minute(&mut place.command(&open));
+    check(&rejected, 2, "--allow-plaintext");
+    check(&rejected, 2, "is reachable from other machines");
     let host = place.host(&["--listen", "0.0.0.0:0", "--allow-plaintext"]);
     drop(host);
     assert!(

@@ -173,11 +173,14 @@ fn conversation_continues_in_another_process() {
         // The script follows the earlier conversation.
         assert_eq!(text(&chat(&args, "third\n")), "Three.\n");
         let shown = levity(&["conversations", "show", "monday", "--memory", memory]);
-        let said: Vec<String> = text(&shown)
+        let lines_shown: Vec<String> = text(&shown)
             .lines()
             .map(|line| line[13..].to_owned())
             .collect();
-        assert_eq!(said, ["first", "One.", "second", "Two.", "third", "Three."]);
+        assert_eq!(
+            lines_shown,
+            ["first", "One.", "second", "Two.", "third", "Three."]
+        );
 
         let fresh = chat(&["-q", "--script", &script, "--memory", memory], "first\n");
         let errors = String::from_utf8_lossy(&fresh.stderr).into_owned();
@@ -237,15 +240,18 @@ fn json_file_of_another_program_is_continued() {
 
 #[test]
 fn resume_of_conversation_run_without_memory_fails() {
-    let (runs, talks) = (Place::new("talk-runs"), Place::new("talk-memory"));
-    let memory = talks.0.to_str().unwrap();
+    let (runs, store) = (Place::new("talk-runs"), Place::new("talk-memory"));
+    let memory = store.0.to_str().unwrap();
     let begin = [
         "run", "Sum.", "--id", "w", "--park", "--ask", "add", "--memory", memory,
     ];
     let parked = runs.levity(&begin);
     check(&parked, 3, "run w is waiting");
-    let said = String::from_utf8_lossy(&parked.stderr).into_owned();
-    assert!(said.contains("levity: conversation "), "{said}");
+    let lines_shown = String::from_utf8_lossy(&parked.stderr).into_owned();
+    assert!(
+        lines_shown.contains("levity: conversation "),
+        "{lines_shown}"
+    );
     check(&runs.levity(&["runs", "approve", "w"]), 0, "");
     check(
         &runs.levity(&["runs", "resume", "w"]),

@@ -43,13 +43,13 @@ fn stderr_text(output: &Output) -> String {
 #[test]
 fn context_files_are_read_and_named() {
     let place = folder("context-taken");
-    let taken = "levity: context: style.md, AGENTS.md\n";
+    let expected = "levity: context: style.md, AGENTS.md\n";
     assert_eq!(
         stderr_text(&run(&place, &["--workspace", ".", "--weak"])),
-        taken
+        expected
     );
     let out = run(&place, &["--workspace", ".", "--weak", "--json"]);
-    assert_eq!(stderr_text(&out), taken);
+    assert_eq!(stderr_text(&out), expected);
     assert!(out.stdout.starts_with(b"{"));
     let below = run(&place.join("sub"), &["--workspace", "..", "--weak"]);
     assert_eq!(
@@ -59,7 +59,7 @@ fn context_files_are_read_and_named() {
     fs::create_dir(place.join(".git")).unwrap();
     assert_eq!(
         stderr_text(&run(&place.join(".git"), &["--workspace", "..", "--weak"])),
-        taken
+        expected
     );
     assert_eq!(
         stderr_text(&run(&place, &["--workspace", ".", "--weak", "--quiet"])),
@@ -77,7 +77,7 @@ fn context_files_are_read_and_named() {
             &place,
             &["--workspace", "sub/..", "--weak", "--read-only"]
         )),
-        taken
+        expected
     );
     check(&run(&place, &["--no-context"]), 2, "--workspace");
     fs::write(place.join(".context/a\nlevity: b.md"), "").unwrap();
@@ -97,8 +97,8 @@ fn context_files_are_read_and_named() {
 
 #[test]
 fn model_gets_context_and_resumed_run_keeps_it() {
-    let (place, kept) = (folder("context-kept"), Place::new("context-runs"));
-    let journal = kept.0.to_str().unwrap();
+    let (place, runs) = (folder("context-kept"), Place::new("context-runs"));
+    let journal = runs.0.to_str().unwrap();
     let args = [
         "--workspace",
         ".",
@@ -109,7 +109,7 @@ fn model_gets_context_and_resumed_run_keeps_it() {
         "monday",
     ];
     stderr_text(&run(&place, &args));
-    let records = fs::read_to_string(kept.0.join("monday.jsonl")).unwrap();
+    let records = fs::read_to_string(runs.0.join("monday.jsonl")).unwrap();
     for part in [
         "--- style.md ---\\nUse short words.\\n\\\\--- end of context ---",
         "--- AGENTS.md ---\\nRun the tests.",

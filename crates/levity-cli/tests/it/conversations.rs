@@ -28,7 +28,7 @@ fn conversations(place: &Place, args: &[&str]) -> Output {
 async fn fill(store: Arc<dyn MemoryStore>) {
     let call = ToolCall::new("c1", "add", json!({"a": 2, "b": 5}));
     let result = ToolResult::new(&call, Ok(ToolOutput::text("7")));
-    let said = [
+    let messages = [
         Message::user("What is 2 + 5?\u{1b}[2J"),
         Message::new(Role::Assistant, [Part::ToolCall(call)]),
         Message::new(Role::Tool, [Part::ToolResult(result)]),
@@ -39,7 +39,7 @@ async fn fill(store: Arc<dyn MemoryStore>) {
         async move { store.save(&id, &change).await.unwrap() }
     };
     let sums = ConversationChange::at(0)
-        .with_messages(said)
+        .with_messages(messages)
         .when(Timestamp::from_millis(1_000));
     save("sums", sums.with_summary(Summary::new("They count.", 1))).await;
     let many = (0..300).map(|n| Message::user(format!("line {n}")));
@@ -79,13 +79,13 @@ async fn conversations_are_listed_shown_and_deleted() {
             2
         );
 
-        let shown = text(&conversations(&place, &["show", "sums"]));
+        let listing = text(&conversations(&place, &["show", "sums"]));
         let expected = "(a summary of the first 1 messages: They count.)\n\
                         \u{20}  0  user   What is 2 + 5?\u{fffd}[2J\n\
                         \u{20}  1  model  calls add {\"a\":2,\"b\":5}\n\
                         \u{20}  2  tool   add gave 7\n\
                         \u{20}  3  model  Seven.\n";
-        assert_eq!(shown, expected);
+        assert_eq!(listing, expected);
         let many = text(&conversations(&place, &["show", "many", "--json"]));
         assert_eq!(many.lines().count(), 300);
         assert!(
@@ -153,6 +153,6 @@ fn run_of_conversation_resumes_with_its_memory() {
     );
     let resumed = levity(&[&resume[..], &["--memory", memory]].concat());
     assert!(text(&resumed).contains("Three."), "{resumed:?}");
-    let shown = text(&levity(&["conversations", "show", "c", "--memory", memory]));
-    assert_eq!(shown.lines().count(), 4, "{shown}");
+    let listing = text(&levity(&["conversations", "show", "c", "--memory", memory]));
+    assert_eq!(listing.lines().count(), 4, "{listing}");
 }

@@ -58,13 +58,16 @@ fn eval_run_shows_progress_and_writes_all_reports() {
         &["--name", "shout", "--junit", junit.to_str().unwrap()],
         &script,
     );
-    let (printed, noted) = output_text(&output);
-    assert_eq!(output.status.code(), Some(0), "{noted}");
+    let (printed, warnings) = output_text(&output);
+    assert_eq!(output.status.code(), Some(0), "{warnings}");
     assert!(
         printed.contains("subject shout, suite sums.jsonl, judged by levity"),
         "{printed}"
     );
-    assert!(noted.contains("3 of 3 (2 passed, 67%): b-1"), "{noted}");
+    assert!(
+        warnings.contains("3 of 3 (2 passed, 67%): b-1"),
+        "{warnings}"
+    );
     let report: Value =
         serde_json::from_slice(&fs::read(out.join("report.json")).unwrap()).unwrap();
     assert_eq!(
@@ -80,9 +83,9 @@ fn eval_run_shows_progress_and_writes_all_reports() {
     );
 
     let quiet = run(&suite, &out, &["--name", "shout", "-q", "--json"], &script);
-    let (printed, noted) = output_text(&quiet);
+    let (printed, warnings) = output_text(&quiet);
     assert_eq!(
-        (serde_json::from_str::<Value>(&printed).unwrap(), &*noted),
+        (serde_json::from_str::<Value>(&printed).unwrap(), &*warnings),
         (report, "")
     );
     check(
@@ -130,10 +133,10 @@ fn eval_run_continues_after_kill() {
     child.kill().unwrap();
     child.wait().unwrap();
     fs::write(open, "").unwrap();
-    let (printed, noted) = output_text(&levity(&args));
+    let (printed, warnings) = output_text(&levity(&args));
     assert!(
-        noted.contains("already has 1 trials") && !noted.contains("a-1 in"),
-        "{noted}"
+        warnings.contains("already has 1 trials") && !warnings.contains("a-1 in"),
+        "{warnings}"
     );
     assert!(
         printed.contains("all            3       3   100.0%"),
@@ -152,7 +155,7 @@ fn eval_run_selects_cases_and_stores_errors_as_trials() {
         ("offset", &["--offset", "1"], "a-2"),
     ] {
         let out = folder.path().join(name);
-        let (printed, noted) = output_text(&run(&suite, &out, more, "exit 1"));
+        let (printed, warnings) = output_text(&run(&suite, &out, more, "exit 1"));
         let trials = fs::read_to_string(out.join("trials.jsonl")).unwrap();
         let ids = trials.lines().map(|line| {
             serde_json::from_str::<Value>(line).unwrap()["case"]
@@ -160,10 +163,10 @@ fn eval_run_selects_cases_and_stores_errors_as_trials() {
                 .unwrap()
                 .to_owned()
         });
-        assert_eq!(ids.collect::<Vec<_>>().join(" "), expected, "{noted}");
+        assert_eq!(ids.collect::<Vec<_>>().join(" "), expected, "{warnings}");
         assert!(
-            printed.contains("0.0%") && noted.contains("subject.log"),
-            "{printed}{noted}"
+            printed.contains("0.0%") && warnings.contains("subject.log"),
+            "{printed}{warnings}"
         );
     }
     let out = folder.path().join("out");
@@ -272,11 +275,11 @@ fn eval_score_warns_if_suite_checker_did_not_run() {
         "/nowhere",
     ];
     let script = ["--", "/bin/sh", "-c", SHOUT];
-    let (printed, noted) = output_text(&levity(&[&args[..], &script[..]].concat()));
+    let (printed, warnings) = output_text(&levity(&[&args[..], &script[..]].concat()));
     assert!(printed.contains("judged by levity"), "{printed}");
     assert!(
-        noted.contains("BFCL's own checker did not score: the judge `/nowhere` cannot be run"),
-        "{noted}"
+        warnings.contains("BFCL's own checker did not score: the judge `/nowhere` cannot be run"),
+        "{warnings}"
     );
     check(
         &levity(&[
@@ -318,10 +321,10 @@ fn eval_compare_pairs_two_folders() {
         &SHOUT.replace("$WRONG", "a-"),
     );
     let (one, two) = (one.to_str().unwrap(), two.to_str().unwrap());
-    let (printed, noted) = output_text(&levity(&["eval", "compare", one, two]));
+    let (printed, warnings) = output_text(&levity(&["eval", "compare", one, two]));
     assert!(
         printed.contains("only the first passed 2, only the second 0, both 0, neither 0"),
-        "{printed}{noted}"
+        "{printed}{warnings}"
     );
     assert!(
         printed.contains("p = 0.5000") && printed.contains("1 of the first"),
@@ -343,8 +346,8 @@ fn eval_compare_pairs_two_folders() {
         "no case in common",
     );
     fs::remove_file(Path::new(two).join("scores.jsonl")).unwrap();
-    let (_, noted) = output_text(&levity(&["eval", "compare", one, two]));
-    assert!(noted.contains("trials without a score"), "{noted}");
+    let (_, warnings) = output_text(&levity(&["eval", "compare", one, two]));
+    assert!(warnings.contains("trials without a score"), "{warnings}");
     check(
         &levity(&["eval", "compare", one, "/nowhere"]),
         2,
@@ -459,11 +462,11 @@ fn eval_run_judges_multi_turn_cases_with_suite_checker() {
         &args("multi_turn_miss_func", "out"),
         &["--fail-under", "100", "--", "/bin/sh", "-c", &script],
     );
-    let (printed, noted) = output_text(&output);
-    assert_eq!(output.status.code(), Some(0), "{printed}{noted}");
+    let (printed, warnings) = output_text(&output);
+    assert_eq!(output.status.code(), Some(0), "{printed}{warnings}");
     assert!(
-        noted.contains("1 of 1 (not judged yet)") && noted.contains("judged at the end"),
-        "{noted}"
+        warnings.contains("1 of 1 (not judged yet)") && warnings.contains("judged at the end"),
+        "{warnings}"
     );
     assert!(
         printed.contains("judged by bfcl-eval") && printed.contains("100.0%"),
@@ -509,11 +512,11 @@ fn eval_run_judges_multi_turn_cases_with_suite_checker() {
     check(&output, 1, "success is 0.0%, below 1%");
     let old =
         r#"while read -r q; do echo '{"calls": [{"name": "open_ticket", "arguments": {}}]}'; done"#;
-    let (_, noted) = output_text(&run(
+    let (_, warnings) = output_text(&run(
         &args("multi_turn_base", "old"),
         &["--", "/bin/sh", "-c", old],
     ));
-    assert!(noted.contains("must request each with a line"), "{noted}");
+    assert!(warnings.contains("asks for each by a line"), "{warnings}");
     let output = run(
         &args("multi_turn_base", "none"),
         &["--python", "/nowhere", "--", "true"],
@@ -562,13 +565,16 @@ fn eval_run_executes_tools_that_model_calls() {
         "--model",
         &model,
     ];
-    let (printed, noted) = output_text(&levity(&args));
+    let (printed, warnings) = output_text(&levity(&args));
     assert_eq!(
         asked.recv().unwrap()["tools"][0]["function"]["name"],
         "add",
-        "{noted}"
+        "{warnings}"
     );
-    assert!(printed.contains("judged by bfcl-eval"), "{printed}{noted}");
+    assert!(
+        printed.contains("judged by bfcl-eval"),
+        "{printed}{warnings}"
+    );
     let trial: Value =
         serde_json::from_str(&fs::read_to_string(out.join("trials.jsonl")).unwrap()).unwrap();
     assert_eq!(

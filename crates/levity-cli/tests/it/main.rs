@@ -642,7 +642,7 @@ fn rm_removes_only_selected_runs() {
             0,
             "stored as run monday",
         );
-        let waits = &[
+        let parked = &[
             "run",
             "What?",
             "--id",
@@ -651,7 +651,7 @@ fn rm_removes_only_selected_runs() {
             "add",
             "--park",
         ];
-        check(&place.levity(waits), 3, "run monday.two is waiting");
+        check(&place.levity(parked), 3, "run monday.two is waiting");
         check(
             &place.levity(&["runs", "rm", "--state", "answered"]),
             1,
@@ -802,9 +802,9 @@ fn files_readable_by_others_cause_warning_on_stderr() {
             "Hello",
         ]);
         check(&chat_run, 0, "");
-        let said = String::from_utf8_lossy(&run.stderr).into_owned()
+        let warnings = String::from_utf8_lossy(&run.stderr).into_owned()
             + &String::from_utf8_lossy(&chat_run.stderr);
-        assert!(!said.contains("chmod"), "{said}");
+        assert!(!warnings.contains("chmod"), "{warnings}");
         share(&folder, 0o755);
         let passes = |above: &std::path::Path| mode(above) & 0o011 != 0;
         for (place, list) in [
@@ -827,14 +827,14 @@ fn files_readable_by_others_cause_warning_on_stderr() {
             share(&file, 0o644);
             let list = levity(&list);
             check(&list, 0, "");
-            let (said, shown) = (
+            let (warnings, shown) = (
                 String::from_utf8_lossy(&list.stderr),
                 String::from_utf8_lossy(&list.stdout),
             );
             assert_eq!(
-                said.contains("chmod"),
+                warnings.contains("chmod"),
                 folder.ancestors().all(passes),
-                "{place:?}: {said}"
+                "{place:?}: {warnings}"
             );
             assert!(!shown.contains("chmod"), "{shown}");
             assert_eq!(mode(&file), 0o644);

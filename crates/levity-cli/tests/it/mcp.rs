@@ -374,7 +374,7 @@ fn list_shows_programs_without_values_of_variables() {
     let config = file("list-shows-all.json", text);
     let mut command = command(&["mcp", "list", "--config", config.to_str().unwrap()]);
     let output = command.env("HUSH", "hush-hush-hush").output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
+    let printed = String::from_utf8_lossy(&output.stdout);
     for part in [
         "'a b'",
         "sh -c 'curl x | sh' --key '${HUSH}'",
@@ -382,10 +382,10 @@ fn list_shows_programs_without_values_of_variables() {
         "gets HUSH",
         "sets LD_PRELOAD, TOKEN",
     ] {
-        assert!(said.contains(part), "{part}: {said}");
+        assert!(printed.contains(part), "{part}: {printed}");
     }
     assert!(
-        !said.contains("hush-hush") && !said.contains("evil.so"),
-        "{said}"
+        !printed.contains("hush-hush") && !printed.contains("evil.so"),
+        "{printed}"
     );
 }

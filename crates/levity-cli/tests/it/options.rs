@@ -156,11 +156,11 @@ fn invalid_option_value_is_rejected_in_one_line() {
             let given = format!("{option}={value}");
             let output = levity(&[surface, goal, &[given.as_str()]].concat());
             check(&output, 2, part);
-            let said = err(&output);
-            let first = said.lines().next().unwrap();
+            let stderr_text = err(&output);
+            let first = stderr_text.lines().next().unwrap();
             assert!(
                 first.starts_with("error: ") && first.contains(part) && first.contains(option),
-                "{said}"
+                "{stderr_text}"
             );
         }
     }
@@ -311,49 +311,55 @@ fn only_scripts_and_demonstration_have_tool_add() {
 
 #[test]
 fn limits_end_run_of_each_command() {
-    let talks = script(
+    let answering = script(
         "talks",
         &json!([{"call": {"name": "add", "args": {"a": 1, "b": 2}}}, {"reply": "Three."}]),
     );
-    let waits = script(
+    let waiting = script(
         "waits",
         &json!([{"call": {"name": "wait", "args": {"seconds": 3600}}}, {"reply": "At last."}]),
     );
     let run =
         |script: &str, args: &[&str]| levity(&[&["run", "x", "--script", script], args].concat());
     check(
-        &run(&talks, &["--limit-tokens", "10"]),
+        &run(&answering, &["--limit-tokens", "10"]),
         1,
         "the limit on tokens",
     );
     check(
         &run(
-            &talks,
+            &answering,
             &["--limit-cost", "0.000001", "--assume-price", "5:15"],
         ),
         1,
         "the limit on money",
     );
     check(
-        &run(&talks, &["--limit-cost", "1000", "--assume-price", "5:15"]),
+        &run(
+            &answering,
+            &["--limit-cost", "1000", "--assume-price", "5:15"],
+        ),
         0,
         "Three.",
     );
     check(
-        &run(&talks, &["--limit-cost", "1"]),
+        &run(&answering, &["--limit-cost", "1"]),
         2,
         "`--assume-price INPUT:OUTPUT`",
     );
     check(
-        &run(&talks, &["--limit-calls", "0"]),
+        &run(&answering, &["--limit-calls", "0"]),
         1,
         "the limit on model calls",
     );
-    check(&run(&waits, &["--limit-time", "0.2"]), 1, "time");
+    check(&run(&waiting, &["--limit-time", "0.2"]), 1, "time");
     // The last turn ends in an answer, no matter what the model attempts.
-    check(&run(&talks, &["--max-turns", "1"]), 0, "Three.");
+    check(&run(&answering, &["--max-turns", "1"]), 0, "Three.");
     check(
-        &run(&talks, &["--limit-tokens", "1000000", "--limit-time", "60"]),
+        &run(
+            &answering,
+            &["--limit-tokens", "1000000", "--limit-time", "60"],
+        ),
         0,
         "Three.",
     );
@@ -628,27 +634,27 @@ fn serve_http_applies_limits() {
         stream.read_to_string(&mut answer).unwrap();
         answer
     };
-    let begun = ask(
+    let started = ask(
         "POST",
         "/v1/runs",
         r#"{"goal": "What is 2 + 5?", "id": "limited"}"#,
     );
-    assert!(begun.starts_with("HTTP/1.1 201"), "{begun}");
+    assert!(started.starts_with("HTTP/1.1 201"), "{started}");
     // The stream ends when the run has ended.
-    let told = ask("GET", "/v1/runs/limited/events", "");
+    let stream = ask("GET", "/v1/runs/limited/events", "");
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(told.contains("tokens"), "{told}");
+    assert!(stream.contains("tokens"), "{stream}");
 }
 
 #[cfg(unix)]
 #[test]
 fn interrupted_run_exits_with_130() {
-    let waits = script(
+    let waiting = script(
         "interrupted",
         &json!([{"call": {"name": "wait", "args": {"seconds": 3600}}}]),
     );
-    let mut command = command(&["run", "Wait", "--script", &waits]);
+    let mut command = command(&["run", "Wait", "--script", &waiting]);
     let mut child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

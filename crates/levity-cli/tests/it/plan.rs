@@ -149,34 +149,42 @@ fn plan_exit_code_reports_progress() {
 
 #[test]
 fn session_is_stored_shown_resumed_and_forked() {
-    let kept = SessionsFolder::new("sessions");
-    assert_eq!(kept.ids(), [""; 0]);
-    check(&kept.levity(&["sessions", "show", "nothing"]), 1, "nothing");
+    let sessions = SessionsFolder::new("sessions");
+    assert_eq!(sessions.ids(), [""; 0]);
     check(
-        &kept.levity(&["plan", "Compare two coasts"]),
+        &sessions.levity(&["sessions", "show", "nothing"]),
+        1,
+        "nothing",
+    );
+    check(
+        &sessions.levity(&["plan", "Compare two coasts"]),
         0,
         "stored as session ",
     );
-    let [first] = &*kept.ids() else {
+    let [first] = &*sessions.ids() else {
         unreachable!("one session")
     };
     check(
-        &kept.levity(&["sessions", "list"]),
+        &sessions.levity(&["sessions", "list"]),
         0,
         "completed  Compare two coasts",
     );
     check(
-        &kept.levity(&["sessions", "show", &first[..8]]),
+        &sessions.levity(&["sessions", "show", &first[..8]]),
         0,
         "recall ✓ Thinker",
     );
-    check(&kept.levity(&["sessions", "export", first]), 0, "flowchart");
     check(
-        &kept.levity(&["sessions", "export", first, "--format", "dot"]),
+        &sessions.levity(&["sessions", "export", first]),
+        0,
+        "flowchart",
+    );
+    check(
+        &sessions.levity(&["sessions", "export", first, "--format", "dot"]),
         0,
         "digraph",
     );
-    let json = text(&kept.levity(&["sessions", "export", first, "--format", "json"]));
+    let json = text(&sessions.levity(&["sessions", "export", first, "--format", "json"]));
     let graph: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert!(
         graph["nodes"]
@@ -185,26 +193,30 @@ fn session_is_stored_shown_resumed_and_forked() {
         "{json}"
     );
     // The session has ended, so nothing is repeated.
-    let again = kept.levity(&["plan", "--resume", first]);
+    let again = sessions.levity(&["plan", "--resume", first]);
     check(&again, 0, ANSWER);
     assert!(
         !String::from_utf8_lossy(&again.stderr).contains("starts"),
         "{again:?}"
     );
-    assert_eq!(kept.ids().len(), 1);
-    let fork = kept.levity(&["plan", "--fork", first, "--redo", "answer"]);
-    check(&fork, 0, "answer: starts");
+    assert_eq!(sessions.ids().len(), 1);
+    let fork = sessions.levity(&["plan", "--fork", first, "--redo", "answer"]);
+    check(&fork, 0, "answer: begins");
     assert!(
         !String::from_utf8_lossy(&fork.stderr).contains("first: starts"),
         "{fork:?}"
     );
-    assert_eq!(kept.ids().len(), 2);
+    assert_eq!(sessions.ids().len(), 2);
     check(
-        &kept.levity(&["plan", "--fork", first, "--redo", "nobody"]),
+        &sessions.levity(&["plan", "--fork", first, "--redo", "nobody"]),
         2,
         "nobody",
     );
-    check(&kept.levity(&["plan", "--resume", "nobody"]), 2, "nobody");
+    check(
+        &sessions.levity(&["plan", "--resume", "nobody"]),
+        2,
+        "nobody",
+    );
 }
 
 #[test]
@@ -287,31 +299,32 @@ fn plan_script_has_one_reply_per_call() {
 
 #[test]
 fn plan_that_reached_limit_can_be_resumed() {
-    let kept = SessionsFolder::new("limited");
+    let sessions = SessionsFolder::new("limited");
     check(
-        &kept.levity(&["plan", "Compare", "--limit-calls", "4"]),
+        &sessions.levity(&["plan", "Compare", "--limit-calls", "4"]),
         4,
         "the limit on model calls was reached",
     );
-    let [first] = &*kept.ids() else {
+    let [first] = &*sessions.ids() else {
         unreachable!("one session")
     };
-    let again = kept.levity(&["plan", "--resume", first]);
+    let again = sessions.levity(&["plan", "--resume", first]);
     check(&again, 0, "continues it as a new session");
     let stderr_text = String::from_utf8_lossy(&again.stderr).into_owned();
     assert!(
         text(&again).starts_with(ANSWER) && !stderr_text.contains("first: begins"),
         "{stderr_text}"
     );
-    assert_eq!(kept.ids().len(), 2);
+    assert_eq!(sessions.ids().len(), 2);
 }
 
 #[test]
 fn unwritable_session_is_reported_once() {
-    let kept = SessionsFolder::new("blocked");
-    fs::create_dir_all(&kept.0).unwrap();
-    (2020..2200).for_each(|year| fs::write(kept.0.join(year.to_string()), "no folder").unwrap());
-    let output = kept.levity(&["plan", "Compare"]);
+    let sessions = SessionsFolder::new("blocked");
+    fs::create_dir_all(&sessions.0).unwrap();
+    (2020..2200)
+        .for_each(|year| fs::write(sessions.0.join(year.to_string()), "no folder").unwrap());
+    let output = sessions.levity(&["plan", "Compare"]);
     check(&output, 0, "the session was not stored");
     let stderr_text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(

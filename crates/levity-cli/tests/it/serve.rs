@@ -86,15 +86,15 @@ impl Server {
         )
     }
 
-    /// Returns the events after the last one of `known`, until `stop` returns `true` or the stream
-    /// ends.
+    /// Appends the events after the last one of `seen`, until `stop` returns `true` or the stream
+    /// ends. Returns `true` if the stream has ended.
     fn follow(
         &self,
         run: &str,
-        told: &mut Vec<(String, Value)>,
+        seen: &mut Vec<(String, Value)>,
         stop: impl Fn(&[(String, Value)]) -> bool,
     ) -> bool {
-        let last = told
+        let last = seen
             .last()
             .map(|(id, _)| format!("Last-Event-ID: {id}\r\n"))
             .unwrap_or_default();
@@ -115,8 +115,8 @@ impl Server {
                 next.clone_into(&mut id);
             }
             if let Some(data) = line.strip_prefix("data: ") {
-                told.push((id.clone(), serde_json::from_str(data).unwrap()));
-                if stop(told) {
+                seen.push((id.clone(), serde_json::from_str(data).unwrap()));
+                if stop(seen) {
                     return false;
                 }
             }
@@ -167,11 +167,11 @@ fn check_run_survives_kills(journal: &Path, script: &Path) {
             .0,
         201
     );
-    let mut told = Vec::new();
+    let mut seen = Vec::new();
     let mut lives = 1;
     loop {
-        let enough = told.len() + 60;
-        if server.follow("r", &mut told, |told| told.len() >= enough) {
+        let enough = seen.len() + 60;
+        if server.follow("r", &mut seen, |seen| seen.len() >= enough) {
             break;
         }
         server.kill();
@@ -188,7 +188,7 @@ fn check_run_survives_kills(journal: &Path, script: &Path) {
     assert!(lives > 3, "{lives}");
     let mut whole = Vec::new();
     assert!(server.follow("r", &mut whole, |_| false));
-    assert_eq!(told, whole);
+    assert_eq!(seen, whole);
     assert_eq!(
         whole
             .iter()
@@ -221,9 +221,9 @@ fn question_survives_restart_of_server() {
     let args = ["--journal", folder.to_str().unwrap(), "--ask", "add"];
     let server = Server::start(&args);
     server.ask("POST", "/v1/runs", &json!({"goal": "Add.", "id": "r"}));
-    let mut told = Vec::new();
-    server.follow("r", &mut told, |told| {
-        told.last()
+    let mut seen = Vec::new();
+    server.follow("r", &mut seen, |seen| {
+        seen.last()
             .is_some_and(|(_, event)| has_kind(event, "asked"))
     });
     server.kill();
@@ -237,7 +237,7 @@ fn question_survives_restart_of_server() {
         server.ask("POST", &path, &json!({"decision": "allow"})),
         (200, json!({"id": "r", "told": "heard"}))
     );
-    assert!(server.follow("r", &mut told, |_| false));
+    assert!(server.follow("r", &mut seen, |_| false));
     let (_, run) = server.ask("GET", "/v1/runs/r", &Value::Null);
     assert_eq!(
         (&run["state"], &run["asks"]),
@@ -258,12 +258,12 @@ fn serve_http_offers_teams_and_swarms() {
             "/v1/runs",
             &json!({"goal": "Compare two coasts", "id": "r"}),
         );
-        let mut told = Vec::new();
-        assert!(server.follow("r", &mut told, |_| false));
+        let mut seen = Vec::new();
+        assert!(server.follow("r", &mut seen, |_| false));
         assert!(
-            told.iter()
+            seen.iter()
                 .any(|(_, event)| has_kind(event, "child_started")),
-            "{told:?}"
+            "{seen:?}"
         );
         let (_, run) = server.ask("GET", "/v1/runs/r", &Value::Null);
         assert_eq!(run["state"], json!("answered"), "{run}");
@@ -323,25 +323,30 @@ fn server_ends_cleanly_on_signal_and_keeps_its_token() {
     };
     let end = |mut child: Child, signal| -> io::Result<String> {
         kill_process(Pid::from_child(&child), signal)?;
-        let mut said = String::new();
-        child.stderr.as_mut().unwrap().read_to_string(&mut said)?;
-        assert_eq!(child.wait()?.code(), Some(0), "{said}");
-        Ok(said)
+        let mut stderr_text = String::new();
+        child
+            .stderr
+            .as_mut()
+            .unwrap()
+            .read_to_string(&mut stderr_text)?;
+        assert_eq!(child.wait()?.code(), Some(0), "{stderr_text}");
+        Ok(stderr_text)
     };
-    let said = end(start(), Signal::TERM).unwrap();
+    let stderr_text = end(start(), Signal::TERM).unwrap();
     let token = fs::read_to_string(&path).unwrap();
     assert_eq!(
         fs::metadata(&path).unwrap().permissions().mode() & 0o777,
         0o600
     );
     assert!(
-        said.contains(token.trim()) && said.contains("not printed again"),
-        "{said}"
+        stderr_text.contains(token.trim()) && stderr_text.contains("not printed again"),
+        "{stderr_text}"
     );
-    let said = end(start(), Signal::INT).unwrap();
+    let stderr_text = end(start(), Signal::INT).unwrap();
     assert!(
-        !said.contains(token.trim()) && said.contains("clients must send the token in"),
-        "{said}"
+        !stderr_text.contains(token.trim())
+            && stderr_text.contains("clients must send the token in"),
+        "{stderr_text}"
     );
     assert_eq!(fs::read_to_string(&path).unwrap(), token);
 }
@@ -492,17 +497,17 @@ fn server_beyond_loopback_requires_encryption_or_permission() {
         .read_line(&mut line)
         .unwrap();
     child.kill().unwrap();
-    let mut said = String::new();
+    let mut stderr_text = String::new();
     child
         .stderr
         .as_mut()
         .unwrap()
-        .read_to_string(&mut said)
+        .read_to_string(&mut stderr_text)
         .unwrap();
     child.wait().unwrap();
     assert!(
-        line.starts_with("listening on") && said.contains("without encryption"),
-        "{line} {said}"
+        line.starts_with("listening on") && stderr_text.contains("without encryption"),
+        "{line} {stderr_text}"
     );
 }
 
@@ -571,9 +576,9 @@ fn token_share_matches_help() {
             if has_kind {
                 all.extend(["--named-tokens", tokens.to_str().unwrap()]);
             }
-            let refused = output_within_minute(&mut super::command(&all));
+            let rejected = output_within_minute(&mut super::command(&all));
             check(
-                &refused,
+                &rejected,
                 2,
                 if has_kind {
                     "--token-share"

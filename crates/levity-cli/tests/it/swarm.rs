@@ -294,7 +294,7 @@ fn swarm_prints_result_object_and_writes_bus_file() {
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    let said: Vec<_> = lines
+    let contents: Vec<_> = lines
         .iter()
         .map(|line| (line["from"].as_str(), line["type"].as_str()))
         .collect();
@@ -312,7 +312,7 @@ fn swarm_prints_result_object_and_writes_bus_file() {
         worker("reviewer", "result"),
         router("answer"),
     ];
-    assert_eq!(said, expected);
+    assert_eq!(contents, expected);
 }
 
 #[test]

@@ -664,11 +664,11 @@ fn junit_report_is_not_written_through_link() {
         command(&args).current_dir(folder.path()).output().unwrap()
     };
     const ANSWER: &str = r#"while read line; do echo '{"text": "Hello"}'; done"#;
-    let refused = run("report.xml");
-    assert!(!refused.status.success(), "{refused:?}");
+    let rejected = run("report.xml");
+    assert!(!rejected.status.success(), "{rejected:?}");
     assert!(
-        String::from_utf8_lossy(&refused.stderr).contains("is a link"),
-        "{refused:?}"
+        String::from_utf8_lossy(&rejected.stderr).contains("is a link"),
+        "{rejected:?}"
     );
     assert_eq!(
         fs::read_to_string(folder.path().join("mine")).unwrap(),

@@ -26,12 +26,12 @@ async fn task_resumes_after_host_is_killed() {
         let host = place.host(&args);
         let client = place.client(&host);
         let mut told = client.notifications();
-        let begun = client
+        let started = client
             .dispatch("Write one and two.", Some("BOTH"))
             .await
             .unwrap();
         client
-            .request("agent/subscribe", json!({"task": begun["task"]}))
+            .request("agent/subscribe", json!({"task": started["task"]}))
             .await
             .unwrap();
         // The first step is complete once the journal has it, not once its file exists.
@@ -50,8 +50,11 @@ async fn task_resumes_after_host_is_killed() {
         fs::write(place.work("one"), "changed since").unwrap();
 
         let host = place.host(&args);
-        host.wait_for_line(&format!("task {} goes on", begun["task"].as_str().unwrap()))
-            .await;
+        host.wait_for_line(&format!(
+            "task {} goes on",
+            started["task"].as_str().unwrap()
+        ))
+        .await;
         let client = place.client(&host);
         let found = client
             .request("fs/wait", json!({"path": "BOTH", "timeout": 40}))
@@ -63,7 +66,7 @@ async fn task_resumes_after_host_is_killed() {
             ("changed since".to_owned(), "2".to_owned())
         );
         let status = client
-            .request("agent/status", json!({"task": begun["task"]}))
+            .request("agent/status", json!({"task": started["task"]}))
             .await
             .unwrap();
         assert_eq!(
@@ -78,7 +81,7 @@ async fn task_resumes_after_host_is_killed() {
         let host = place.host(&args);
         let client = place.client(&host);
         let status = client
-            .request("agent/status", json!({"task": begun["task"]}))
+            .request("agent/status", json!({"task": started["task"]}))
             .await
             .unwrap();
         assert_eq!(
