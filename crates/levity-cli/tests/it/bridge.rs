@@ -377,7 +377,7 @@ async fn mcp_client_works_with_host_through_bridge() {
         let refusal = ask(&bridge, "read_file", args).await.unwrap_err();
         assert!(refusal.contains(words), "{refusal}");
     }
-    host.wait_for_line("made src/a.rs (10 bytes)").await;
+    host.wait_for_line("created src/a.rs (10 bytes)").await;
     host.wait_for_line(&format!("dispatched task {task}: Plan it."))
         .await;
     bridge.stop().await;
@@ -497,11 +497,7 @@ fn bridge_reports_invalid_arguments() {
         "cannot listen on",
     );
     let mut same = place.command(&[&second[..], &["127.0.0.1:0"]].concat());
-    check(
-        &same.output().unwrap(),
-        1,
-        "another host uses this folder",
-    );
+    check(&same.output().unwrap(), 1, "another host uses this folder");
     let short = place
         .command(&[&second[..], &["127.0.0.1:0"]].concat())
         .env("LEVITY_BRIDGE_TOKEN", "short")

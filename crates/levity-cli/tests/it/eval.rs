@@ -516,7 +516,10 @@ fn eval_run_judges_multi_turn_cases_with_suite_checker() {
         &args("multi_turn_base", "old"),
         &["--", "/bin/sh", "-c", old],
     ));
-    assert!(warnings.contains("asks for each by a line"), "{warnings}");
+    assert!(
+        warnings.contains("must request each with a line"),
+        "{warnings}"
+    );
     let output = run(
         &args("multi_turn_base", "none"),
         &["--python", "/nowhere", "--", "true"],

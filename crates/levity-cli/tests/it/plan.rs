@@ -201,7 +201,7 @@ fn session_is_stored_shown_resumed_and_forked() {
     );
     assert_eq!(sessions.ids().len(), 1);
     let fork = sessions.levity(&["plan", "--fork", first, "--redo", "answer"]);
-    check(&fork, 0, "answer: begins");
+    check(&fork, 0, "answer: starts");
     assert!(
         !String::from_utf8_lossy(&fork.stderr).contains("first: starts"),
         "{fork:?}"
@@ -312,7 +312,7 @@ fn plan_that_reached_limit_can_be_resumed() {
     check(&again, 0, "continues it as a new session");
     let stderr_text = String::from_utf8_lossy(&again.stderr).into_owned();
     assert!(
-        text(&again).starts_with(ANSWER) && !stderr_text.contains("first: begins"),
+        text(&again).starts_with(ANSWER) && !stderr_text.contains("first: starts"),
         "{stderr_text}"
     );
     assert_eq!(sessions.ids().len(), 2);
@@ -335,7 +335,7 @@ fn unwritable_session_is_reported_once() {
         "{stderr_text}"
     );
     assert_eq!(
-        stderr_text.matches("there is no session").count(),
+        stderr_text.matches("no session matches the id").count(),
         1,
         "{stderr_text}"
     );

@@ -526,7 +526,10 @@ fn quiet_command_names_file_that_sets_model_or_key() {
     for (args, expected) in [
         (
             &["run", "Hi", "-q"][..],
-            &["the model is `openai:m`, set by `LEVITY_MODEL` in `.env`", key][..],
+            &[
+                "the model is `openai:m`, set by `LEVITY_MODEL` in `.env`",
+                key,
+            ][..],
         ),
         (&["complete", "Hi"], &["`LEVITY_MODEL` in `.env`", key]),
         (&["run", "--model", "openai:m", "Hi", "-q"], &[key]),
@@ -691,7 +694,7 @@ fn prompts_folder_rejects_links_out_of_it() {
     let stderr_of = String::from_utf8_lossy(&output.stderr);
     assert!(
         !output.status.success()
-            && stderr_of.contains("`planted.md`, which is a link out of the folder"),
+            && stderr_of.contains("`planted.md`, which links to a file outside the folder"),
         "{stderr_of}"
     );
 }

@@ -119,9 +119,9 @@ ROOT compare�[2J two coasts
 └── south ✗ Retriever 200 ms: no answer  from �]0;x�
     └── sum ○ Summarizer (also after north)
 ── log ─────────────────────────────────────────────────────
-   0.2s north: begins
-   0.3s south: begins
-   0.4s north: is done
+   0.2s north: starts
+   0.3s south: starts
+   0.4s north: completed
    0.5s south: failed: no answer  from �]0;x�
 ";
     assert_eq!(fixture.frame(60, 10), expected);

@@ -51,7 +51,7 @@ async fn task_resumes_after_host_is_killed() {
 
         let host = place.host(&args);
         host.wait_for_line(&format!(
-            "task {} goes on",
+            "task {} resumed",
             started["task"].as_str().unwrap()
         ))
         .await;
