@@ -259,7 +259,7 @@ fn stored_run_can_be_listed_shown_and_resumed() {
     check(
         &levity(&["runs", "show", "monday", "--journal", journal]),
         1,
-        "left as it is",
+        "left unchanged",
     );
     fs::remove_dir_all(folder).unwrap();
 }
@@ -604,12 +604,12 @@ fn cancel_reaches_run_of_another_process_through_sqlite() {
     check(
         &place.levity(&["runs", "resume", "live", "--quiet"]),
         1,
-        "driven elsewhere",
+        "driven by another process",
     );
     check(
         &place.levity(&["runs", "rm", "live"]),
         1,
-        "driven elsewhere",
+        "driven by another process",
     );
     let cancelled = place.levity(&["runs", "cancel", "live", "--reason", "no time"]);
     check(&cancelled, 0, "sent to the process that drives run live");

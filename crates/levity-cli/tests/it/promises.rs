@@ -236,7 +236,7 @@ fn invalid_calls_report_next_step() {
                 "ftp://me:hush@h",
                 "Hi",
             ],
-            "is no address",
+            "is not a valid server address",
         ),
         (
             &[
