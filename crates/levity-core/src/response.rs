@@ -564,7 +564,7 @@ impl Fold {
         match self.current.and_then(|current| self.parts.get_mut(current)) {
             // Two blocks in a row are separate blocks.
             Some(PartInProgress::Whole(Part::Opaque(_))) | None => {
-                self.add(PartInProgress::Whole(Part::Opaque(data)))
+                self.add(PartInProgress::Whole(Part::Opaque(data)));
             }
             Some(PartInProgress::Whole(part)) => part.set_opaque(data),
             Some(PartInProgress::Call { opaque, .. }) => *opaque = Some(data),

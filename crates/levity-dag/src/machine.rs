@@ -288,13 +288,13 @@ impl GraphMachine {
             Some(EffectPurpose::Profiles) => self.handle_profiles(outcome, out),
             Some(EffectPurpose::Plan(question)) => self.handle_answer(*question, outcome, out),
             Some(EffectPurpose::Step(place, StepEffect::Perform)) => {
-                self.handle_step_outcome(place, outcome, out)
+                self.handle_step_outcome(place, outcome, out);
             }
             Some(EffectPurpose::Step(place, StepEffect::Code(output))) => {
-                self.handle_code_result(place, output, outcome, out)
+                self.handle_code_result(place, output, outcome, out);
             }
             Some(EffectPurpose::Step(place, StepEffect::Permit)) => {
-                self.handle_permission(place, outcome, out)
+                self.handle_permission(place, outcome, out);
             }
             Some(EffectPurpose::Step(place, StepEffect::Pause)) => {
                 if let Some(running) = self.phase.running_mut() {

@@ -235,7 +235,7 @@ fn variable(name: &str, value: &Value, found: &mut FaultCollector) -> Variable {
     match value {
         Value::Null => {}
         Value::String(_) => {
-            declared.reducer = fields::reducer(value, &format!("variable `{name}`"), found)
+            declared.reducer = fields::reducer(value, &format!("variable `{name}`"), found);
         }
         Value::Object(map) => {
             let mut fields = Fields::new(format!("variable `{name}`"), map, found);

@@ -304,7 +304,7 @@ impl AgentMachine {
             }
             (Some(purpose), Outcome::Model(Ok(response))) => self.replied(purpose, response, step),
             (Some(purpose), Outcome::Model(Err(error))) => {
-                self.handle_model_error(&purpose, error, step)
+                self.handle_model_error(&purpose, error, step);
             }
             (Some(purpose), Outcome::Refused(limit)) => self.refused(&purpose, limit, step),
             _ => self.unexpected_outcome(effect, step),

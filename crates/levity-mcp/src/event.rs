@@ -147,7 +147,7 @@ fn log(server: &str, kind: &ServerEventKind) {
             debug!(target: "levity::mcp", server, %level, %text, "MCP server logged");
         }
         ServerEventKind::Stderr(line) => {
-            debug!(target: "levity::mcp", server, %line, "MCP server wrote to stderr")
+            debug!(target: "levity::mcp", server, %line, "MCP server wrote to stderr");
         }
         ServerEventKind::Stopped => info!(target: "levity::mcp", server, "MCP server stopped"),
         ServerEventKind::ResourcesChanged { .. } | ServerEventKind::PromptsChanged => {}

@@ -185,7 +185,7 @@ impl Conversations {
         loop {
             match self.store.hold(id).await {
                 Err(error) if error.kind() == MemoryErrorKind::Busy => {
-                    busy_retry.wait(error).await?
+                    busy_retry.wait(error).await?;
                 }
                 other => return other,
             }
@@ -250,7 +250,7 @@ impl Conversations {
         let existed = loop {
             match self.store.forget(id).await {
                 Err(error) if error.kind() == MemoryErrorKind::Busy => {
-                    busy_retry.wait(error).await?
+                    busy_retry.wait(error).await?;
                 }
                 other => break other?,
             }

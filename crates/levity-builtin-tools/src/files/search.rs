@@ -224,7 +224,7 @@ impl Search<'_> {
                     files.push(entry.name);
                 }
                 Kind::Dir if folder.may_descend() => {
-                    jobs.push(Job::Below(folder.clone(), entry.name))
+                    jobs.push(Job::Below(folder.clone(), entry.name));
                 }
                 _ => {}
             }

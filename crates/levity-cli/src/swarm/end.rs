@@ -129,8 +129,8 @@ fn summary(options: &OutputOptions<'_>, run: &RunId, finished: &SwarmAnswer) {
     note(&format!(
         "{done} of {all} done ({}, {}, {})",
         finished.usage(),
-        counted(calls.into(), "model call"),
-        counted(tools.into(), "tool call")
+        counted(calls, "model call"),
+        counted(tools, "tool call")
     ));
 }
 

@@ -204,7 +204,7 @@ proptest! {
                 prop_assert_eq!(read.unwrap(), history);
             }
             Err(error) => {
-                prop_assert!(read.unwrap_err().to_string().starts_with(&error.to_string()))
+                prop_assert!(read.unwrap_err().to_string().starts_with(&error.to_string()));
             }
         }
     }

@@ -17,7 +17,7 @@ pub(super) fn variables(plan: &Plan, known: &PlanConstraints, found: &mut FaultC
         };
         match compile(schema, known.max_text) {
             Err(flaw) => {
-                found.push_with(|| variable_fault(name, &format!("has an invalid schema: {flaw}")))
+                found.push_with(|| variable_fault(name, &format!("has an invalid schema: {flaw}")));
             }
             Ok(schema) => {
                 let problems = plan

@@ -55,7 +55,7 @@ impl GraphMachine {
         match outcome {
             Outcome::Decision(Decision::Allow) => self.adopt_proposal(planning, proposal, out),
             Outcome::Decision(Decision::Edit { args }) => {
-                self.handle_edit(planning, proposal, &args, out)
+                self.handle_edit(planning, proposal, &args, out);
             }
             Outcome::Decision(Decision::Answer { text }) if self.rules.planner.is_some() => {
                 let message = format!("the user answered: {text}");
@@ -93,7 +93,7 @@ impl GraphMachine {
                 );
             }
             (Ok(graph), Proposal::Plan(_)) => {
-                self.adopt(&planning, Draft { diff: None, graph }, out)
+                self.adopt(&planning, Draft { diff: None, graph }, out);
             }
             (Err(faults), proposal) if self.rules.planner.is_some() => {
                 self.reject(planning, &faults, &proposal.args().to_string(), out);

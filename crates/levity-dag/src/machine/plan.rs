@@ -217,7 +217,7 @@ impl GraphMachine {
         match question.to {
             Respondent::Planner => self.handle_planner_reply(question.planning, outcome, out),
             Respondent::Person(proposal) => {
-                self.handle_decision(question.planning, proposal, outcome, out)
+                self.handle_decision(question.planning, proposal, outcome, out);
             }
         }
     }

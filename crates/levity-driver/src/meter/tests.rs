@@ -394,7 +394,7 @@ proptest! {
                             open.push(reservation);
                         }
                         Err(Refusal::Wait(_)) => {
-                            prop_assert!(!open.is_empty(), "no call is in progress")
+                            prop_assert!(!open.is_empty(), "no call is in progress");
                         }
                         Err(Refusal::Limit(_)) => {}
                     }

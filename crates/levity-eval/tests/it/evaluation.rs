@@ -68,7 +68,7 @@ async fn evaluation_resumes_after_drop() {
     let mut results = open(&folder);
     let mut last = (0, 0, 0);
     let watch = |progress: &levity_eval::EvalProgress<'_>| {
-        last = (progress.done, progress.of, progress.passed)
+        last = (progress.done, progress.of, progress.passed);
     };
     Evaluation::new()
         .run(&subject, &mut results, watch)
@@ -128,7 +128,7 @@ async fn evaluation_repeats_failed_trials_only_on_request() {
     assert_eq!(subject.asked.load(Ordering::Relaxed), 0);
     let mut last = (0, 0, 0);
     let watch = |progress: &levity_eval::EvalProgress<'_>| {
-        last = (progress.done, progress.passed, progress.errors)
+        last = (progress.done, progress.passed, progress.errors);
     };
     Evaluation::new()
         .retry_errors()

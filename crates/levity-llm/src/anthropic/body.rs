@@ -65,7 +65,7 @@ pub(super) fn write(
         Marks::none()
     };
     body.raw("messages", |bytes| {
-        written = messages::write(bytes, lines, generation, marks, target)
+        written = messages::write(bytes, lines, generation, marks, target);
     });
     written?;
     if let Some(thinking) = &plan.thinking {

@@ -258,7 +258,7 @@ impl Decoder {
     fn emit_tagged(&mut self, piece: thoughts::Piece, sink: &mut Sink) {
         match piece {
             thoughts::Piece::Thinking(text) => {
-                self.emit_thinking(TextOrValue::Text(text.into()), Field::Tags, sink)
+                self.emit_thinking(TextOrValue::Text(text.into()), Field::Tags, sink);
             }
             thoughts::Piece::Text(text) => self.emit_text(text, sink),
         }

@@ -117,8 +117,8 @@ fn write_user(
     body.field("role", "user");
     body.raw("content", |bytes| {
         list(bytes, |list| {
-            checked = write_parts(list, &message.parts, target)
-        })
+            checked = write_parts(list, &message.parts, target);
+        });
     });
     bytes.extend(body.finish());
     checked
@@ -193,7 +193,7 @@ fn write_assistant(
                 list(bytes, |list| {
                     message
                         .calls()
-                        .for_each(|call| write_call(list, call, target))
+                        .for_each(|call| write_call(list, call, target));
                 });
             });
         }

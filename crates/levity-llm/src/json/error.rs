@@ -68,7 +68,7 @@ impl fmt::Display for JsonError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
             JsonErrorKind::Nothing => {
-                write!(f, "the text of {} bytes contains no JSON", self.text.len())?
+                write!(f, "the text of {} bytes contains no JSON", self.text.len())?;
             }
             JsonErrorKind::TooDeep => write!(f, "the JSON is nested deeper than 128")?,
             JsonErrorKind::Missing(keys) => write!(f, "the JSON lacks `{}`", keys.join("`, `"))?,

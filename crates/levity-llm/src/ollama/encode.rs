@@ -121,7 +121,7 @@ fn encode(message: &Message) -> Result<Vec<u8>, ModelError> {
             Ok(image) => images.push(image),
             // Another model created the media, and an error would end the conversation.
             Err(_) if message.role == Role::Assistant => {
-                text = omitted_media::with_description(&text, media).into()
+                text = omitted_media::with_description(&text, media).into();
             }
             Err(error) => return Err(error),
         }

@@ -133,11 +133,11 @@ impl Decoder {
         let full_event: FullEvent = serde_json::from_slice(data).map_err(unreadable)?;
         match &*event.kind {
             "response.output_item.added" => {
-                self.item_added(event.output_index, &full_event.item, sink)
+                self.item_added(event.output_index, &full_event.item, sink);
             }
             "response.content_part.done" => self.part_done(event, &full_event.part, sink),
             "response.output_item.done" => {
-                self.item_done(event.output_index, full_event.item, sink)
+                self.item_done(event.output_index, full_event.item, sink);
             }
             kind => {
                 let end = kind.trim_start_matches("response.");

@@ -188,7 +188,7 @@ fn assistant(message: &Message, target: Target<'_>, items: &mut Items) {
     for part in &message.parts {
         match part {
             Part::Text(text) => {
-                message_writer.text(text, target.own(text.opaque.as_ref()), without_ids, items)
+                message_writer.text(text, target.own(text.opaque.as_ref()), without_ids, items);
             }
             Part::Thinking(thinking) => {
                 let Some(item) = target.own(thinking.opaque.as_ref()) else {
@@ -204,7 +204,7 @@ fn assistant(message: &Message, target: Target<'_>, items: &mut Items) {
             }
             Part::Opaque(_) if later_thoughts(part, target).is_some() => {}
             Part::ToolCall(call) => {
-                message_writer.item(&call_item(call, without_ids, target), items)
+                message_writer.item(&call_item(call, without_ids, target), items);
             }
             Part::Opaque(opaque) => {
                 if let Some(item) = target.own(Some(opaque)) {

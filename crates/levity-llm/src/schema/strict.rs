@@ -234,7 +234,7 @@ impl<'a> Converter<'a> {
                 }
                 "pattern" | "format" => drop(converted.insert(word.clone(), value.clone())),
                 retained if RETAINED.contains(&retained) => {
-                    drop(converted.insert(word.clone(), value.clone()))
+                    drop(converted.insert(word.clone(), value.clone()));
                 }
                 _ => {}
             }

@@ -458,8 +458,7 @@ async fn connection_error_names_model_address_and_cause() {
     let (port, task) = listener(Behaviour::Hold).await;
     let mut hasty = TimeLimits::default();
     hasty.first_byte = Duration::from_millis(40);
-    let late =
-        "request to URL failed (model MODEL): the reply did not start within 40ms";
+    let late = "request to URL failed (model MODEL): the reply did not start within 40ms";
     check(&format!("http://127.0.0.1:{port}"), hasty, true, late).await;
     task.abort();
 

@@ -229,7 +229,7 @@ fn invalid_table_is_rejected() {
 fn invalid_tokenizer_is_rejected() {
     let good = table("F32");
     let check = |tokens: &Value, problem: &str| {
-        check_rejected(&good, tokens.to_string().as_bytes(), problem)
+        check_rejected(&good, tokens.to_string().as_bytes(), problem);
     };
     check_rejected(&good, b"", "cannot be read");
     check_rejected(&good, "[".repeat(1 << 20).as_bytes(), "cannot be read");
@@ -266,7 +266,10 @@ fn invalid_tokenizer_is_rejected() {
         ),
         "too many",
     );
-    check(&changed("/model/merges", json!(["t", "e"])), "merges tokens");
+    check(
+        &changed("/model/merges", json!(["t", "e"])),
+        "merges tokens",
+    );
     check(&changed("/model/merges", json!(["t x"])), "merges tokens");
     check(&changed("/model/vocab/at", json!(12)), "12 rows");
     check(&changed("/model/vocab/at", json!(u32::MAX)), "12 rows");

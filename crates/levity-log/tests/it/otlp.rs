@@ -425,7 +425,7 @@ fn busy_response_is_retried_and_rejection_is_not() {
     let otlp = manual_export(&collector).open().unwrap();
     let span = || {
         tracing::dispatcher::with_default(&with(otlp.layer()), || {
-            drop(tracing::info_span!("once"))
+            drop(tracing::info_span!("once"));
         });
     };
     span();

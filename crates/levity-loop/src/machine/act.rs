@@ -152,7 +152,7 @@ impl AgentMachine {
         match (text.trim(), status) {
             (_, status) if signalled => self.end(status, text, None, step),
             ("", Status::BestEffort(limit)) if self.state.task.rules > 0 => {
-                self.ask_for_words(limit, step)
+                self.ask_for_words(limit, step);
             }
             ("", Status::BestEffort(limit)) => self.stop(Status::Partial(limit), step),
             ("", _) => self.empty_reply(step),

@@ -26,10 +26,7 @@ fn refused<T>(ended: Result<T, Error>) {
         (error.kind(), error.is_retryable()),
         (ErrorKind::Config, false)
     );
-    assert_eq!(
-        error.to_string(),
-        "the prompt is empty; describe the task"
-    );
+    assert_eq!(error.to_string(), "the prompt is empty; describe the task");
     assert!(error.partial().is_none());
 }
 

@@ -35,7 +35,7 @@ impl ContentBuilder {
                 self.media("an image", &image.mime_type, &image.data, None);
             }
             ContentBlock::Audio(audio) => {
-                self.media("an audio file", &audio.mime_type, &audio.data, None)
+                self.media("an audio file", &audio.mime_type, &audio.data, None);
             }
             ContentBlock::Resource(embedded) => self.resource(embedded.resource),
             ContentBlock::ResourceLink(link) => self.text(link_text(&link)),

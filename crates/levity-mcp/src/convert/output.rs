@@ -71,7 +71,7 @@ fn finish(
         // A model sees the content, if there is any. Data that is only in the value would be lost
         // otherwise.
         (Some(value), TextCopy::None) if !builder.content.is_empty() => {
-            builder.text(value.to_string())
+            builder.text(value.to_string());
         }
         _ => {}
     }

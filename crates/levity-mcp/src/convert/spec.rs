@@ -62,7 +62,7 @@ pub(crate) fn spec(
         let ignore = |problem| {
             problems.push(named(format!(
                 "is not checked against its output schema, which {problem}"
-            )))
+            )));
         };
         schema::output(output).map_err(ignore).ok()
     });

@@ -20,7 +20,7 @@ pub(super) fn complete(
     for (name, field) in fields {
         match (content.get(name), field.get("default")) {
             (Some(value), _) => {
-                problems.extend(check(field, value).err().map(|what| describe(name, what)))
+                problems.extend(check(field, value).err().map(|what| describe(name, what)));
             }
             // An invalid default of the server's own form is ignored.
             (None, Some(default)) if check(field, default).is_ok() => {

@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn matches_pattern_supports_wildcards() {
         let check = |pattern, name, expected| {
-            assert_eq!(matches_pattern(pattern, name), expected, "{pattern} {name}")
+            assert_eq!(matches_pattern(pattern, name), expected, "{pattern} {name}");
         };
         check("read", "read", true);
         check("read", "reader", false);

@@ -338,7 +338,7 @@ async fn repeated_settings_in_events_are_masked() {
         let sink = reports.clone();
         let mut cx = ToolCx::detached();
         cx.progress = levity_core::Progress::new(move |report| {
-            sink.lock().unwrap().push(format!("{report:?}"))
+            sink.lock().unwrap().push(format!("{report:?}"));
         });
         let server = servers.get(&format!("s{pad}")).unwrap();
         let error = server.call_with("talk", json!({}), &cx).await.unwrap_err();

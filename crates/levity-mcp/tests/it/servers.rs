@@ -451,7 +451,7 @@ async fn invalid_results_return_errors() {
                 )]
             })
             .inspect(|_| {
-                _ = (method == "prompts/list").then(|| turn.fetch_add(1, Ordering::Relaxed))
+                _ = (method == "prompts/list").then(|| turn.fetch_add(1, Ordering::Relaxed));
             })
     });
     let (servers, server) = start_one(raw.config).await;

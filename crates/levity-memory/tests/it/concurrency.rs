@@ -41,7 +41,7 @@ async fn run_in_parallel(
 async fn check_two_processes(kind: Kind) {
     let dir = tempfile::tempdir().unwrap();
     run_in_parallel("race", kind, dir.path(), async |store| {
-        race(&*store, 40).await
+        race(&*store, 40).await;
     })
     .await;
     let store = kind.open(dir.path());
@@ -61,7 +61,7 @@ async fn check_two_processes(kind: Kind) {
     assert_eq!(counts.into_values().collect::<Vec<_>>(), [40, 40, 40]);
 
     run_in_parallel("share", kind, dir.path(), async |store| {
-        share(store, 15).await
+        share(store, 15).await;
     })
     .await;
     let shared = texts(&*store, "shared").await;

@@ -65,7 +65,7 @@ impl Runs {
                 match runs.resume_at(&run, RunOrigin::Queue(reserved)).await {
                     Err(Error::Full { .. }) => runs.enqueue(run),
                     Err(error) if error.is_retryable() && !is_driven_elsewhere(&error) => {
-                        runs.enqueue(run)
+                        runs.enqueue(run);
                     }
                     // A client that asks for the run by id gets the error.
                     _ => {}

@@ -52,7 +52,7 @@ impl TestHost {
         let host = BridgeHost::builder(Workspace::open(folder.path()).unwrap())
             .limits(limits)
             .on_notice(move |notice| {
-                was_notified.send_modify(|was_notified| was_notified.push(notice.to_string()))
+                was_notified.send_modify(|was_notified| was_notified.push(notice.to_string()));
             })
             .build()
             .unwrap();

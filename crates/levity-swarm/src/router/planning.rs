@@ -78,7 +78,7 @@ impl RouterMachine {
             Ok(RouterAnswer::Answer(text)) if self.round == 1 => shared.answer(ROUTER, text, out),
             Ok(RouterAnswer::Answer(_)) => self.close(shared, out),
             Ok(RouterAnswer::Plan(plan, _)) if plan.is_empty() && self.round > 1 => {
-                self.close(shared, out)
+                self.close(shared, out);
             }
             Ok(RouterAnswer::Plan(plan, mends)) => {
                 if !mends.is_empty() {

@@ -50,7 +50,7 @@ impl Index {
                 DESCRIPTION_WEIGHT,
             );
             arguments(&spec.input, MAX_NESTING, &mut |name| {
-                add(name, ARGUMENTS_WEIGHT)
+                add(name, ARGUMENTS_WEIGHT);
             });
             index.lengths.push(own.values().sum());
             for (word, weight) in own {

@@ -294,7 +294,8 @@ async fn unsupported_media_in_tool_result_becomes_text() {
         Request::new().with_history(history)
     };
     let sound = "(a sound of type audio/wav, 1 bytes, which this model cannot accept)";
-    let film = "(a video of type video/mp4, at https://a.example/b, which this model cannot accept)";
+    let film =
+        "(a video of type video/mp4, at https://a.example/b, which this model cannot accept)";
     let both = vec![
         Media::bytes("audio/wav", vec![1]),
         Media::url("video/mp4", "https://a.example/b"),

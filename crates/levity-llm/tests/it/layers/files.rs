@@ -93,7 +93,8 @@ async fn unrecorded_request_error_names_difference() {
         .complete(ask("a").with_system("Be long: s3cret."))
         .await
         .unwrap_err();
-    let expected = "the request was not recorded; the most similar one, in line 1, differs in `system`";
+    let expected =
+        "the request was not recorded; the most similar one, in line 1, differs in `system`";
     assert_eq!(
         (error.kind(), cause(&error).as_str()),
         (ModelErrorKind::BadRequest, expected)

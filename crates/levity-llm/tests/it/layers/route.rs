@@ -50,7 +50,10 @@ async fn fallback_uses_next_model_on_error() {
     };
     assert_eq!(
         (reason.as_str(), error),
-        ("`first` failed: the script says so; falling back to `second`", None)
+        (
+            "`first` failed: the script says so; falling back to `second`",
+            None
+        )
     );
 
     let three = ScriptedModel::new()

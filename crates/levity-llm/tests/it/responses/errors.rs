@@ -169,7 +169,11 @@ async fn unsupported_media_in_tool_result_becomes_text() {
     // The reply of the server is irrelevant; only the request counts.
     let _ = model.complete(Request::new().with_history(history)).await;
     let text = |text: &str| json!({"type": "input_text", "text": text});
-    let words = |what: &str| text(&format!("({what}, 1 bytes, which this model cannot accept)"));
+    let words = |what: &str| {
+        text(&format!(
+            "({what}, 1 bytes, which this model cannot accept)"
+        ))
+    };
     let expected = json!([
         text("Here."),
         words("a sound of type audio/wav"),

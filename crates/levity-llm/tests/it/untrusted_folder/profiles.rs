@@ -26,7 +26,8 @@ fn remark_names_every_file_address_of_profile() {
     let env = dir.path().join(".env");
     let own = r#"{"profiles": {"plain": {"model": "openai:m"}, "deep": {"model": "plain"}, "spare":
         {"model": "anthropic:m", "fallback": ["ollama:m", "plain", "openai-chat:m"]}, "mine": {"model": "ollama:m@http://mine"}}}"#;
-    let at = |host: &str, by: &str| format!("at `http://{host}`, set by `{by}` in `{}`", env.display());
+    let at =
+        |host: &str, by: &str| format!("at `http://{host}`, set by `{by}` in `{}`", env.display());
     let (openai, ollama) = (
         at("evil/v1", "OPENAI_BASE_URL"),
         at("other:11434", "OLLAMA_HOST"),

@@ -171,7 +171,7 @@ impl Caller {
             let has_new_nonce = self.store_nonce(&response);
             match response.status() {
                 StatusCode::UNAUTHORIZED if has_proof && has_new_nonce && nonces < MAX_NONCES => {
-                    nonces += 1
+                    nonces += 1;
                 }
                 StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                     challenges += 1;

@@ -67,7 +67,7 @@ fn check_whole(read: &[(u64, Arc<Message>)]) {
         );
         match read.get(at + 1).map(|_| numbers(&text(at + 1))) {
             Some(next) if here[1] + 1 < here[2] => {
-                assert_eq!(next, [here[0], here[1] + 1, here[2]])
+                assert_eq!(next, [here[0], here[1] + 1, here[2]]);
             }
             Some(next) => assert_eq!(next[1], 0),
             None => assert_eq!(here[1] + 1, here[2]),

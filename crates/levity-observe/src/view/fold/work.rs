@@ -20,7 +20,7 @@ impl PlanView {
                 self.add_usage(owner, *usage, |stats| stats.model_calls += 1);
             }
             EventKind::TurnStarted { .. } => {
-                self.add_usage(owner, Usage::default(), |stats| stats.turns += 1)
+                self.add_usage(owner, Usage::default(), |stats| stats.turns += 1);
             }
             EventKind::ToolFinished { result, .. } => {
                 let failed = result.error.is_some();

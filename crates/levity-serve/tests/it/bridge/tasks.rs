@@ -74,7 +74,7 @@ async fn dispatched_task_ends_with_a_signal_file() {
                 changed.push(was_notified["params"]["path"].as_str().unwrap().to_owned());
             }
             "agent/event" => {
-                ended |= was_notified["params"]["event"]["kind"]["run_ended"].is_object()
+                ended |= was_notified["params"]["event"]["kind"]["run_ended"].is_object();
             }
             other => panic!("{other}"),
         }

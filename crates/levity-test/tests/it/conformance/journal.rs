@@ -301,7 +301,7 @@ fn journal_suite_rejects_every_flaw() {
         refuses(
             conformance::journal(async || FlawedJournal::with(flaw)),
             promise,
-        )
+        );
     };
     let order = "journal: records are returned as they were appended, and in that order";
     let exclusive = "journal: `open` is exclusive while the log lives";

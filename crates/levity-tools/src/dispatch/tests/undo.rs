@@ -201,7 +201,10 @@ fn failed_undo_after_crash_leaves_outcome_unknown() {
 
     let tool = FnTool::ready(spec("u", Hints::new().compensable()), |_| unreachable!());
     let default = dispatched(&dispatcher(tool), json!({}), true);
-    check_unknown(&default, &why("`u` cannot be undone: the tool does not implement `undo`"));
+    check_unknown(
+        &default,
+        &why("`u` cannot be undone: the tool does not implement `undo`"),
+    );
 }
 
 #[test]

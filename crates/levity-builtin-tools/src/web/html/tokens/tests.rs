@@ -73,7 +73,7 @@ impl TokenSink for Theirs {
         match token {
             CharacterTokens(text) => add_text(&mut seen, &text),
             TagToken(tag) if tag.kind == TagKind::EndTag => {
-                seen.push(TestToken::End(tag.name.to_string()))
+                seen.push(TestToken::End(tag.name.to_string()));
             }
             TagToken(tag) => {
                 let attrs = tag
