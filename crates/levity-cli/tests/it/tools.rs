@@ -65,7 +65,7 @@ fn agent_works_in_workspace() {
     for part in [
         "(`broken.py`: line 1:",
         "  written notes.txt\n",
-        "is kept from tools",
+        "is denied to tools",
         "2 notes.txt",
         "asks   run_command {\"command\":\"rm notes.txt\"}: `rm` may change something",
         "answer no: there is no terminal",

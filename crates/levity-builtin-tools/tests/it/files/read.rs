@@ -140,12 +140,12 @@ async fn read_failure_reports_reason() {
         (
             "missing",
             ToolErrorKind::Failed,
-            "there is no `missing`; list the folder above it to see what is there",
+            "`missing` does not exist; list its parent folder to see what is there",
         ),
         (
             "dir",
             ToolErrorKind::Failed,
-            "`dir` is no regular file; use the path of one",
+            "`dir` is not a regular file; use the path of a regular file",
         ),
         (
             "",

@@ -363,7 +363,7 @@ async fn forbidden_address_is_denied_without_request() {
             "https://user:pass@example.org/",
             "leave out what is before the `@`",
         ),
-        ("file:///etc/passwd", "`file:` is not spoken here"),
+        ("file:///etc/passwd", "`file:` is not supported"),
         ("https://example.org:22/", "port 22"),
     ] {
         let denied = fetch(WebFetch::builder(), json!({"url": url})).await;

@@ -77,7 +77,7 @@ fn workspace_tools_cannot_reach_own_files_of_levity() {
     assert_eq!(results.len(), 12, "{told}");
     let denied = results
         .iter()
-        .filter(|result| result.contains("is kept from tools"))
+        .filter(|result| result.contains("is denied to tools"))
         .count();
     assert_eq!(denied, 11, "{results:#?}");
     let journal = fs::read_to_string(folder.path().join("runs/r1.jsonl")).unwrap();
@@ -164,7 +164,7 @@ fn workspace_tools_cannot_reach_named_settings_files() {
     let results = tool_results(&output);
     assert_eq!(results.len(), paths.len() + 1, "{output:?}");
     for (path, result) in paths.iter().zip(&results) {
-        assert!(result.contains("is kept from tools"), "{path}: {result}");
+        assert!(result.contains("is denied to tools"), "{path}: {result}");
     }
     let text = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
     assert_eq!(
@@ -270,10 +270,10 @@ fn workspace_tools_cannot_reach_unusual_names_and_neighbors() {
     let results = tool_results(&output);
     assert_eq!(results.len(), denied + open.len() + 1, "{output:?}");
     for (call, result) in calls.iter().zip(&results).take(denied) {
-        assert!(result.contains("is kept from tools"), "{call}: {result}");
+        assert!(result.contains("is denied to tools"), "{call}: {result}");
     }
     for (call, result) in calls.iter().zip(&results).skip(denied) {
-        assert!(!result.contains("is kept from tools"), "{call}: {result}");
+        assert!(!result.contains("is denied to tools"), "{call}: {result}");
     }
     let listed = &results[results.len() - 1];
     assert!(
