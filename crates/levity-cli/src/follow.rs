@@ -261,8 +261,8 @@ fn conclude(args: &AgentArgs, answer: &Answer, stored: bool) -> ExitCode {
         print_text(&format!(
             "({}, {}, {})\n",
             answer.usage(),
-            counted(stats.turns.into(), "turn"),
-            counted(stats.tool_calls.into(), "tool call")
+            counted(stats.turns, "turn"),
+            counted(stats.tool_calls, "tool call")
         ));
     }
     ExitCode::SUCCESS

@@ -126,7 +126,7 @@ impl Remove {
                     `levity runs list` shows all runs"
                         ),
                         1,
-                    )
+                    );
                 }
                 Err(error) => code = crate::terminal::report_error(&chain(&error), 1),
             }

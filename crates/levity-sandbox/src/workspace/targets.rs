@@ -311,7 +311,7 @@ impl Inner {
                     }
                     _ if denied && lossy == ".git" => _ = self.record_repository(&absolute()),
                     FileType::Symlink if denied => {
-                        _ = self.record_target(&absolute(), DeniedTo::All)
+                        _ = self.record_target(&absolute(), DeniedTo::All);
                     }
                     _ => {}
                 }
