@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_excludes_pieces_after_the_cycle() {
+    fn cycle_excludes_pieces_after_it() {
         for (before, stuck, cycle) in [
             (vec![vec![0]], vec![0], vec![0]),
             (

@@ -17,7 +17,9 @@ fn links(source: &Source) -> Vec<String> {
         if in_code {
             continue;
         }
-        let mut rest = line;
+        // Text between backticks is code and has no links.
+        let line: String = line.split('`').step_by(2).collect();
+        let mut rest = line.as_str();
         while let Some((_, after)) = rest.split_once("](") {
             let target = after.split(')').next().unwrap_or("");
             found.push(target.to_owned());

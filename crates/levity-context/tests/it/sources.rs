@@ -21,7 +21,7 @@ fn is_cut(block: &ContextBlock) -> bool {
 }
 
 #[tokio::test]
-async fn blocks_keep_order_of_sources_whatever_priority() {
+async fn blocks_keep_order_of_sources_with_any_priority() {
     let sources = Sources::new()
         .source_at(-5, block("a", 1))
         .source_at(9, block("b", 1))

@@ -430,7 +430,7 @@ async fn planner_that_repeats_whole_cut_plan_is_accepted() {
 }
 
 #[tokio::test]
-async fn planner_without_progress_is_told_to_shorten_plan_and_then_fails() {
+async fn planner_without_progress_gets_note_to_shorten_plan_and_then_fails() {
     let stuck = r#"{"steps": [{"id": "a", "agent": "give", "prompt": "on and on and"#;
     let prose = "First of all, let me think about what there is to";
     let length = |text| (text, Finish::Length);
