@@ -83,3 +83,54 @@ fn links_lead_to_files_and_headings() {
     }
     assert!(broken.is_empty(), "broken links:\n{}", broken.join("\n"));
 }
+
+#[test]
+fn summary_lists_every_page_by_its_title() {
+    let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
+    let mut missing = Vec::new();
+    for page in sources(&["docs"], ".md") {
+        let path = page.path.strip_prefix("docs/").unwrap();
+        let title = page
+            .text
+            .lines()
+            .find_map(|line| line.strip_prefix("# "))
+            .unwrap_or("");
+        let title = if path == "decisions/README.md" {
+            "Decisions"
+        } else {
+            title
+        };
+        if path != "SUMMARY.md" && !summary.contains(&format!("[{title}]({path})")) {
+            missing.push(format!("[{title}]({path})"));
+        }
+    }
+    assert!(
+        missing.is_empty(),
+        "docs/SUMMARY.md lacks:\n{}",
+        missing.join("\n")
+    );
+}
+
+#[test]
+fn every_rust_block_is_compiled() {
+    let mut problems = Vec::new();
+    for page in sources(&["docs"], ".md") {
+        let path = page.path.strip_prefix("docs/").unwrap();
+        let blocks = || {
+            page.text
+                .lines()
+                .map(str::trim_start)
+                .filter(|l| l.starts_with("```rust"))
+        };
+        if path.starts_with("decisions/") {
+            continue;
+        }
+        if blocks().next().is_some() && !levity_book::PAGES.contains(&path) {
+            problems.push(format!("{path} is not in tests/book/src/lib.rs"));
+        }
+        if blocks().any(|block| block.contains("ignore")) {
+            problems.push(format!("{path} has a block that is ignored"));
+        }
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
