@@ -206,7 +206,7 @@ async fn command_that_cannot_run_returns_error_with_reason() {
     check(
         json!({"command": "echo a\0b"}),
         ToolErrorKind::InvalidArgs,
-        "zero byte",
+        "NUL byte",
     )
     .await;
     check(

@@ -283,7 +283,7 @@ fn invalid_manifest_is_reported_as_problem() {
         "`absolute.tool.json`: `/bin/sh` must be a file name without a folder",
         "`unknown.tool.json`: the manifest is invalid: unknown field `readonly`",
         "`plain.tool.json`: `good.tool.json` is not an executable file; run `chmod +x` on it",
-        "the input schema of `schema` is no object schema",
+        "the input schema of `schema` is not an object schema",
         "`broken.tool.json`: the manifest is invalid",
     ] {
         assert!(
