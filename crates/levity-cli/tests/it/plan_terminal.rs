@@ -5,6 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
@@ -59,7 +60,15 @@ impl Terminal {
     #[track_caller]
     pub(crate) fn until(&mut self, part: &str) {
         let mut bytes = [0; 4096];
+        // A text that never comes must fail the test, and not block it for ever.
+        let limit = Timespec {
+            tv_sec: 60,
+            tv_nsec: 0,
+        };
         while !self.printed.contains(part) {
+            let mut polled = [PollFd::new(&self.ours, PollFlags::IN)];
+            let ready = poll(&mut polled, Some(&limit)).unwrap();
+            assert!(ready > 0, "no `{part}` in: {}", self.printed);
             let read = self.ours.read(&mut bytes).unwrap();
             self.printed += &String::from_utf8_lossy(&bytes[..read]);
             assert!(self.printed.len() < 1 << 20, "{}", self.printed);
@@ -154,7 +163,7 @@ fn question_is_asked_once_and_ignores_earlier_typing() {
     ];
     let mut terminal = Terminal::new(&args, b"typed before\n");
     for answer in ["red", "blue"] {
-        terminal.until("it asks: Which?\r\n  > ");
+        terminal.until("the agent asks: Which?\r\n  > ");
         terminal
             .ours
             .write_all(format!("{answer}\n").as_bytes())
