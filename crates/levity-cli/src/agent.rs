@@ -130,7 +130,7 @@ pub(crate) struct ModelArgs {
     script: Option<PathBuf>,
 }
 
-/// Adds two numbers.
+/// Adds two numbers and returns their sum.
 #[tool(read_only)]
 async fn add(
     /** left */

@@ -23,9 +23,9 @@ pub(crate) struct Conversations {
 enum Action {
     /// List conversations, least recently changed first.
     List(List),
-    /// Print a conversation.
+    /// Print the messages of a conversation.
     Show(Show),
-    /// Delete conversations permanently.
+    /// Delete conversations from the store permanently.
     Forget(Forget),
 }
 

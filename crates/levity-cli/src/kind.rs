@@ -16,7 +16,7 @@ use crate::swarm::SwarmShape;
 /// The kind of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
-    /// One agent.
+    /// One agent that works on the goal alone.
     Agent,
     /// A team that makes a plan and carries it out, as in `levity plan`.
     Team,

@@ -1,4 +1,4 @@
-//! Logs of runs.
+//! The options for logs of runs, and the command that deletes old logs.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -134,7 +134,7 @@ pub(crate) struct LogsArgs {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Delete old logs.
+    /// Delete old logs, by age or by total size.
     Clean(Clean),
 }
 

@@ -1,4 +1,4 @@
-//! The `levity` command.
+//! The `levity` command: its subcommands and their options.
 
 mod agent;
 mod bridge;
@@ -57,7 +57,7 @@ enum Command {
     Run(run::Run),
     /// Talk to an agent, line by line.
     Chat(chat::Chat),
-    /// Inspect stored conversations.
+    /// List, print or delete stored conversations.
     Conversations(conversations::Conversations),
     /// Let agents of other programs use a folder, and an agent that works in it.
     Bridge(bridge::Bridge),

@@ -31,7 +31,7 @@ enum Action {
     Show(list::Show),
     /// Compare two runs: their answers, costs and actions.
     Compare(list::Compare),
-    /// Resume a run.
+    /// Resume a run from its last record.
     Resume(DriveArgs),
     /// Replay a run without performing any effect, and check that it has the same result.
     Replay(drive::Replay),
@@ -43,13 +43,13 @@ enum Action {
     Deny(control::Deny),
     /// Answer the question of a run, or give its model this text instead of the result of a call.
     Answer(control::Answer),
-    /// Cancel a run.
+    /// Cancel a run that has not ended.
     Cancel(control::Cancel),
     /// State the result of a call that was in progress when a process ended.
     Resolve(control::Resolve),
     /// Write a run and its child runs to the standard output, as JSON lines.
     Export(storage::Export),
-    /// Import exported runs.
+    /// Import runs that were exported as JSON lines.
     Import(storage::Import),
     /// Delete runs together with their child runs.
     Rm(storage::Remove),

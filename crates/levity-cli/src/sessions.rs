@@ -73,11 +73,11 @@ struct Export {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Format {
-    /// Mermaid flowchart.
+    /// A flowchart in the Mermaid language.
     Mermaid,
-    /// Graphviz DOT graph.
+    /// A graph in the DOT language of Graphviz.
     Dot,
-    /// Text tree.
+    /// A tree of indented text lines.
     Tree,
     /// The session itself: node-link JSON, as NetworkX reads it.
     Json,

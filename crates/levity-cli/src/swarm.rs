@@ -106,7 +106,7 @@ pub(crate) struct SwarmShape {
 enum WorkerName {
     /// Finds information; changes nothing.
     Researcher,
-    /// Writes code.
+    /// Writes code and tests for it.
     Coder,
     /// Reviews the work of others; changes nothing.
     Reviewer,

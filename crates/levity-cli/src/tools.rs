@@ -329,7 +329,7 @@ fn context(workspace: &Workspace, quiet: bool) -> ContextFiles {
 /// The arguments of `levity sandbox`.
 #[derive(Args)]
 pub(crate) struct SandboxArgs {
-    /// Folder to check.
+    /// Folder in which the commands would run.
     #[arg(default_value = ".")]
     folder: PathBuf,
 }

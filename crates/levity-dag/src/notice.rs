@@ -43,7 +43,7 @@ pub enum PlanNotice {
     },
     /// A plan was made and validated.
     Planned {
-        /// The validated plan.
+        /// The plan after it was validated.
         plan: Arc<Plan>,
         /// The edges, including those derived from variables.
         edges: Vec<(StepId, StepId)>,
@@ -61,7 +61,7 @@ pub enum PlanNotice {
     Replanned {
         /// The number of the replan, from 1.
         replan: u32,
-        /// The applied change.
+        /// The change that was applied to the plan.
         diff: Arc<Diff>,
         /// The plan after the change.
         plan: Arc<Plan>,
@@ -122,7 +122,7 @@ pub enum PlanNotice {
         /// The error message of the attempt.
         error: String,
     },
-    /// A step completed.
+    /// A step completed without an error.
     StepCompleted {
         /// The id of the step.
         step: StepId,
@@ -137,7 +137,7 @@ pub enum PlanNotice {
     StepFailed {
         /// The id of the step.
         step: StepId,
-        /// The error message.
+        /// The error message of the step.
         error: String,
         /// The resources that the step used.
         spent: StepSpent,

@@ -59,7 +59,7 @@ pub(crate) enum Skip {
     Condition,
     /// A predecessor failed, and its policy tolerates that.
     Tolerated,
-    /// A predecessor failed.
+    /// A predecessor failed, so the step cannot run.
     Failure,
 }
 

@@ -100,22 +100,22 @@ impl Check for ExpectationCheck {
 pub enum Expectation {
     /// The answer, without surrounding white space, is this text.
     Exact {
-        /// The expected text.
+        /// The text that the answer must be.
         text: String,
     },
     /// The answer contains this text.
     Contains {
-        /// The expected text.
+        /// The text that the answer must contain.
         text: String,
     },
     /// The answer is JSON with this value; the order of keys does not matter, and `5` equals `5.0`.
     Json {
-        /// The expected value.
+        /// The value that the answer must have.
         value: Value,
     },
     /// The answer calls these tools, and no others.
     Calls {
-        /// The expected calls.
+        /// The calls that the answer must make.
         calls: Vec<ExpectedCall>,
         /// Set if the order matters.
         #[serde(default)]

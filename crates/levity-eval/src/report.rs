@@ -197,9 +197,9 @@ fn range(interval: Interval) -> String {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SubjectComparison {
-    /// The first subject.
+    /// The first subject and its results.
     pub first: ComparisonSide,
-    /// The second subject.
+    /// The second subject and its results.
     pub second: ComparisonSide,
     /// The number of trials that both subjects have.
     pub pairs: u64,

@@ -34,7 +34,7 @@ pub enum ErrorKind {
     Folder,
     /// A shortage of system resources.
     System,
-    /// An invalid setting.
+    /// A setting with an invalid value.
     Setting,
 }
 

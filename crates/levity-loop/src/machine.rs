@@ -85,7 +85,7 @@ impl fmt::Debug for AgentMachine {
 
 /// The state of a machine at its end, in parts.
 pub(crate) struct Parts {
-    /// The whole conversation.
+    /// The whole conversation, including the messages of earlier runs.
     pub(crate) history: History,
     /// The messages of this run, without notes for the model.
     pub(crate) own: Vec<Arc<Message>>,

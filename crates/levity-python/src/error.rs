@@ -4,7 +4,7 @@ use crate::fault::ProgramFault;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The program failed.
+    /// The program failed while it was running.
     #[error("the program failed")]
     Program(#[source] Box<ProgramFault>),
     /// No process is available to run the program, and no other isolation is allowed.

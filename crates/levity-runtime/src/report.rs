@@ -150,7 +150,7 @@ pub struct RunComparison {
 }
 
 impl RunComparison {
-    /// Compares two runs.
+    /// Compares two runs by their steps and answers.
     pub fn new(left: RunReport, right: RunReport) -> Self {
         let pairs = left.steps.iter().zip(&right.steps);
         let same_steps = pairs.take_while(|(left, right)| left == right).count();

@@ -76,7 +76,7 @@ impl DelegatedWork {
         })
     }
 
-    /// Returns all delegations.
+    /// Returns all delegations of the plan.
     pub(crate) fn plan(&self) -> Vec<Delegation> {
         self.jobs.iter().map(|job| job.delegation.clone()).collect()
     }

@@ -45,7 +45,7 @@ pub(crate) fn read_pattern_state<T: DeserializeOwned>(saved: &Value) -> Result<T
 /// The decisions of a pattern. Each pattern is a machine without effects and endings; those belong
 /// to the shared state.
 pub(crate) trait PatternMachine: Send + Sync {
-    /// Starts the run.
+    /// Starts the run with its first work.
     fn begin(&mut self, shared: &mut SharedState, out: &mut MachineOutput);
     /// Handles the end of a piece of work.
     fn work_finished(

@@ -48,7 +48,7 @@ pub enum SwarmNotice {
         /// The delegations, in plan order.
         plan: Vec<Delegation>,
     },
-    /// A worker started.
+    /// A worker started a piece of work.
     Began {
         /// The id of the delegation, leg, turn or round.
         id: Arc<str>,
@@ -72,7 +72,7 @@ pub enum SwarmNotice {
         id: Arc<str>,
         /// The name of the worker.
         worker: Arc<str>,
-        /// The error message.
+        /// The error message that explains the failure.
         error: String,
         /// The action that follows.
         then: FailureAction,
@@ -108,7 +108,7 @@ pub enum SwarmNotice {
     LoopFound {
         /// The worker that requested the handoff.
         from: Arc<str>,
-        /// The requested recipient.
+        /// The worker that was to receive the handoff.
         to: Arc<str>,
         /// The reason for the refusal.
         why: String,

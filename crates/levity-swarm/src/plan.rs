@@ -35,7 +35,7 @@ pub struct Delegation {
     /// The delegations that must complete first; the worker sees their results.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<Arc<str>>,
-    /// The expected result.
+    /// The result that the worker is expected to return.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<Arc<str>>,
 }
@@ -96,7 +96,7 @@ pub enum PlanFault {
     UnknownWorker {
         /// The id of the delegation.
         id: Arc<str>,
-        /// The unknown name.
+        /// The name that no worker has.
         worker: String,
         /// A suggestion of similar names.
         near: String,
@@ -116,7 +116,7 @@ pub enum PlanFault {
     /// Two delegations have the same id.
     #[error("two delegations have the id `{id}`; rename one")]
     Twice {
-        /// The duplicate id.
+        /// The id that two delegations have.
         id: Arc<str>,
     },
     /// A dependency does not exist.
@@ -124,7 +124,7 @@ pub enum PlanFault {
     UnknownDependency {
         /// The id of the delegation.
         id: Arc<str>,
-        /// The missing dependency.
+        /// The id of the dependency that does not exist.
         on: String,
         /// A suggestion of similar ids.
         near: String,

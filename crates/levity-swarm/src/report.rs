@@ -94,7 +94,7 @@ pub enum ReportStatus {
     Running,
     /// The work is complete.
     Done,
-    /// The work failed.
+    /// The work failed in its last attempt.
     Failed,
     /// The host stopped the work.
     Stopped,

@@ -19,7 +19,7 @@ pub(crate) struct Rules {
     pub(crate) cards: BTreeMap<Arc<str>, Card>,
     /// Their names, in the order in which they were added.
     pub(crate) order: Vec<Arc<str>>,
-    /// Their names, sorted.
+    /// The names of the workers, sorted.
     pub(crate) names: Vec<Arc<str>>,
     /// The maximum number of workers that run in parallel.
     pub(crate) parallel: usize,

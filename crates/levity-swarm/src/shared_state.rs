@@ -326,7 +326,7 @@ impl SharedState {
         self.in_progress.len()
     }
 
-    /// Ends the run.
+    /// Ends the run with a status, an answer and a value.
     pub(crate) fn end(&mut self, status: Status, text: String, value: Option<Value>) {
         let mut ending = self.ending_with(status, text);
         ending.value = value;

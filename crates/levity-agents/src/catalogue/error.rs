@@ -53,7 +53,7 @@ pub enum CatalogueError {
     /// No agent has this name.
     #[error("no agent is named `{name}`{near}")]
     Unknown {
-        /// The unknown name.
+        /// The requested name, which no agent has.
         name: String,
         /// A clause with similar names.
         near: String,
@@ -67,7 +67,7 @@ pub enum CatalogueError {
     /// A server, tool or Python program that an agent requires is missing.
     #[error("the agent `{}` requires {}, which is missing{near}", .missing.agent, .missing.part)]
     Missing {
-        /// The missing part.
+        /// The missing part, and the agent that requires it.
         missing: Missing,
         /// A clause with similar names and how to fix the problem.
         near: String,
@@ -160,7 +160,7 @@ impl fmt::Display for Place {
 pub struct Missing {
     /// The name of the agent.
     pub agent: Arc<str>,
-    /// The missing part.
+    /// The part that the agent names but that is missing.
     pub part: AgentPart,
     /// Set if the agent requires the part. Otherwise the agent works without it, and its prompt
     /// mentions that.

@@ -51,7 +51,7 @@ fn is_zero(number: &u64) -> bool {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum JsonType {
-    /// The value `null`.
+    /// The value `null`, and no other.
     Null,
     /// The value `true` or `false`.
     Boolean,

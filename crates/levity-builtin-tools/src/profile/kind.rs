@@ -20,13 +20,13 @@ pub enum FileKind {
     Json,
     /// A JSON value on each line.
     JsonLines,
-    /// A YAML document.
+    /// A document in the YAML format.
     Yaml,
-    /// A Markdown document.
+    /// A document in the Markdown format.
     Markdown,
-    /// An HTML page.
+    /// A web page in the HTML format.
     Html,
-    /// An XML document.
+    /// A document in the XML format.
     Xml,
     /// Source code; the format is its language.
     Source,
@@ -34,15 +34,15 @@ pub enum FileKind {
     Log,
     /// Text of another kind.
     Text,
-    /// A PDF document.
+    /// A document in the PDF format.
     Pdf,
-    /// An image file.
+    /// An image of any format.
     Image,
     /// An archive of files, or a compressed file.
     Archive,
     /// An office document; the format is its extension.
     Document,
-    /// An SQLite database.
+    /// A database file of SQLite.
     Sqlite,
     /// Binary data of another kind.
     Binary,

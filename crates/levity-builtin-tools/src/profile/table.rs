@@ -35,7 +35,7 @@ pub enum ColumnType {
     /// All cells are empty.
     #[default]
     Empty,
-    /// Whole numbers only.
+    /// Whole numbers only, without decimals.
     Integer,
     /// Whole numbers or decimals.
     Number,

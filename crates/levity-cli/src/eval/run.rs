@@ -78,7 +78,7 @@ pub(super) struct Run {
     /// Repeat trials that ended in an error.
     #[arg(long)]
     retry_errors: bool,
-    /// Show no progress.
+    /// Show no progress while cases are answered.
     #[arg(long, short)]
     quiet: bool,
     #[command(flatten)]

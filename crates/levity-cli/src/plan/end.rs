@@ -20,11 +20,11 @@ const INTERRUPTED: u8 = 130;
 /// The format of a printed graph.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Drawing {
-    /// Mermaid flowchart.
+    /// A flowchart in the Mermaid language.
     Mermaid,
-    /// Graphviz DOT graph.
+    /// A graph in the DOT language of Graphviz.
     Dot,
-    /// Text tree.
+    /// A tree of indented text lines.
     Tree,
 }
 

@@ -22,7 +22,7 @@ pub(crate) enum ViewKind {
     Plain,
     /// Every event as one JSON object per line on the standard output, without the answer.
     Json,
-    /// Only the answer.
+    /// Only the answer, without any events.
     None,
 }
 

@@ -68,7 +68,7 @@ pub(super) fn plan(files: Vec<File>, room: usize, max_files: usize) -> Plan {
 
 /// The number of tokens that a file needs.
 struct TokenDemand {
-    /// The minimum.
+    /// The minimum number of tokens, including those of the name.
     least: usize,
     /// The additional tokens for the complete file.
     more: usize,

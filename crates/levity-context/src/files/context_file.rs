@@ -14,7 +14,7 @@ pub struct ContextFile {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FileExcerpt {
-    /// The complete file.
+    /// The complete content of the file.
     Whole,
     /// The beginning of the file.
     Cut,

@@ -1,4 +1,4 @@
-//! Names of secrets.
+//! Recognizes variables and keys that hold secrets by their names.
 
 use super::SecretKind;
 

@@ -558,7 +558,7 @@ impl GraphMachine {
         }
     }
 
-    /// Completes a step.
+    /// Completes a step with the variables that it wrote and its output.
     pub(super) fn step_done(
         &mut self,
         at: u32,

@@ -214,7 +214,7 @@ impl Phase {
         }
     }
 
-    /// Ends the run.
+    /// Ends the run and retains the steps, if there are any.
     pub(super) fn end(&mut self, ending: Ending) {
         let steps = match mem::replace(self, Self::Deciding) {
             Self::Running(running) => Some(Box::new(running.steps)),

@@ -1,4 +1,4 @@
-//! The multi-turn categories.
+//! The cases of the multi-turn categories.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;

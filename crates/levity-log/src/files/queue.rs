@@ -38,7 +38,7 @@ pub(super) enum QueueItem {
         event: Box<Event>,
         result_bytes: u64,
     },
-    /// A `tracing` event.
+    /// A log line from a `tracing` event.
     Line(Entry),
 }
 

@@ -98,7 +98,7 @@ impl TopicGuard {
         self
     }
 
-    /// Judges only answers.
+    /// Judges only answers of the agent, not input from people.
     #[must_use]
     pub fn answer_only(mut self) -> Self {
         self.stages = [false, true];

@@ -20,7 +20,7 @@ pub(super) enum Phase {
     Goal,
     /// A model is asked.
     Asking { effect: EffectId, purpose: Purpose },
-    /// Tools are called.
+    /// One or more tools are called.
     Calling(Calls),
     /// The run ends like this once everything is saved.
     Leaving(Box<Ending>),

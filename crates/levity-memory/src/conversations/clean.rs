@@ -1,4 +1,4 @@
-//! Removes expired conversations.
+//! The removal of conversations that have expired.
 
 use levity_core::{ConversationId, ConversationQuery, MemoryError, MemoryErrorKind, Timestamp};
 

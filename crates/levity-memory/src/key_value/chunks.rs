@@ -124,7 +124,7 @@ fn split_chunk(
 pub(super) struct Reader<'a> {
     pub(super) id: &'a ConversationId,
     pub(super) prefix: &'a str,
-    /// The requested positions.
+    /// The range of positions that was requested.
     pub(super) range: Range<u64>,
     /// The position at which the next chunk begins.
     pub(super) next: u64,

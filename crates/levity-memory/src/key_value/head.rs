@@ -44,7 +44,7 @@ pub(super) struct Head {
 pub(super) struct Holder {
     /// The store instance that holds the conversation.
     pub(super) owner: u64,
-    /// The individual hold.
+    /// The random number that identifies this hold.
     pub(super) token: u64,
     pub(super) until: Timestamp,
 }

@@ -27,7 +27,7 @@ const MAX_KEY: i64 = (1 << 31) - 1;
 pub(super) enum RowError {
     /// The change is not allowed; nothing was changed.
     Rejected(MemoryError),
-    /// SQLite failed.
+    /// SQLite itself failed with this error.
     Sqlite(rusqlite::Error),
 }
 

@@ -47,7 +47,7 @@ pub enum SessionProblem {
     /// Several session ids begin with the prefix.
     #[error("several session ids begin with `{begin}`: {}; use a longer prefix", ids.join(", "))]
     Ambiguous {
-        /// The given prefix.
+        /// The prefix that was given as an id.
         begin: String,
         /// Some of the matching ids.
         ids: Vec<String>,

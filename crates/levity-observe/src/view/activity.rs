@@ -11,7 +11,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Activity {
-    /// No known activity.
+    /// No activity is known for the step.
     #[default]
     None,
     /// A model is called, or reasons.

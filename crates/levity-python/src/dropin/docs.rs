@@ -1,11 +1,11 @@
-//! Parsing of docstrings.
+//! Parsing of the docstrings of Python functions.
 
 use std::collections::BTreeMap;
 
 /// The parts of a docstring.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Docs {
-    /// The first paragraph.
+    /// The first paragraph, joined into one line.
     pub(super) description: String,
     /// The description of each parameter.
     pub(super) params: BTreeMap<String, String>,

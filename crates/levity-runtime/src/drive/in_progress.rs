@@ -1,4 +1,4 @@
-//! Futures in progress.
+//! The futures of the effects that are in progress.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -17,7 +17,7 @@ use crate::Workspace;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Network {
-    /// No network access.
+    /// Commands have no network access at all.
     #[default]
     None,
     /// The same network access as the host.

@@ -14,7 +14,7 @@ pub enum SandboxError {
         .report.level
     )]
     Weak {
-        /// The required level.
+        /// The lowest level that is accepted.
         wanted: Level,
         /// A description of the missing protections.
         missing: String,

@@ -44,9 +44,9 @@ pub(super) fn is_local(name: &str) -> bool {
 /// A pattern for one name, or for all names below one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Pattern {
-    /// `*`
+    /// The pattern `*`, which matches every name.
     Any,
-    /// `example.org`
+    /// A single name, such as `example.org`.
     Exact(String),
     /// `*.example.org`, stored with its dot.
     Below(String),

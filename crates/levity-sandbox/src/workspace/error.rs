@@ -77,7 +77,7 @@ pub enum PathError {
     Glob {
         /// The glob as it was passed.
         glob: String,
-        /// The parse error.
+        /// The error from the parser of globs.
         #[source]
         source: globset::Error,
     },

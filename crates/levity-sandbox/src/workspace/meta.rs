@@ -5,9 +5,9 @@ use std::time::{Duration, SystemTime};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// A regular file.
+    /// A regular file with some content.
     File,
-    /// A folder.
+    /// A folder that may contain entries.
     Dir,
     /// A symbolic link, whatever its target.
     Link,

@@ -4,12 +4,12 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice {
-    /// A client connected.
+    /// A client connected to the host.
     In {
         /// The number of the client.
         client: u64,
     },
-    /// A client disconnected.
+    /// A client disconnected from the host.
     Out {
         /// The number of the client.
         client: u64,

@@ -129,7 +129,7 @@ pub(super) async fn subscribe(host: &Arc<Inner>, request: SubscribeParams) -> Re
     })
 }
 
-/// Cancels a task.
+/// Cancels a task that is under way.
 pub(super) async fn cancel(host: &Arc<Inner>, request: CancelParams) -> Result<Value> {
     let runs = runs(host)?;
     let record = find_record(host, &request.task)?;

@@ -1,4 +1,4 @@
-//! Waiting for files.
+//! Waiting until files exist, by path or by glob.
 
 use std::sync::Arc;
 use std::time::Duration;

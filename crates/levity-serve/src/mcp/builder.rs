@@ -79,7 +79,7 @@ impl McpServerBuilder {
         self
     }
 
-    /// Adds several tools.
+    /// Adds all tools of a toolbox.
     pub fn tools(mut self, tools: impl Toolbox) -> Self {
         self.registry = self.registry.tools(tools);
         self.has_tools = true;

@@ -65,9 +65,9 @@ pub enum ClientLogLevel {
     Info,
     /// A normal but significant event.
     Notice,
-    /// A warning condition.
+    /// A condition that may lead to errors.
     Warning,
-    /// An error condition.
+    /// A condition in which an operation failed.
     Error,
     /// A critical condition that affects other components.
     Critical,

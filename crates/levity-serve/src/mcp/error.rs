@@ -78,7 +78,7 @@ impl RequestError {
         })
     }
 
-    /// Adds machine-readable data.
+    /// Adds machine-readable data to a refusal.
     pub(super) fn with_data(mut self, value: Value) -> Self {
         if let Cause::Refused { data, .. } = &mut self.0 {
             *data = Some(value);

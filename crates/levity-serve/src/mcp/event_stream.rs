@@ -35,7 +35,7 @@ pub(super) const MAX_STALL: Duration = Duration::from_secs(10);
 pub(super) struct EventStream {
     /// The number of its request; `None` for messages that belong to no request.
     number: Option<u64>,
-    /// The retained events.
+    /// The events that are retained for a disconnected client, with their numbers.
     retained: VecDeque<(u64, ServerSseMessage)>,
     last: u64,
     /// The last event that was sent to a reader.

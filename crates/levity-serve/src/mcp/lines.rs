@@ -120,7 +120,7 @@ where
     }
 }
 
-/// Parses a line.
+/// Parses a line as a message, or explains why it is rejected.
 fn parse(line: &[u8]) -> ParsedLine {
     let line = line.trim_ascii();
     let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);

@@ -68,7 +68,7 @@ impl From<Content> for Block {
 pub struct HandlerReply {
     /// The content to show. If it is empty, the value is shown as JSON.
     pub content: Vec<Block>,
-    /// The structured output.
+    /// The structured output, if there is any.
     pub value: Option<Value>,
 }
 

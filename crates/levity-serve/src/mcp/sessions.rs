@@ -152,7 +152,7 @@ impl Sessions {
             .is_ok_and(|(link, _)| !link.has_more(event))
     }
 
-    /// Closes all sessions.
+    /// Closes all sessions by removing them.
     pub(super) fn close_all(&self) {
         self.all().clear();
     }

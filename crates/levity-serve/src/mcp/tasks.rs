@@ -230,7 +230,7 @@ impl Tasks {
     }
 }
 
-/// Drives one task.
+/// Drives one task until the end of its lifetime.
 struct Driver {
     tasks: std::sync::Weak<Tasks>,
     world: Arc<dyn World>,

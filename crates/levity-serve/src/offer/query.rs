@@ -189,7 +189,7 @@ impl Query {
         self.client_agent = Some(Arc::new(agent));
     }
 
-    /// Starts the run.
+    /// Starts a run with the prompt of a call.
     fn start(
         &self,
         args: Args,

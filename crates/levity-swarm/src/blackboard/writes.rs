@@ -15,7 +15,7 @@ use crate::notice::SwarmNotice;
 use crate::round_work::AttemptResult;
 use crate::shared_state::SharedState;
 
-/// A requested write.
+/// A write to the board that a worker requested.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Write {
     by: Arc<str>,

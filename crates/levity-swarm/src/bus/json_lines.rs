@@ -40,7 +40,7 @@ pub enum ReadError {
     Order {
         /// The number of the line, from 1.
         line: u64,
-        /// The invalid id.
+        /// The id that is out of order or invalid.
         id: u64,
         /// The previous id; 0 for the first message.
         last: u64,

@@ -1,4 +1,4 @@
-//! Handles failed legs.
+//! Handles the legs of a handoff that failed.
 
 use std::sync::Arc;
 

@@ -17,7 +17,7 @@ type Filter = dyn Fn(&[Arc<Message>]) -> Vec<Arc<Message>> + Send + Sync;
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub enum HandoffHistory {
-    /// The complete conversation.
+    /// The complete conversation, with tool calls and their results.
     #[default]
     Everything,
     /// The text messages, without tool calls, their results, and reasoning.

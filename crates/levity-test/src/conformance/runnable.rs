@@ -102,7 +102,7 @@ struct Suite<M, I, S> {
     show: S,
 }
 
-/// An undisturbed run.
+/// The journal, the events and the result of an undisturbed run.
 struct Whole<T> {
     journal: MemoryJournal,
     events: Vec<Event>,

@@ -201,7 +201,7 @@ pub enum ArgMatch {
     /// It compares text and not paths: `/tmp/*` matches `/tmp/../etc/passwd`, too. Allow calls by
     /// it only for a tool that confines itself to its directory.
     Glob(String),
-    /// Exactly this value.
+    /// Exactly this value, and no other.
     Equals(Value),
     /// One of these values.
     OneOf(Vec<Value>),

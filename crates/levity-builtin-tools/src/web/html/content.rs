@@ -208,7 +208,7 @@ fn is_noise(doc: &Doc<'_>, id: Id, name: Name) -> bool {
 /// The text in each element, in characters; those of scripts without spaces count twice.
 struct Counts {
     text: Vec<u32>,
-    /// Text in links.
+    /// The part of the text that is in links.
     links: Vec<u32>,
     /// Text in lines that read like sentences.
     good: Vec<u32>,

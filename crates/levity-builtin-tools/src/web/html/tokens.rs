@@ -11,7 +11,7 @@ const MAX_ATTRS: usize = 64;
 pub(super) enum Token<'a> {
     /// A start tag, whose attributes are in [`Tokens::attrs`].
     Start(&'a str),
-    /// A closing tag.
+    /// A closing tag with this name.
     End(&'a str),
     /// Text in this range of the page.
     Text(usize, usize),

@@ -30,7 +30,7 @@ pub(super) struct Node {
     to: u32,
 }
 
-/// A parsed page.
+/// A parsed page as a tree of nodes.
 #[derive(Debug)]
 pub(super) struct Doc<'a> {
     page: &'a str,

@@ -149,7 +149,7 @@ impl Drop for ScanMark {
     }
 }
 
-/// A running command.
+/// The mark of a running command; dropping it records that the command ended.
 pub(super) struct CommandMark(u64);
 
 impl Drop for CommandMark {

@@ -14,7 +14,7 @@ pub(super) struct SearchLimit<'a> {
 }
 
 impl<'a> SearchLimit<'a> {
-    /// Starts the clock.
+    /// Starts the clock of a search with this time limit.
     pub(super) fn start(time: Duration, control: Option<&'a Control>) -> Self {
         #[expect(
             clippy::disallowed_methods,

@@ -1,4 +1,4 @@
-//! Rendering of tables.
+//! Rendering of HTML tables as Markdown.
 
 use super::super::names::Name;
 use super::super::output::MarkdownOutput;
