@@ -1,4 +1,4 @@
-//! Handles the legs of a handoff that failed.
+//! Handles legs of a handoff when they fail.
 
 use std::sync::Arc;
 
