@@ -35,7 +35,8 @@ pub(crate) const NAME: &str = "anthropic";
 /// assert_eq!((&*model.card().provider, &*model.card().id), ("anthropic", "claude-sonnet-4-5"));
 ///
 /// // llama.cpp's server needs no key.
-/// let local = AnthropicModel::new("", "qwen3").with_endpoint(|_| levity_llm::Endpoint::new("http://127.0.0.1:8080"));
+/// let local = AnthropicModel::new("", "qwen3")
+///     .with_endpoint(|_| levity_llm::Endpoint::new("http://127.0.0.1:8080"));
 /// ```
 ///
 /// # Requests

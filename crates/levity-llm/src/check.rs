@@ -171,7 +171,8 @@ async fn check_schema(model: &dyn Model, usage: &mut Usage) -> Result<SchemaSeen
     let properties =
         json!({"seat_letter": {"enum": ["A", "B"]}, "row_number": {"type": "integer"}});
     let schema = json!({
-        "type": "object", "properties": properties, "required": ["seat_letter", "row_number"], "additionalProperties": false,
+        "type": "object", "properties": properties, "required": ["seat_letter", "row_number"],
+        "additionalProperties": false,
     });
     let probe = request("Pick a seat in a train.").with_output(OutputSchema::new("seat", schema));
     let reply = match model.complete(probe).await {

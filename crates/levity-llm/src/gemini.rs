@@ -52,7 +52,10 @@ pub(crate) const NAME: &str = "gemini";
 /// # use serde_json::json;
 /// let mut options = Options::new();
 /// options.temperature = Some(0.2);
-/// options.extra.insert("generationConfig".into(), json!({"topK": 40, "responseModalities": ["TEXT"]}));
+/// options.extra.insert(
+///     "generationConfig".into(),
+///     json!({"topK": 40, "responseModalities": ["TEXT"]}),
+/// );
 /// options.extra.insert("tools".into(), json!([{"googleSearch": {}}]));
 /// let request = Request::new().with_options(options);
 /// ```

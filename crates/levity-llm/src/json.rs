@@ -7,7 +7,8 @@
 //! use levity_llm::json;
 //! use serde_json::json;
 //!
-//! let reply = "Sure! Here it is:\n```json\n{name: 'Ada', tags: ['math', 'code',], ok: True}\n```\nAnything else?";
+//! let reply = "Sure! Here it is:\n```json\n\
+//!     {name: 'Ada', tags: ['math', 'code',], ok: True}\n```\nAnything else?";
 //! assert_eq!(json::parse(reply)?, json!({"name": "Ada", "tags": ["math", "code"], "ok": true}));
 //! # Ok::<(), json::JsonError>(())
 //! ```
@@ -19,7 +20,8 @@
 //! #[derive(serde::Deserialize, Debug, PartialEq)]
 //! struct Verdict { score: u8, why: String }
 //!
-//! let verdict: Verdict = json::parse_as(r#"My verdict: {"score": 7, "why": "it says "yes" twice"}"#)?;
+//! let verdict: Verdict =
+//!     json::parse_as(r#"My verdict: {"score": 7, "why": "it says "yes" twice"}"#)?;
 //! assert_eq!(verdict, Verdict { score: 7, why: "it says \"yes\" twice".into() });
 //!
 //! let error = json::parse_with_keys(r#"{"score": 7}"#, &["score", "why"]).unwrap_err();

@@ -23,7 +23,11 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), levity_core::ModelError> {
 //! # let (gemini, local) = (ScriptedModel::new().reply("yes"), ScriptedModel::new());
-//! let model = gemini.rate_limit(Rate::gemini_free()).retry().fallback(local.text_tools()).cached(Cache::new());
+//! let model = gemini
+//!     .rate_limit(Rate::gemini_free())
+//!     .retry()
+//!     .fallback(local.text_tools())
+//!     .cached(Cache::new());
 //! assert_eq!(model.complete(Request::new()).await?.message.text(), "yes");
 //! # Ok(())
 //! # }

@@ -162,7 +162,14 @@ impl Models {
     /// std::fs::write(&file, "OPENAI_BASE_URL=https://elsewhere.example/v1")?;
     /// let models = Models::new().with_variable("OPENAI_API_KEY", "sk-123").with_env_file(&file)?;
     /// # #[cfg(feature = "openai")]
-    /// assert!(models.model("openai:gpt-6.1-terra").err().unwrap().to_string().contains("is not sent"));
+    /// assert!(
+    ///     models
+    ///         .model("openai:gpt-6.1-terra")
+    ///         .err()
+    ///         .unwrap()
+    ///         .to_string()
+    ///         .contains("is not sent")
+    /// );
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///

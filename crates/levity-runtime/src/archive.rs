@@ -272,7 +272,10 @@ impl Runs {
     /// Checks that the parent of each run is in the export, except that of the first run.
     fn check_parents(&self) -> Result<(), RuntimeError> {
         for (run, (number, records)) in &self.all {
-            let child = matches!(records.first(), Some(Record { entry: Entry::Opened(opened), .. }) if opened.origin.is_some());
+            let child = matches!(
+                records.first(),
+                Some(Record { entry: Entry::Opened(opened), .. }) if opened.origin.is_some()
+            );
             let alone = run
                 .parent()
                 .is_none_or(|parent| !self.all.contains_key(&parent));

@@ -77,13 +77,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn checksum_is_independent_of_parts(bytes in prop::collection::vec(any::<u8>(), 0..200), at in 0_usize..200) {
+        fn checksum_is_independent_of_parts(
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+            at in 0_usize..200,
+        ) {
             let (before, after) = bytes.split_at(at.min(bytes.len()));
             prop_assert_eq!(checksum(&[before, after]), checksum(&[&bytes]));
         }
 
         #[test]
-        fn checksum_detects_every_flipped_bit(mut bytes in prop::collection::vec(any::<u8>(), 1..100), bit in 0_usize..800) {
+        fn checksum_detects_every_flipped_bit(
+            mut bytes in prop::collection::vec(any::<u8>(), 1..100),
+            bit in 0_usize..800,
+        ) {
             let sum = checksum(&[&bytes]);
             let bit = bit % (8 * bytes.len());
             bytes[bit / 8] ^= 1 << (bit % 8);

@@ -179,7 +179,10 @@ fn entry(run: &RunId, records: &[Record], post: RunRequest) -> Result<Entry, Con
 
 /// Returns `true` if the run has guards for input from people.
 fn has_guards(records: &[Record]) -> bool {
-    matches!(records.first().map(|record| &record.entry), Some(Entry::Opened(opened)) if opened.hears)
+    matches!(
+        records.first().map(|record| &record.entry),
+        Some(Entry::Opened(opened)) if opened.hears
+    )
 }
 
 /// Returns the call that a decision is about, without its arguments: these are in no record.
@@ -207,7 +210,12 @@ fn open_effects(records: &[Record]) -> BTreeMap<EffectId, &EffectNote> {
 
 /// Returns the number of messages from the host since the last model call.
 fn pending_messages(records: &[Record]) -> usize {
-    let called = |record: &&Record| !matches!(&record.entry, Entry::Started { note, .. } if note.kind == EffectKind::Model);
+    let called = |record: &&Record| {
+        !matches!(
+            &record.entry,
+            Entry::Started { note, .. } if note.kind == EffectKind::Model
+        )
+    };
     let since = records.iter().rev().take_while(called);
     since
         .filter(|record| matches!(record.entry, Entry::Commanded(ControlCommand::Say { .. })))

@@ -153,7 +153,13 @@ mod tests {
     fn counts_are_read_under_all_known_names() {
         let details = json!({"cached_tokens": 3, "cache_write_tokens": 2});
         check(
-            &json!({"prompt_tokens": 9, "completion_tokens": 7, "prompt_tokens_details": details, "completion_tokens_details": {"reasoning_tokens": 5}, "total_tokens": 16}),
+            &json!({
+                "prompt_tokens": 9,
+                "completion_tokens": 7,
+                "prompt_tokens_details": details,
+                "completion_tokens_details": {"reasoning_tokens": 5},
+                "total_tokens": 16,
+            }),
             [Some(9), Some(7), Some(3), Some(2), Some(5)],
         );
         check(
@@ -168,7 +174,12 @@ mod tests {
             &json!({"cached_tokens": 4, "reasoning_tokens": 1}),
             [None, None, Some(4), None, Some(1)],
         );
-        let named = json!({"input_tokens": 1, "output_tokens": 2, "cache_read_input_tokens": 3, "cache_creation_input_tokens": 4});
+        let named = json!({
+            "input_tokens": 1,
+            "output_tokens": 2,
+            "cache_read_input_tokens": 3,
+            "cache_creation_input_tokens": 4,
+        });
         check(&named, [Some(1), Some(2), Some(3), Some(4), None]);
         check(
             &json!({"prompt_tokens": "many", "completion_tokens": -1}),
@@ -178,16 +189,31 @@ mod tests {
 
     #[test]
     fn reasoning_is_part_of_output() {
-        let top_level = json!({"prompt_tokens": 9, "completion_tokens": 7, "total_tokens": 116, "completion_tokens_details": {"reasoning_tokens": 100}});
+        let top_level = json!({
+            "prompt_tokens": 9,
+            "completion_tokens": 7,
+            "total_tokens": 116,
+            "completion_tokens_details": {"reasoning_tokens": 100},
+        });
         check(&top_level, [Some(9), Some(107), None, None, Some(100)]);
         // A total that does not reveal it, and one that overflows.
         check(
-            &json!({"prompt_tokens": 9, "completion_tokens": 7, "total_tokens": 16, "reasoning_tokens": 8}),
+            &json!({
+                "prompt_tokens": 9,
+                "completion_tokens": 7,
+                "total_tokens": 16,
+                "reasoning_tokens": 8,
+            }),
             [Some(9), Some(7), None, None, Some(8)],
         );
         let max = u64::MAX;
         check(
-            &json!({"prompt_tokens": max, "completion_tokens": max, "total_tokens": 1, "reasoning_tokens": max}),
+            &json!({
+                "prompt_tokens": max,
+                "completion_tokens": max,
+                "total_tokens": 1,
+                "reasoning_tokens": max,
+            }),
             [Some(max), Some(max), None, None, Some(max)],
         );
     }

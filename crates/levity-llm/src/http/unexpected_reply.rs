@@ -277,7 +277,12 @@ pub(super) fn sanitized(text: &str) -> String {
 }
 
 fn sanitized_within(text: &str, limit: usize) -> String {
-    let hidden = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    let hidden = |c: char| {
+        matches!(
+            c,
+            '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+        )
+    };
     let plain = |c: char| match c {
         '`' => '\'',
         '<' | '>' => ' ',
@@ -376,7 +381,8 @@ mod tests {
         );
         check(
             "application/xml",
-            b"<?xml version=\"1.0\"?><Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>",
+            b"<?xml version=\"1.0\"?><Error><Code>AccessDenied</Code><Message>Access \
+              Denied</Message></Error>",
             "XML with the text `Access Denied` (application/xml)",
         );
         check("application/xml", b"<a/>", "XML (application/xml)");

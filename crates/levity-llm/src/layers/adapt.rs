@@ -77,7 +77,9 @@ impl fmt::Display for ToolMode {
 ///     .fail_with(refusal)
 ///     .reply(r#"{"name": "now", "arguments": {}}"#);
 /// let model = server.adapt_tools();
-/// let reply = model.complete(Request::new().with_tools([ToolSpec::new("now", "Tells the time.").into()])).await?;
+/// let reply = model
+///     .complete(Request::new().with_tools([ToolSpec::new("now", "Tells the time.").into()]))
+///     .await?;
 /// assert_eq!(reply.message.calls().count(), 1);
 /// assert_eq!(model.mode(), Some(ToolMode::Structured));
 /// # Ok(())
@@ -284,7 +286,10 @@ impl<M: Model + 'static> Shared<M> {
                 delta,
                 Delta::CallStart { .. } | Delta::Part(levity_core::Part::ToolCall(_))
             );
-            attempt.wrote_call |= matches!(&delta, Delta::Opaque(opaque) if &*opaque.provider == ProviderState::TEXT_CALL);
+            attempt.wrote_call |= matches!(
+                &delta,
+                Delta::Opaque(opaque) if &*opaque.provider == ProviderState::TEXT_CALL
+            );
             match tally.observe(delta) {
                 Some(Delta::Finish(finish)) => attempt.finish = Some(Delta::Finish(finish)),
                 Some(delta) => out.send(delta).await,

@@ -57,7 +57,9 @@ const WORDS: [&str; 26] = [
 /// # async fn main() -> Result<(), levity_core::ModelError> {
 /// let mut abilities = Abilities::default();
 /// abilities.thinking = true;
-/// let inner = ScriptedModel::new().reply("yes").with_card(ModelCard::new("test", "m").with_abilities(abilities));
+/// let inner = ScriptedModel::new()
+///     .reply("yes")
+///     .with_card(ModelCard::new("test", "m").with_abilities(abilities));
 /// let model = inner.clone().auto_thinking();
 /// model.complete(Request::new().with_message(Message::user("Compare the two plans"))).await?;
 /// assert_eq!(inner.requests()[0].options.thinking, Some(ThinkingMode::Auto));

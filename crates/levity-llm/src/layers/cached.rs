@@ -173,7 +173,9 @@ impl Default for Cache {
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), levity_core::ModelError> {
-/// let model = ScriptedModel::new().turn(Turn::new().text("yes").usage(10, 1)).cached(Cache::new());
+/// let model = ScriptedModel::new()
+///     .turn(Turn::new().text("yes").usage(10, 1))
+///     .cached(Cache::new());
 /// assert_eq!(model.complete(Request::new()).await?.usage.total(), 11);
 /// let again = model.complete(Request::new()).await?;
 /// assert_eq!((&*again.message.text(), again.usage.total()), ("yes", 0));

@@ -27,7 +27,8 @@ impl Tally {
         }
     }
 
-    /// Records a failed attempt, and marks the error as charged if any attempt may have cost something.
+    /// Records a failed attempt, and marks the error as charged if any attempt may have cost
+    /// something.
     pub(super) fn fail(&mut self, error: ModelError) -> ModelError {
         let now = std::mem::take(&mut self.now);
         if error.may_cost() {

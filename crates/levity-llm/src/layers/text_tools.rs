@@ -49,8 +49,14 @@ use structured::Reply;
 /// # async fn main() -> Result<(), levity_core::ModelError> {
 /// let written = r#"<tool_call>{"name": "add", "arguments": {"a": 2, "b": 5}}</tool_call>"#;
 /// let model = ScriptedModel::new().reply(format!("Let me see.\n{written}")).text_tools();
-/// let reply = model.complete(Request::new().with_tools([ToolSpec::new("add", "Adds.").into()])).await?;
-/// let call = reply.message.calls().next().map(|call| (call.name.as_str(), call.args["b"].as_i64()));
+/// let reply = model
+///     .complete(Request::new().with_tools([ToolSpec::new("add", "Adds.").into()]))
+///     .await?;
+/// let call = reply
+///     .message
+///     .calls()
+///     .next()
+///     .map(|call| (call.name.as_str(), call.args["b"].as_i64()));
 /// assert_eq!((reply.message.text().trim(), call), ("Let me see.", Some(("add", Some(5)))));
 /// # Ok(())
 /// # }
@@ -98,9 +104,12 @@ impl<M: Model + 'static> TextTools<M> {
     /// # use levity_test::ScriptedModel;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), levity_core::ModelError> {
-    /// let inner = ScriptedModel::new().reply(r#"{"call_tool": {"name": "now", "arguments": {}}}"#);
+    /// let inner =
+    ///     ScriptedModel::new().reply(r#"{"call_tool": {"name": "now", "arguments": {}}}"#);
     /// let model = inner.clone().text_tools().beside_native();
-    /// let reply = model.complete(Request::new().with_tools([ToolSpec::new("now", "Tells the time.").into()])).await?;
+    /// let reply = model
+    ///     .complete(Request::new().with_tools([ToolSpec::new("now", "Tells the time.").into()]))
+    ///     .await?;
     /// assert_eq!(reply.message.calls().count(), 1);
     /// assert_eq!(inner.requests()[0].tools.len(), 1);
     /// # Ok(())

@@ -24,7 +24,8 @@ impl Models {
     ///
     /// ```
     /// # use levity_llm::Models;
-    /// let models = Models::new().with_variable("LEVITY_MODEL", "compatible:qwen3@http://127.0.0.1:8080/v1");
+    /// let models = Models::new()
+    ///     .with_variable("LEVITY_MODEL", "compatible:qwen3@http://127.0.0.1:8080/v1");
     /// assert_eq!(models.choose()?.why(), "`LEVITY_MODEL` names it");
     /// assert!(Models::new().choose().is_err());
     /// # Ok::<(), levity_llm::Error>(())
@@ -91,7 +92,12 @@ impl Models {
     /// # let file = folder.path().join(".env");
     /// std::fs::write(&file, "OLLAMA_HOST=http://elsewhere.example:11434")?;
     /// let models = Models::new().with_env_file(&file)?;
-    /// assert!(models.address_from_file("ollama:qwen3").unwrap().starts_with("at `http://elsewhere.example:11434`"));
+    /// assert!(
+    ///     models
+    ///         .address_from_file("ollama:qwen3")
+    ///         .unwrap()
+    ///         .starts_with("at `http://elsewhere.example:11434`")
+    /// );
     /// assert_eq!(models.address_from_file("ollama:qwen3@http://127.0.0.1:11434"), None);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -25,7 +25,9 @@ const MAX_BYTES: u64 = 8 << 20;
 ///
 /// ```
 /// # use levity_llm::ModelList;
-/// let mine = ModelList::parse(r#"{"models": {"house:big": {"window": 8000, "price": {"input": 1, "output": 2}}}}"#)?;
+/// let mine = ModelList::parse(
+///     r#"{"models": {"house:big": {"window": 8000, "price": {"input": 1, "output": 2}}}}"#,
+/// )?;
 /// let list = ModelList::clone(ModelList::builtin()).with(mine);
 /// assert_eq!(list.card("house", "big").window, Some(8000));
 /// assert!(list.card("house", "small").price.is_none());

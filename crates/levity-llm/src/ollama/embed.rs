@@ -16,7 +16,8 @@ use crate::http::{Endpoint, Secret};
 /// use levity_core::Embedder as _;
 /// use levity_llm::OllamaEmbedder;
 ///
-/// let embedder = OllamaEmbedder::new("nomic-embed-text").with_prefixes("search_document: ", "search_query: ");
+/// let embedder = OllamaEmbedder::new("nomic-embed-text")
+///     .with_prefixes("search_document: ", "search_query: ");
 /// assert_eq!(embedder.card().provider, "ollama");
 /// ```
 ///

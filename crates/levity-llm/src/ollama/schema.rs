@@ -208,7 +208,12 @@ mod tests {
             &json!({"description": "The first. (A leaf. (maxLength: 3))", "type": "string"}),
         );
         check(
-            &json!({"allOf": [{"properties": {"a": {"type": "null"}}, "required": ["a"]}, {"required": ["b"]}]}),
+            &json!({
+                "allOf": [
+                    {"properties": {"a": {"type": "null"}}, "required": ["a"]},
+                    {"required": ["b"]},
+                ],
+            }),
             &json!({"properties": {"a": {"type": "null"}}, "required": ["a", "b"]}),
         );
     }

@@ -8,9 +8,19 @@ use serde_json::{Value, json};
 use super::TextCallParser;
 
 fn tools() -> Vec<Arc<ToolSpec>> {
-    let object = |properties: Value, required: Value| json!({"type": "object", "properties": properties, "required": required});
+    let object = |properties: Value, required: Value| {
+        json!({
+            "type": "object",
+            "properties": properties,
+            "required": required,
+        })
+    };
     let weather = object(
-        json!({"city": {"type": "string"}, "days": {"type": "integer"}, "metric": {"type": "boolean"}}),
+        json!({
+            "city": {"type": "string"},
+            "days": {"type": "integer"},
+            "metric": {"type": "boolean"},
+        }),
         json!(["city"]),
     );
     let add = object(
@@ -90,12 +100,14 @@ fn call_in_any_known_form_is_parsed() {
         "<tool_call>{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\"}}",
         "<tools>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\"}}\n</tools>",
         "<function=get_weather>{\"city\": \"Rome\"}</function>",
-        "<tool_call>\n<function=get_weather>\n<parameter=city>\nRome\n</parameter>\n</function>\n</tool_call>",
+        "<tool_call>\n<function=get_weather>\n<parameter=city>\nRome\n</parameter>\n</function>\n\
+         </tool_call>",
         "<function_call>{\"name\": \"get_weather\", \"arguments\": \
             {\"city\": \"Rome\"}}</function_call>",
         "<functioncall> {\"name\": \"get_weather\", \"arguments\": '{\"city\": \"Rome\"}'}",
         "<invoke name=\"get_weather\">\n<parameter name=\"city\">Rome</parameter>\n</invoke>",
-        "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Rome</arg_value>\n</tool_call>",
+        "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Rome</arg_value>\n\
+         </tool_call>",
         r#"[TOOL_CALLS][{"name": "get_weather", "arguments": {"city": "Rome"}}]"#,
         r#"[TOOL_CALLS]get_weather[ARGS]{"city": "Rome"}"#,
         r#"[TOOL_CALLS]get_weather{"city": "Rome"}"#,
@@ -103,9 +115,13 @@ fn call_in_any_known_form_is_parsed() {
         r#"<|python_tag|>get_weather(city="Rome")"#,
         r#"<|tool_call|>[{"name": "get_weather", "arguments": {"city": "Rome"}}]<|/tool_call|>"#,
         "<|tool_call_start|>[get_weather(city=\"Rome\")]<|tool_call_end|>",
-        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n{\"city\": \"Rome\"}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
-        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{\"city\": \"Rome\"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
-        "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{\"city\": \"Rome\"}<|tool_call_end|><|tool_calls_section_end|>",
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n\
+         {\"city\": \"Rome\"}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{\"city\": \
+         \"Rome\"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        "<|tool_calls_section_begin|><|tool_call_begin|>\
+         functions.get_weather:0<|tool_call_argument_begin|>{\"city\": \
+         \"Rome\"}<|tool_call_end|><|tool_calls_section_end|>",
         "<start_function_call>call:get_weather{city: \"Rome\"}<end_function_call>",
         "```tool_code\nget_weather(city=\"Rome\")\n```",
         "```tool_code\nprint(get_weather(city='Rome'))\n```",
@@ -150,7 +166,10 @@ fn several_calls_are_all_parsed() {
         "<tool_call>{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\", \"days\": \
             3}}</tool_call>\n<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": 1, \"b\": \
             2.5}}</tool_call><tool_call>{\"name\": \"now\"}</tool_call>",
-        "<tool_call>\n<function=get_weather>\n<parameter=city>\nRome\n</parameter>\n<parameter=days>\n3\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=add>\n<parameter=a>\n1\n</parameter>\n<parameter=b>\n2.5\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=now>\n</function>\n</tool_call>",
+        "<tool_call>\n<function=get_weather>\n<parameter=city>\nRome\n</parameter>\n\
+         <parameter=days>\n3\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n\
+         <function=add>\n<parameter=a>\n1\n</parameter>\n<parameter=b>\n2.5\n</parameter>\n\
+         </function>\n</tool_call>\n<tool_call>\n<function=now>\n</function>\n</tool_call>",
         "```json\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\", \"days\": \
             3}}\n```\n```json\n{\"name\": \"add\", \"arguments\": {\"a\": 1, \"b\": \
             2.5}}\n```\n```json\n{\"name\": \"now\"}\n```",

@@ -106,7 +106,10 @@ impl Phase {
 
     /// Returns `true` if it points to messages beyond the end of a history.
     pub(super) fn is_beyond(&self, len: usize) -> bool {
-        matches!(self, Self::Asking { purpose: Purpose::Summary { folding, .. }, .. } if folding.is_beyond(len))
+        matches!(
+            self,
+            Self::Asking { purpose: Purpose::Summary { folding, .. }, .. } if folding.is_beyond(len)
+        )
     }
 
     /// Returns the exchange in progress.

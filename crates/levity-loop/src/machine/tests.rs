@@ -41,7 +41,8 @@ enum Happening {
 
 fn happening() -> impl Strategy<Value = Happening> {
     prop_oneof![
-        12 => (prop::bool::weighted(0.9), 0..400usize).prop_map(|(call, words)| Happening::Reply(call, words)),
+        12 => (prop::bool::weighted(0.9), 0..400usize)
+            .prop_map(|(call, words)| Happening::Reply(call, words)),
         1 => Just(Happening::TooLong),
         1 => Just(Happening::Refused),
         1 => Just(Happening::Fails),
@@ -269,17 +270,27 @@ proptest! {
         let begun = machine.save();
         let mut run = Play {
             store: store.clone(), machine, step: MachineOutput::new(), open: BTreeMap::new(),
-            inputs: Vec::new(), effects: Vec::new(), said: 0, summaries: 0, tokens, beside: agent.inner.spec.tool_tokens,
+            inputs: Vec::new(), effects: Vec::new(), said: 0, summaries: 0, tokens,
+            beside: agent.inner.spec.tool_tokens,
         };
         play(&mut run, &happenings, stop);
         let ending = run.machine.ending().unwrap().clone();
-        let moved = matches!(&ending.status, Status::Failed(Failure::Memory(error)) if error.kind() == MemoryErrorKind::Moved);
+        let moved = matches!(
+            &ending.status,
+            Status::Failed(Failure::Memory(error)) if error.kind() == MemoryErrorKind::Moved
+        );
         prop_assert!(!moved, "nobody else was there");
         let internal = matches!(&ending.status, Status::Failed(Failure::Internal(_)));
         prop_assert!(!internal, "{:?}", ending.status);
-        let also = own_messages(&run.machine).iter().filter(|message| message.text() == "Also this.").count();
+        let also = own_messages(&run.machine)
+            .iter()
+            .filter(|message| message.text() == "Also this.")
+            .count();
         prop_assert_eq!(also, run.said, "what was said is kept");
-        prop_assert!(!run.machine.state.conversation.session().contains(BESIDE), "nobody has said it");
+        prop_assert!(
+            !run.machine.state.conversation.session().contains(BESIDE),
+            "nobody has said it"
+        );
         for save in run.machine.state.conversation.unsaved() {
             // A save in progress may already exist, under a newer summary.
             let _ = now(store.save(&save.conversation, &save.change));
@@ -287,7 +298,11 @@ proptest! {
         let gave_up = matches!(&ending.status, Status::Failed(Failure::Memory(_)))
             || run.machine.state.conversation.talk.as_ref().is_some_and(|talk| talk.off);
         if !gave_up {
-            let kept: Vec<_> = now(store.read(&id(), 0, usize::MAX)).unwrap().into_iter().map(|(_, m)| m).collect();
+            let kept: Vec<_> = now(store.read(&id(), 0, usize::MAX))
+                .unwrap()
+                .into_iter()
+                .map(|(_, m)| m)
+                .collect();
             prop_assert_eq!(kept, own_messages(&run.machine));
         }
         // The same inputs give the same effects in another process.

@@ -17,13 +17,23 @@ fn object(properties: Value) -> Value {
         .flatten()
         .map(|(name, _)| name.clone())
         .collect();
-    json!({"type": "object", "properties": properties, "additionalProperties": false, "required": names})
+    json!({
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": false,
+        "required": names,
+    })
 }
 
 #[test]
 fn supported_keywords_are_unchanged() {
     let same = [
-        json!({"type": "string", "format": "date-time", "pattern": "^[a-z]+\\d*\\.$", "title": "T"}),
+        json!({
+            "type": "string",
+            "format": "date-time",
+            "pattern": "^[a-z]+\\d*\\.$",
+            "title": "T",
+        }),
         json!({"type": ["string", "null"], "enum": ["a", null]}),
         json!({"const": 1}),
         json!({"type": "array", "items": {"type": "boolean"}, "minItems": 1}),
@@ -38,12 +48,23 @@ fn supported_keywords_are_unchanged() {
 #[test]
 fn unsupported_keywords_become_description() {
     check(
-        json!({"type": "string", "minLength": 2, "format": "colour", "pattern": "a{2}", "examples": ["x"]}),
+        json!({
+            "type": "string",
+            "minLength": 2,
+            "format": "colour",
+            "pattern": "a{2}",
+            "examples": ["x"],
+        }),
         json!({"type": "string", "description": "Constraints: minLength: 2, format: \"colour\", \
             pattern: \"a{2}\"."}),
     );
     check(
-        json!({"type": "array", "items": {"type": "integer", "format": "uint8"}, "minItems": 2, "uniqueItems": true}),
+        json!({
+            "type": "array",
+            "items": {"type": "integer", "format": "uint8"},
+            "minItems": 2,
+            "uniqueItems": true,
+        }),
         json!({
             "type": "array", "items": {"type": "integer"}, "minItems": 1,
             "description": "Constraints: minItems: 2, uniqueItems: true.",
@@ -56,7 +77,12 @@ fn unsupported_keywords_become_description() {
             "description": "A name.\n\nConstraints: exactly one of these.",
         }),
     );
-    let open = json!({"type": "object", "properties": {"a": {"type": "null"}}, "required": ["a"], "additionalProperties": true});
+    let open = json!({
+        "type": "object",
+        "properties": {"a": {"type": "null"}},
+        "required": ["a"],
+        "additionalProperties": true,
+    });
     check(open, object(json!({"a": {"type": "null"}})));
     for pattern in ["(?=a)", "\\bword", "(a)\\1", "a{1,900}"] {
         let converted = output(&json!({"type": "string", "pattern": pattern}));
@@ -72,7 +98,10 @@ fn definitions_are_retained_and_converted() {
     let name = json!({"type": "string", "maxLength": 9});
     let schema = json!({
         "type": "object",
-        "properties": {"a": {"$ref": "#/$defs/Name"}, "b": {"$ref": "#/$defs/Name", "description": "Another."}},
+        "properties": {
+            "a": {"$ref": "#/$defs/Name"},
+            "b": {"$ref": "#/$defs/Name", "description": "Another."},
+        },
         "required": ["a", "b"],
         "$defs": {"Name": name, "Unused": true},
     });
@@ -83,8 +112,13 @@ fn definitions_are_retained_and_converted() {
     expected["$defs"] =
         json!({"Name": {"type": "string", "description": "Constraints: maxLength: 9."}});
     check(schema, expected);
-    let all = json!({"allOf": [{"$ref": "#/definitions/A"}, {"type": "object", "properties": {"b": {"type": "null"}},
-        "required": ["b"]}], "definitions": {"A": object(json!({"a": {"type": "null"}}))}});
+    let all = json!({
+        "allOf": [
+            {"$ref": "#/definitions/A"},
+            {"type": "object", "properties": {"b": {"type": "null"}}, "required": ["b"]},
+        ],
+        "definitions": {"A": object(json!({"a": {"type": "null"}}))},
+    });
     check(
         all,
         object(json!({"a": {"type": "null"}, "b": {"type": "null"}})),
@@ -100,15 +134,27 @@ fn unenforceable_schema_returns_none() {
         json!({"type": "object"}),
         json!({"type": "object", "additionalProperties": true}),
         json!({"type": "object", "properties": {"a": {}}}),
-        json!({"type": "object", "properties": {"a": {"type": "null"}}, "patternProperties": {"x": {}}}),
+        json!({
+            "type": "object",
+            "properties": {"a": {"type": "null"}},
+            "patternProperties": {"x": {}},
+        }),
         json!({"type": "array"}),
         json!({"type": "array", "items": false, "prefixItems": [{"type": "null"}]}),
         json!({"enum": [{"a": 1}]}),
         json!({"$ref": "https://example.com/a"}),
         json!({"$ref": "#"}),
         json!({"allOf": [{"$ref": "#"}]}),
-        json!({"type": "object", "properties": {"next": {"$ref": "#/$defs/A"}},
-            "$defs": {"A": {"type": "object", "properties": {"next": {"$ref": "#/$defs/A", "title": "Next"}}}}}),
+        json!({
+            "type": "object",
+            "properties": {"next": {"$ref": "#/$defs/A"}},
+            "$defs": {
+                "A": {
+                    "type": "object",
+                    "properties": {"next": {"$ref": "#/$defs/A", "title": "Next"}},
+                },
+            },
+        }),
         json!({"allOf": [{"type": "string"}, {"type": "number"}]}),
         json!({"type": 7, "properties": 3, "items": 1, "anyOf": 2, "$defs": []}),
     ];

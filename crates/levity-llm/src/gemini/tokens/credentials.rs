@@ -311,7 +311,13 @@ fn assertion(
     if let Some(id) = key_id {
         head["kid"] = id.into();
     }
-    let claims = json!({"iss": email, "scope": SCOPE, "aud": url, "iat": now, "exp": now.saturating_add(3_600)});
+    let claims = json!({
+        "iss": email,
+        "scope": SCOPE,
+        "aud": url,
+        "iat": now,
+        "exp": now.saturating_add(3_600),
+    });
     let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
     let text = format!("{}.{}", encode(&head), encode(&claims));
     let mut signature = vec![0; key.public().modulus_len()];

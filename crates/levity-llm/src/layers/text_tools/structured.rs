@@ -54,7 +54,12 @@ fn object(fields: &[(&str, Value)]) -> Value {
         .iter()
         .map(|(name, value)| ((*name).to_owned(), value.clone()))
         .collect();
-    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+    json!({
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false,
+    })
 }
 
 /// Embeds a schema in another. Its definitions move to `defs` under unique names, and its

@@ -20,12 +20,17 @@ fn supported_keywords_are_unchanged() {
         json!({"type": "string", "title": "City", "description": "Where.", "format": "date-time"}),
     );
     same(json!({"type": "integer", "minimum": 1, "maximum": 9, "format": "int64"}));
-    same(
-        json!({"type": "array", "items": {"type": "string", "enum": ["a", "b"]}, "minItems": 1, "maxItems": 3}),
-    );
-    same(
-        json!({"type": "array", "prefixItems": [{"type": "string"}, {"type": "number"}], "items": {}}),
-    );
+    same(json!({
+        "type": "array",
+        "items": {"type": "string", "enum": ["a", "b"]},
+        "minItems": 1,
+        "maxItems": 3,
+    }));
+    same(json!({
+        "type": "array",
+        "prefixItems": [{"type": "string"}, {"type": "number"}],
+        "items": {},
+    }));
     same(json!({
         "type": "object",
         "properties": {"a": {"type": "boolean"}, "b": {"type": ["string", "null"]}},
@@ -74,7 +79,14 @@ fn unsupported_keywords_become_description() {
         json!({"type": "array", "items": {"type": "string"}, "description": "no item twice"}),
     );
     check(
-        json!({"type": "object", "properties": {}, "required": ["x"], "minProperties": 2, "if": {}, "$comment": "c"}),
+        json!({
+            "type": "object",
+            "properties": {},
+            "required": ["x"],
+            "minProperties": 2,
+            "if": {},
+            "$comment": "c",
+        }),
         json!({"type": "object", "properties": {}, "description": "\"x\" is required; at least 2 \
             keys; if: {}"}),
     );
@@ -88,7 +100,11 @@ fn exclusive_bound_of_integer_becomes_next_integer() {
     );
     check(
         json!({"type": "integer", "exclusiveMinimum": i64::MIN, "exclusiveMaximum": i64::MIN}),
-        json!({"type": "integer", "minimum": i64::MIN + 1, "description": format!("less than {}", i64::MIN)}),
+        json!({
+            "type": "integer",
+            "minimum": i64::MIN + 1,
+            "description": format!("less than {}", i64::MIN),
+        }),
     );
     check(
         json!({"type": "integer", "format": "uint8", "minimum": 0}),
@@ -117,7 +133,10 @@ fn constants_become_enums_or_description() {
     check(json!({"const": null}), json!({"type": "null"}));
     check(
         json!({"enum": ["a", 1]}),
-        json!({"anyOf": [{"type": "string"}, {"type": "integer"}], "description": "one of [\"a\",1]"}),
+        json!({
+            "anyOf": [{"type": "string"}, {"type": "integer"}],
+            "description": "one of [\"a\",1]",
+        }),
     );
     check(
         json!({"type": ["string", "null"], "enum": ["a", null]}),
@@ -179,7 +198,13 @@ fn alternatives_absorb_surrounding_keywords() {
 fn all_of_is_merged_into_one_schema() {
     check(
         json!({
-            "$defs": {"base": {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}},
+            "$defs": {
+                "base": {
+                    "type": "object",
+                    "properties": {"id": {"type": "string"}},
+                    "required": ["id"],
+                },
+            },
             "allOf": [
                 {"$ref": "#/$defs/base"},
                 {"properties": {"n": {"type": "integer"}}, "required": ["n"]},

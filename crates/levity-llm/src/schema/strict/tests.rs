@@ -22,7 +22,14 @@ fn object(property: &Value) -> Value {
 
 #[track_caller]
 fn property(given: Value, expected: Value) {
-    let object = |property: Value| json!({"type": "object", "properties": {"p": property}, "required": ["p"], "additionalProperties": false});
+    let object = |property: Value| {
+        json!({
+            "type": "object",
+            "properties": {"p": property},
+            "required": ["p"],
+            "additionalProperties": false,
+        })
+    };
     check(&object(given), &object(expected));
 }
 
@@ -77,14 +84,25 @@ fn schema_without_optional_properties_has_no_nulls() {
 #[test]
 fn unsupported_keywords_become_description() {
     property(
-        json!({"type": "string", "description": "A name.", "minLength": 2, "maxLength": 9, "default": "Eve"}),
+        json!({
+            "type": "string",
+            "description": "A name.",
+            "minLength": 2,
+            "maxLength": 9,
+            "default": "Eve",
+        }),
         json!({
             "type": "string",
             "description": "A name. Characters at least: 2. Characters at most: 9. Default: Eve.",
         }),
     );
     property(
-        json!({"type": "array", "items": {"type": "string", "format": "uri"}, "uniqueItems": true, "minItems": 1}),
+        json!({
+            "type": "array",
+            "items": {"type": "string", "format": "uri"},
+            "uniqueItems": true,
+            "minItems": 1,
+        }),
         json!({
             "type": "array",
             "items": {"type": "string", "description": "Format: uri."},
@@ -219,7 +237,11 @@ fn schema_that_would_accept_less_is_rejected() {
         json!({"type": "array", "prefixItems": [{"type": "string"}], "items": {"type": "string"}}),
         json!({"type": "string", "not": {"const": "x"}}),
         json!({"allOf": [{"type": "string"}, {"pattern": "x"}]}),
-        json!({"type": "object", "properties": {"a": {"type": "string"}}, "anyOf": [{"required": ["a"]}]}),
+        json!({
+            "type": "object",
+            "properties": {"a": {"type": "string"}},
+            "anyOf": [{"required": ["a"]}],
+        }),
         json!({"$ref": "https://example.org/other.json"}),
         json!({"$ref": "#/$defs/Missing"}),
         json!({"enum": [{"a": 1}]}),
@@ -230,7 +252,13 @@ fn schema_that_would_accept_less_is_rejected() {
 
 #[test]
 fn indistinguishable_alternatives_are_rejected() {
-    let branch = |kind: Value, more: Value| json!({"type": "object", "properties": {"kind": kind, "x": more}, "required": ["kind"]});
+    let branch = |kind: Value, more: Value| {
+        json!({
+            "type": "object",
+            "properties": {"kind": kind, "x": more},
+            "required": ["kind"],
+        })
+    };
     let text = || json!({"type": "string"});
     check_rejected(&object(
         &json!({"anyOf": [branch(text(), text()), branch(text(), json!({"type": "number"}))]}),
