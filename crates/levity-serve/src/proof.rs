@@ -6,7 +6,7 @@
 //! ```text
 //! client                                                server
 //! GET /challenge?client=NONCE                     ->
-//!                                                 <-    {"server": NONCE, "proof": HMAC(token, "server", to, nonces)}
+//!                    <-    {"server": NONCE, "proof": HMAC(token, "server", to, nonces)}
 //! Authorization: Levity-Proof CLIENT SERVER HMAC(token, "client", to, nonces)  ->
 //! ```
 //!

@@ -103,26 +103,32 @@ fn pairs(run: &str) -> Vec<String> {
 fn is_unspaced(c: char) -> bool {
     matches!(c,
         // Thai, Lao, Burmese, Khmer.
-        '\u{0e01}'..='\u{0e33}' | '\u{0e40}'..='\u{0e46}' | '\u{0e81}'..='\u{0eb3}' | '\u{0ec0}'..='\u{0ec6}'
-        | '\u{1000}'..='\u{102a}' | '\u{1780}'..='\u{17b3}'
+        '\u{0e01}'..='\u{0e33}' | '\u{0e40}'..='\u{0e46}' | '\u{0e81}'..='\u{0eb3}'
+        | '\u{0ec0}'..='\u{0ec6}' | '\u{1000}'..='\u{102a}' | '\u{1780}'..='\u{17b3}'
         // Kana and Chinese characters, with the signs that repeat or lengthen them.
-        | '\u{3005}'..='\u{3007}' | '\u{3041}'..='\u{3096}' | '\u{309d}'..='\u{309e}' | '\u{30a1}'..='\u{30fa}'
-        | '\u{30fc}'..='\u{30fe}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}'
-        | '\u{ff66}'..='\u{ff9d}' | '\u{20000}'..='\u{3ffff}')
+        | '\u{3005}'..='\u{3007}' | '\u{3041}'..='\u{3096}' | '\u{309d}'..='\u{309e}'
+        | '\u{30a1}'..='\u{30fa}' | '\u{30fc}'..='\u{30fe}' | '\u{3400}'..='\u{4dbf}'
+        | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{ff66}'..='\u{ff9d}'
+        | '\u{20000}'..='\u{3ffff}')
 }
 
 /// Returns `true` for a vowel or tone mark of Thai, Lao, Burmese or Khmer next to a letter. The
 /// index contains only the letters.
 fn is_vowel_sign(c: char) -> bool {
     matches!(c,
-        '\u{0e31}' | '\u{0e34}'..='\u{0e3a}' | '\u{0e47}'..='\u{0e4e}' | '\u{0eb1}' | '\u{0eb4}'..='\u{0ebc}'
-        | '\u{0ec8}'..='\u{0ece}' | '\u{102b}'..='\u{103e}' | '\u{17b4}'..='\u{17d3}')
+        '\u{0e31}' | '\u{0e34}'..='\u{0e3a}' | '\u{0e47}'..='\u{0e4e}' | '\u{0eb1}'
+        | '\u{0eb4}'..='\u{0ebc}' | '\u{0ec8}'..='\u{0ece}' | '\u{102b}'..='\u{103e}'
+        | '\u{17b4}'..='\u{17d3}')
 }
 
 /// Returns `true` for a mark that modifies the preceding letter. The index ignores accents, and so
 /// treats the mark as part of the word.
 fn is_mark(c: char) -> bool {
-    matches!(c, '\u{0300}'..='\u{036f}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}' | '\u{20d0}'..='\u{20ff}')
+    matches!(
+        c,
+        '\u{0300}'..='\u{036f}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}'
+            | '\u{20d0}'..='\u{20ff}'
+    )
 }
 
 fn is_common(word: &str) -> bool {

@@ -234,8 +234,9 @@ fn tool_error(error: MemoryError) -> ToolError {
 
 fn remember_spec(scopes: &[String]) -> ToolSpec {
     let description = "Saves one short fact for later conversations, such as a preference, a \
-        decision or how something is done here. Write it so that it can be understood alone, in one \
-        or two sentences. Saving the same fact again does no harm. Never save passwords or keys.";
+        decision or how something is done here. Write it so that it can be understood alone, in \
+        one or two sentences. Saving the same fact again does no harm. Never save passwords or \
+        keys.";
     let mut input = json!({
         "type": "object",
         "properties": {"text": {

@@ -398,17 +398,36 @@ proptest! {
         let messages = history.messages();
         let task = task.min(messages.len());
         // A task does not begin between a call and its result.
-        let task = if messages.get(task).is_some_and(|message| message.role == Role::Tool) { task - 1 } else { task };
-        let pins: Vec<usize> = messages.get(task).filter(|message| message.role == Role::User).map(|_| task).into_iter().collect();
+        let task = if messages
+            .get(task)
+            .is_some_and(|message| message.role == Role::Tool)
+        {
+            task - 1
+        } else {
+            task
+        };
+        let pins: Vec<usize> = messages
+            .get(task)
+            .filter(|message| message.role == Role::User)
+            .map(|_| task)
+            .into_iter()
+            .collect();
         let mut window = Window::new().tokens(tokens);
-        window = match limit { Some(limit) => window.messages(limit), None => window.all_messages() };
+        window = match limit {
+            Some(limit) => window.messages(limit),
+            None => window.all_messages(),
+        };
         let counter = Counter::new().beside(beside);
         let view = WindowView::new(summary.map(Into::into));
         let fit = window.fit(messages, task, &pins, &view, &counter);
         let (now, fits) = fit.map_or((view, true), |fit| (fit.view, fit.fits));
         let shown = now.show(messages, &pins, "read_result");
         prop_assert!(fits);
-        prop_assert!(counter.count(shown.tokens()) <= tokens, "{} of {tokens}", counter.count(shown.tokens()));
+        prop_assert!(
+            counter.count(shown.tokens()) <= tokens,
+            "{} of {tokens}",
+            counter.count(shown.tokens())
+        );
         if let Some(limit) = limit {
             prop_assert!(task.saturating_sub(now.start()) <= limit);
         }
@@ -429,6 +448,10 @@ proptest! {
         let mut counter = Counter::new();
         learnt.into_iter().for_each(|(estimate, counted)| counter.learn(estimate, counted));
         let room = counter.room(tokens);
-        prop_assert!(room == 0 || counter.count(room) <= tokens, "{} {tokens}", counter.count(room));
+        prop_assert!(
+            room == 0 || counter.count(room) <= tokens,
+            "{} {tokens}",
+            counter.count(room)
+        );
     }
 }

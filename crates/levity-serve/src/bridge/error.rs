@@ -147,7 +147,11 @@ impl Error {
 
     /// Returns the error as a JSON-RPC error object.
     pub(super) fn to_json(&self) -> Value {
-        json!({"code": self.kind.code(), "message": self.message, "data": {"kind": self.kind.name()}})
+        json!({
+            "code": self.kind.code(),
+            "message": self.message,
+            "data": {"kind": self.kind.name()},
+        })
     }
 
     /// Parses a JSON-RPC error object by its kind name or code; an unknown kind becomes

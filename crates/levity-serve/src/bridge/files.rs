@@ -179,7 +179,8 @@ fn list_files(space: &Workspace, request: ListParams) -> Result<Value> {
     space.dir(&path)?;
     let mut args = json!({
         "path": path, "recursive": request.recursive || request.pattern.is_some(),
-        "hidden": request.hidden, "ignored": request.ignored, "max": request.max.unwrap_or(1000).max(1),
+        "hidden": request.hidden, "ignored": request.ignored,
+        "max": request.max.unwrap_or(1000).max(1),
     });
     if let Some(pattern) = request.pattern {
         args["glob"] = pattern.into();

@@ -44,7 +44,10 @@ use crate::runs::Runs;
 /// let listener = Listener::bind("127.0.0.1:0", AccessControl::new(token.clone())).await?;
 /// let url = format!("ws://{}", listener.address());
 /// # let work = async {
-/// host.commander(Runs::new(Agent::builder(ScriptedModel::new().reply("Planned.")).build()?)).await?;
+/// host.commander(Runs::new(
+///     Agent::builder(ScriptedModel::new().reply("Planned.")).build()?,
+/// ))
+/// .await?;
 ///
 /// let client = BridgeClient::new(&url, token)?;
 /// client.request("agent/dispatch", json!({"prompt": "Plan it.", "done": "DONE_plan"})).await?;

@@ -86,7 +86,8 @@ fn info(host: &Inner) -> Value {
         "ready": host.runs.get().is_some(),
         "methods": METHODS,
         "limits": {
-            "read": limits.read, "write": limits.write, "message": limits.message, "prompt": limits.prompt,
+            "read": limits.read, "write": limits.write, "message": limits.message,
+            "prompt": limits.prompt,
             "requests": limits.requests, "subscriptions": limits.subscriptions,
         },
     })

@@ -65,7 +65,9 @@ impl Outbox {
                 }
                 Some(out) = self.waiting.recv() => Some(self.answer(out)),
                 broadcasts = self.broadcasts.recv() => self.broadcast_message(broadcasts),
-                Some(event) = self.events.next(), if !self.events.is_empty() => Some(Message::Text(event.into())),
+                Some(event) = self.events.next(), if !self.events.is_empty() => {
+                    Some(Message::Text(event.into()))
+                }
             };
             let Some(message) = message else { continue };
             match tokio::time::timeout(self.send, sink.send(message)).await {

@@ -100,7 +100,13 @@ fn summary(runs: &Runs, record: &TaskRecord) -> Value {
         _ if live => ("running", None),
         _ => ("stopped", None),
     };
-    json!({"task": record.task, "made": record.made.to_string(), "state": state, "signal": signal, "done": record.done})
+    json!({
+        "task": record.task,
+        "made": record.made.to_string(),
+        "state": state,
+        "signal": signal,
+        "done": record.done,
+    })
 }
 
 /// Lists the newest tasks.

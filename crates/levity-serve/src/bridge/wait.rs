@@ -43,8 +43,7 @@ pub(super) async fn wait(host: &Arc<Inner>, wanted: WaitParams) -> Result<Value>
     });
     let Ok(_slot) = host.waits.try_acquire() else {
         let message = "the maximum number of requests is waiting for files; try again when one of \
-            them has \
-                ended";
+            them has ended";
         return Err(Error::new(ErrorKind::Full, message));
     };
     let found = watch(host, target.clone());

@@ -60,7 +60,10 @@ struct ShowQuery {
 /// Returns `true` if a character affects the text around it: a control character, or one that
 /// changes the direction of text.
 fn acts_on_terminal(c: char) -> bool {
-    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let turns = matches!(
+        c,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
     c.is_control() || turns
 }
 

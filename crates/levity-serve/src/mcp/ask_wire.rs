@@ -124,9 +124,12 @@ fn block_json(part: &Part) -> Option<Value> {
                 content.push(json!({"type": "text", "text": result.text()}));
             }
             let failed = result.is_error();
-            Some(
-                json!({"type": "tool_result", "toolUseId": result.call, "content": content, "isError": failed}),
-            )
+            Some(json!({
+                "type": "tool_result",
+                "toolUseId": result.call,
+                "content": content,
+                "isError": failed,
+            }))
         }
         _ => None,
     }

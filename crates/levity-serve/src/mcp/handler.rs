@@ -22,7 +22,9 @@ use super::{Client, HandlerReply, RequestError, TaskSupport};
 /// ```
 /// use async_trait::async_trait;
 /// use levity_core::ToolSpec;
-/// use levity_serve::mcp::{HandlerCall, ElicitForm, ElicitReply, RequestError, Handler, HandlerReply};
+/// use levity_serve::mcp::{
+///     ElicitForm, ElicitReply, Handler, HandlerCall, HandlerReply, RequestError,
+/// };
 /// use serde_json::json;
 ///
 /// struct Order(ToolSpec);
@@ -35,10 +37,15 @@ use super::{Client, HandlerReply, RequestError, TaskSupport};
 ///
 ///     async fn call(&self, call: HandlerCall) -> Result<HandlerReply, RequestError> {
 ///         let form = ElicitForm::new("Order a pizza?", json!({
-///             "type": "object", "properties": {"size": {"type": "string", "enum": ["small", "large"]}}, "required": ["size"],
+///             "type": "object",
+///             "properties": {"size": {"type": "string", "enum": ["small", "large"]}},
+///             "required": ["size"],
 ///         }));
 ///         match call.client.elicit(form).await? {
-///             ElicitReply::Accept(choice) => Ok(HandlerReply::text(format!("A {} one is on its way.", choice["size"]))),
+///             ElicitReply::Accept(choice) => Ok(HandlerReply::text(format!(
+///                 "A {} one is on its way.",
+///                 choice["size"]
+///             ))),
 ///             _ => Ok(HandlerReply::text("Nothing was ordered.")),
 ///         }
 ///     }

@@ -93,7 +93,9 @@ macro_rules! setters {
 
 impl McpLimits {
     setters!(
-        line: usize, body: usize, body_time: Duration, arguments: usize, token_share: u8, calls: usize, tool: Duration, output: usize, page: usize, waiting: usize,
-        answer: Duration, tasks: usize, task_life: Duration, sessions: usize, idle: Duration, listeners: usize, subscriptions: usize
+        line: usize, body: usize, body_time: Duration, arguments: usize, token_share: u8,
+        calls: usize, tool: Duration, output: usize, page: usize, waiting: usize,
+        answer: Duration, tasks: usize, task_life: Duration, sessions: usize, idle: Duration,
+        listeners: usize, subscriptions: usize
     );
 }

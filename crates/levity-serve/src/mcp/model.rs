@@ -23,7 +23,10 @@ const MAX_TOKENS: u64 = 4096;
 /// async fn summarise(call: HandlerCall) -> Result<HandlerReply, RequestError> {
 ///     let model = call.client.model().prefer("small");
 ///     let request = Request::new().with_message(Message::user("Sum it up: ..."));
-///     let reply = model.complete(request).await.map_err(|error| RequestError::failed(error.to_string()))?;
+///     let reply = model
+///         .complete(request)
+///         .await
+///         .map_err(|error| RequestError::failed(error.to_string()))?;
 ///     Ok(HandlerReply::text(reply.message.text()))
 /// }
 /// ```

@@ -56,7 +56,10 @@ mod tests {
             "type": "object",
             "properties": {
                 "n": {"type": "number", "format": "double"},
-                "many": {"type": "array", "items": {"type": "integer", "format": "uint8", "minimum": 0}},
+                "many": {
+                    "type": "array",
+                    "items": {"type": "integer", "format": "uint8", "minimum": 0},
+                },
                 "day": {"type": "string", "format": "date"},
                 "format": {"type": "string", "enum": ["double"], "default": {"format": "double"}},
             },

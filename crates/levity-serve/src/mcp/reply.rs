@@ -60,7 +60,9 @@ impl From<Content> for Block {
 ///
 /// ```
 /// use levity_serve::mcp::{HandlerReply, Resource};
-/// let reply = HandlerReply::text("Two files:").with(Resource::new("file:///a", "a")).with(Resource::new("file:///b", "b"));
+/// let reply = HandlerReply::text("Two files:")
+///     .with(Resource::new("file:///a", "a"))
+///     .with(Resource::new("file:///b", "b"));
 /// assert_eq!(reply.content.len(), 3);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -486,7 +486,11 @@ async fn approve(client: &Client, call: &ToolCall, reason: &str) -> Result<(), R
         );
         return Err(ToolError::new(ToolErrorKind::Denied, message).into());
     }
-    let schema = json!({"type": "object", "properties": {"allow": {"type": "boolean", "title": "Allow this call"}}, "required": ["allow"]});
+    let schema = json!({
+        "type": "object",
+        "properties": {"allow": {"type": "boolean", "title": "Allow this call"}},
+        "required": ["allow"],
+    });
     let args = DisplayedArgs::new(&call.args);
     if !args.is_complete {
         let message = format!(

@@ -123,7 +123,9 @@ impl CallWork {
                 () = context.ct.cancelled() => return Step::Cancelled,
                 Some(()) = pending.next(), if !pending.is_empty() => {}
                 () = &mut sender, if sender.is_busy() => {}
-                Some(note) = self.inbox.notifications.recv(), if !sender.is_busy() => sender.start(note, context),
+                Some(note) = self.inbox.notifications.recv(), if !sender.is_busy() => {
+                    sender.start(note, context);
+                }
                 Some(question) = self.inbox.asks.recv() => {
                     pending.push(send_question(question, context, world, limit));
                 }
@@ -159,7 +161,9 @@ impl CallWork {
                     return Step::Task;
                 }
                 () = &mut sender, if sender.is_busy() => {}
-                Some(note) = self.inbox.notifications.recv(), if !sender.is_busy() => sender.start(note, context),
+                Some(note) = self.inbox.notifications.recv(), if !sender.is_busy() => {
+                    sender.start(note, context);
+                }
                 Some(question) = self.inbox.asks.recv() => self.open(question),
             }
         }
@@ -295,14 +299,18 @@ async fn send_question(
         });
         let options = PeerRequestOptions::no_options();
         let sent = tokio::select! {
-            sent = context.peer.send_cancellable_request(server_request(*request), options) => Some(sent),
+            sent = context.peer.send_cancellable_request(server_request(*request), options) => {
+                Some(sent)
+            }
             () = &mut over => None,
         };
         match sent {
             None => Err(timed_out()),
             Some(Err(error)) => parse_response(Err(error)),
             Some(Ok(mut pending)) => tokio::select! {
-                answer = &mut pending.rx => parse_response(answer.unwrap_or(Err(ServiceError::TransportClosed))),
+                answer = &mut pending.rx => {
+                    parse_response(answer.unwrap_or(Err(ServiceError::TransportClosed)))
+                }
                 () = &mut over => {
                     let _ = pending.cancel(Some("the answer is no longer needed".to_owned())).await;
                     Err(timed_out())

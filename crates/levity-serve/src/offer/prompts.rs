@@ -10,7 +10,11 @@ use crate::mcp::{Page, Prompt, PromptArgument, PromptAsk, PromptReply, Prompts, 
 ///
 /// ```
 /// use levity_serve::TextPrompts;
-/// let prompts = TextPrompts::new().prompt("explain", "Explains a file.", "Explain `{{path}}` to a new colleague.");
+/// let prompts = TextPrompts::new().prompt(
+///     "explain",
+///     "Explains a file.",
+///     "Explain `{{path}}` to a new colleague.",
+/// );
 /// assert_eq!(prompts.names().collect::<Vec<_>>(), ["explain"]);
 /// ```
 #[derive(Clone, Debug, Default)]

@@ -30,7 +30,8 @@ use crate::runs::{LiveRun, NewRun, RunOutcome, Runs};
 /// use levity_loop::Agent;
 /// use levity_serve::{ClientAgent, mcp::ClientModel};
 ///
-/// let with_their_model = |model: ClientModel| Agent::builder(model).instructions("Be brief.").build();
+/// let with_their_model =
+///     |model: ClientModel| Agent::builder(model).instructions("Be brief.").build();
 /// # fn check(_: impl ClientAgent) {}
 /// # check(with_their_model);
 /// ```
@@ -336,10 +337,9 @@ async fn follow(
                     continue;
                 }
                 for ask in run.asks().await {
-                    if !asked.iter().any(|known| known.run == ask.run && known.effect == ask.effect) {
-                        asked.push(ask.clone());
-                        deciding.push(decide(call.client.clone(), ask));
-                    }
+                    if !asked.iter().any(
+                        |known| known.run == ask.run && known.effect == ask.effect,
+                    ) {asked.push(ask.clone()); deciding.push(decide(call.client.clone(), ask));}
                 }
             }
             Some((ask, decision)) = deciding.next() => {
@@ -545,7 +545,8 @@ fn output() -> Value {
             "statistics": {
                 "type": "object",
                 "properties": {
-                    "turns": count, "model_calls": count, "tool_calls": count, "failed_calls": count,
+                    "turns": count, "model_calls": count, "tool_calls": count,
+                    "failed_calls": count,
                     "reasoning_steps": count, "input_tokens": tokens, "output_tokens": tokens,
                     "cost_usd": {"type": "number"},
                 },

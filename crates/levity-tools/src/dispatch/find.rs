@@ -145,7 +145,12 @@ fn spec(name: &str, registry: &Registry) -> ToolSpec {
         "properties": {
             "query": {"type": "string", "description": "What the tool should do, in a few words, \
                 or a part of its name."},
-            "limit": {"type": "integer", "minimum": 1, "maximum": MAX_RESULTS, "description": format!("How many to return; {DEFAULT_RESULTS} by default.")},
+            "limit": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": MAX_RESULTS,
+                "description": format!("How many to return; {DEFAULT_RESULTS} by default."),
+            },
         },
         "required": ["query"],
         "additionalProperties": false,

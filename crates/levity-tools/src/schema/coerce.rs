@@ -236,9 +236,11 @@ mod tests {
         json!({
             "type": "object",
             "properties": {
-                "days": {"type": "integer"}, "ratio": {"type": "number"}, "deep": {"type": "boolean"},
+                "days": {"type": "integer"}, "ratio": {"type": "number"},
+                "deep": {"type": "boolean"},
                 "id": {"type": "string"}, "tags": {"type": "array", "items": {"type": "string"}},
-                "unit": {"enum": ["celsius", "fahrenheit"]}, "at": {"type": "object", "properties": {"x": {"type": "integer"}}},
+                "unit": {"enum": ["celsius", "fahrenheit"]},
+                "at": {"type": "object", "properties": {"x": {"type": "integer"}}},
             },
             "required": ["days"],
         })

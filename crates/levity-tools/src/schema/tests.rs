@@ -209,7 +209,10 @@ fn simple_valid_schemas_are_valid() {
         trip,
         json!(true),
         json!({"type": ["string", "null"], "enum": ["a", null], "const": 1, "default": {}}),
-        json!({"anyOf": [{"minLength": 3}, false], "$defs": {"a": {"maxItems": 3, "minimum": 0.5}}}),
+        json!({
+            "anyOf": [{"minLength": 3}, false],
+            "$defs": {"a": {"maxItems": 3, "minimum": 0.5}},
+        }),
     ] {
         assert!(simple::is_valid(&sound) && is_valid(&sound), "{sound}");
         assert!(schema(&sound).is_ok(), "{sound}");

@@ -79,12 +79,22 @@ impl BridgeToolKind {
                         workspace."},
                     "glob": {"type": "string", "description": "Any file that matches, such as \
                         `{DONE_plan,FAILED_*}`."},
-                    "timeout": {"type": "number", "minimum": 0, "maximum": MAX_WAIT, "description": "The maximum number of seconds to wait; default 45."},
+                    "timeout": {
+                        "type": "number",
+                        "minimum": 0,
+                        "maximum": MAX_WAIT,
+                        "description": "The maximum number of seconds to wait; default 45.",
+                    },
                 }),
                 &[],
             ),
         };
-        let input = json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
+        let input = json!({
+            "type": "object",
+            "properties": properties,
+            "required": required,
+            "additionalProperties": false,
+        });
         ToolSpec::new(name, description)
             .with_input(input)
             .with_hints(self.hints())
