@@ -30,8 +30,14 @@ mod redo;
 /// assert_eq!(changed.steps.len(), 3);
 /// assert_eq!(changed.steps[1].reads[0].as_ref(), "page");
 ///
-/// let faults = Diff::parse(r#"{"remove": ["fetch"]}"#, &plan, &failed)?.apply(&plan, &failed).unwrap_err();
-/// assert!(faults.to_string().starts_with("step `fetch` has started or finished and cannot be removed"));
+/// let faults = Diff::parse(r#"{"remove": ["fetch"]}"#, &plan, &failed)?
+///     .apply(&plan, &failed)
+///     .unwrap_err();
+/// assert!(
+///     faults
+///         .to_string()
+///         .starts_with("step `fetch` has started or finished and cannot be removed")
+/// );
 /// # Ok::<(), levity_dag::Faults>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -95,7 +95,12 @@ mod tests {
     #[test]
     fn extract_uses_first_matching_strategy() {
         let by = |value: Value, by| Ok(vec![(value, by)]);
-        let all = json!({"execution_result": {"result": {"x": 1}}, "x": 2, "output": {"x": 3}, "final_answer": 4});
+        let all = json!({
+            "execution_result": {"result": {"x": 1}},
+            "x": 2,
+            "output": {"x": 3},
+            "final_answer": 4,
+        });
         check(&["x"], &all, by(json!(1), Strategy::CodeResult));
         check(
             &["x"],

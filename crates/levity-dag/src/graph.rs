@@ -32,7 +32,10 @@ use settled_steps::SettledSteps;
 /// ```
 /// use levity_dag::{Graph, PlanConstraints, StepRunner, StepRunnerKind, Plan, Step};
 ///
-/// let known = PlanConstraints::new().with("Retriever", StepRunner::new(StepRunnerKind::Agent, "finds pages"));
+/// let known = PlanConstraints::new().with(
+///     "Retriever",
+///     StepRunner::new(StepRunnerKind::Agent, "finds pages"),
+/// );
 /// let plan = Plan::new()
 ///     .step(Step::new("compare", "Retriever").reads(["page"]))
 ///     .step(Step::new("fetch", "Retriever").writes(["page"]));

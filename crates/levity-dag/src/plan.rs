@@ -19,7 +19,9 @@ use crate::step::{Reducer, Step};
 ///
 /// let plan = Plan::new()
 ///     .step(Step::new("fetch", "Retriever").prompt("Find the page about tides.").writes(["page"]))
-///     .step(Step::new("sum", "Summarizer").prompt("Sum it up.").reads(["page"]).writes(["summary"]));
+///     .step(
+///         Step::new("sum", "Summarizer").prompt("Sum it up.").reads(["page"]).writes(["summary"]),
+///     );
 /// assert_eq!(plan.steps.len(), 2);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -82,7 +84,8 @@ impl Plan {
     ///     {"id": 2, "agent": "QA", "reads": ["x"]}], "links": [{"source": "ROOT", "target": 1}, {"source": 1, "target": 2}]}"#)?;
     /// assert_eq!(plan.steps[1].after[0].step.as_str(), "1");
     ///
-    /// let faults = Plan::parse(r#"{"steps": [{"id": "a", "agent": "Coder", "read": ["x"]}]}"#).unwrap_err();
+    /// let faults = Plan::parse(r#"{"steps": [{"id": "a", "agent": "Coder", "read": ["x"]}]}"#)
+    ///     .unwrap_err();
     /// assert_eq!(faults.to_string(), "step `a`: there is no field `read`; did you mean `reads`?");
     /// # Ok::<(), levity_dag::Faults>(())
     /// ```
@@ -161,7 +164,11 @@ pub enum LoadError {
         source: io::Error,
     },
     /// The file is larger than [`Plan::MAX_BYTES`].
-    #[error("the plan `{}` is larger than the limit of {} bytes; split it or shorten it", path.display(), Plan::MAX_BYTES)]
+    #[error(
+        "the plan `{}` is larger than the limit of {} bytes; split it or shorten it",
+        path.display(),
+        Plan::MAX_BYTES
+    )]
     TooLarge {
         /// The path of the file.
         path: PathBuf,

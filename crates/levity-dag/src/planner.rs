@@ -30,7 +30,8 @@ use crate::task::{as_json, clipped};
 /// #[async_trait]
 /// impl TeamPlanner for Lines {
 ///     async fn plan(&self, brief: &Brief) -> Result<Value, ToolError> {
-///         let step = |(at, line)| json!({"id": format!("s{at}"), "agent": "Thinker", "prompt": line});
+///         let step =
+///             |(at, line)| json!({"id": format!("s{at}"), "agent": "Thinker", "prompt": line});
 ///         Ok(json!({"steps": brief.goal.lines().enumerate().map(step).collect::<Vec<_>>()}))
 ///     }
 /// }
@@ -231,13 +232,10 @@ impl Replan {
         }
         text.push_str(
             "\n# What is wanted\nA change of the plan by which the goal is reached all the same, \
-                as JSON: \
-             {\"reason\": .., \"add\": [steps], \"remove\": [ids], \"change\": [steps]}. Steps \
-             that are completed or running \
-             stay as they are. A step that does the work of one that failed has its id \
-             in \"instead_of\" and writes what that \
-             one should have written; those that wait for it then continue. If there is no other way, \
-             answer \
+             as JSON: {\"reason\": .., \"add\": [steps], \"remove\": [ids], \"change\": [steps]}. \
+             Steps that are completed or running stay as they are. A step that does the work of \
+             one that failed has its id in \"instead_of\" and writes what that one should have \
+             written; those that wait for it then continue. If there is no other way, answer \
              {\"give_up\": \"why\"}.\n",
         );
     }

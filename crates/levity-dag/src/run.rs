@@ -21,7 +21,9 @@ use crate::team::Team;
 ///
 /// ```
 /// # use levity_dag::{Plan, TeamInput};
-/// let input = TeamInput::from("Compare the two tables").given("currency", "EUR").files(["a.csv", "b.csv"]);
+/// let input = TeamInput::from("Compare the two tables")
+///     .given("currency", "EUR")
+///     .files(["a.csv", "b.csv"]);
 /// let input = TeamInput::from(Plan::new()).goal("Compare the two tables");
 /// ```
 #[derive(Clone, Debug, Default)]

@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 ///
 /// ```
 /// # use levity_swarm::Board;
-/// let json = r#"[{"key": "tide", "content": "High at six.", "by": "pilot", "version": 1, "round": 1}]"#;
+/// let json =
+///     r#"[{"key": "tide", "content": "High at six.", "by": "pilot", "version": 1, "round": 1}]"#;
 /// let board: Board = serde_json::from_str(json)?;
 /// assert_eq!(board.get("tide").map(|entry| &*entry.content), Some("High at six."));
 /// assert_eq!(board.to_string(), "## tide (by pilot)\nHigh at six.");

@@ -32,9 +32,22 @@ pub use self::stream::{Lagged, Messages};
 /// # use levity_swarm::{Bus, NewMessage, MessageKind, Recipient};
 /// let (mut bus, run, now) = (Bus::new(), RunId::new("r1"), Timestamp::from_millis(0));
 /// bus.post(NewMessage::new("router", "coder", MessageKind::Task, "Write the parser."), now, &run);
-/// bus.post(NewMessage::new("coder", Recipient::Everybody, MessageKind::Note, "It is in parse.rs."), now, &run);
+/// bus.post(
+///     NewMessage::new(
+///         "coder",
+///         Recipient::Everybody,
+///         MessageKind::Note,
+///         "It is in parse.rs.",
+///     ),
+///     now,
+///     &run,
+/// );
 ///
-/// let known: Vec<_> = bus.context_for("reviewer", 1_000).iter().map(|message| &*message.content).collect();
+/// let known: Vec<_> = bus
+///     .context_for("reviewer", 1_000)
+///     .iter()
+///     .map(|message| &*message.content)
+///     .collect();
 /// assert_eq!(known, ["It is in parse.rs."]);
 /// ```
 ///

@@ -40,11 +40,19 @@ use crate::shared_state::{FinishedWork, SharedState, WorkKind};
 ///     fn next(&mut self, progress: &SwarmProgress<'_>) -> Move {
 ///         let last = progress.last_round().last();
 ///         let Some(worker) = progress.workers().nth(self.leg) else {
-///             return Move::Answer(last.map(|report| report.text.to_string()).unwrap_or_default());
+///             return Move::Answer(
+///                 last.map(|report| report.text.to_string())
+///                     .unwrap_or_default(),
+///             );
 ///         };
 ///         self.leg += 1;
 ///         let leg = Delegation::new(format!("leg{}", self.leg), worker, progress.goal());
-///         Move::Work(vec![leg.after(last.filter(|last| last.is_done()).map(|last| last.id.clone()))])
+///         Move::Work(vec![
+///             leg.after(
+///                 last.filter(|last| last.is_done())
+///                     .map(|last| last.id.clone()),
+///             ),
+///         ])
 ///     }
 /// }
 ///

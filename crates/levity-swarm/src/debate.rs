@@ -35,7 +35,8 @@ pub(crate) use machine::DebateMachine;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let judge = ScriptedModel::new().reply(r#"{"done": true, "answer": "Sail at six.", "reason": "Both agree."}"#);
+/// let judge = ScriptedModel::new()
+///     .reply(r#"{"done": true, "answer": "Sail at six.", "reason": "Both agree."}"#);
 /// let agent = |turn: &str| Agent::builder(ScriptedModel::new().reply(turn)).build();
 /// let swarm = Swarm::builder(Debate::new(judge).rounds(1))
 ///     .agent("pilot", "Knows the tides.", agent("High water is at six.")?)

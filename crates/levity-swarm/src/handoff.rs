@@ -34,9 +34,15 @@ pub(crate) use machine::HandoffMachine;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let desk = ScriptedModel::new().call("transfer_to", json!({"to": "pilot", "note": "It is about the tide."}));
+/// let desk = ScriptedModel::new().call(
+///     "transfer_to",
+///     json!({"to": "pilot", "note": "It is about the tide."}),
+/// );
 /// let pilot = ScriptedModel::new().reply("High water is at six.");
-/// let handoff = Handoff::starting_with("desk").to("desk", ["pilot"]).carry(HandoffHistory::Words).max_handoffs(4);
+/// let handoff = Handoff::starting_with("desk")
+///     .to("desk", ["pilot"])
+///     .carry(HandoffHistory::Words)
+///     .max_handoffs(4);
 /// let swarm = Swarm::builder(handoff)
 ///     .agent("desk", "Hears what callers want.", Agent::builder(desk).build()?)
 ///     .agent("pilot", "Knows tides and charts.", Agent::builder(pilot).build()?)
@@ -144,7 +150,9 @@ impl Handoff {
     /// ```
     /// use levity_swarm::{HandoffHistory, Handoff};
     ///
-    /// let handoff = Handoff::starting_with("triage").carry(HandoffHistory::Words).carry_to("billing", HandoffHistory::Last(6));
+    /// let handoff = Handoff::starting_with("triage")
+    ///     .carry(HandoffHistory::Words)
+    ///     .carry_to("billing", HandoffHistory::Last(6));
     /// # let _ = handoff;
     /// ```
     #[must_use]

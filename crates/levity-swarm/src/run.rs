@@ -23,7 +23,11 @@ use crate::worker::WorkerMemory;
 ///
 /// ```
 /// # use levity_swarm::{Delegation, SwarmInput};
-/// let input = SwarmInput::from("Is it going to rain?").plan([Delegation::new("a", "weather", "Look it up.")]);
+/// let input = SwarmInput::from("Is it going to rain?").plan([Delegation::new(
+///     "a",
+///     "weather",
+///     "Look it up.",
+/// )]);
 /// ```
 #[derive(Clone, Debug, Default)]
 #[must_use = "an input does nothing until a swarm runs it"]

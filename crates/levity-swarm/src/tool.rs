@@ -16,7 +16,7 @@ pub struct SwarmTool {
 
 impl SwarmTool {
     pub(crate) fn new(swarm: Swarm, name: String, description: String) -> Self {
-        let spec = ToolSpec::new(name, description).with_hints(Hints::new().parallel()).with_input(json!({
+        let input = json!({
             "type": "object",
             "properties": {"task": {
                 "type": "string",
@@ -25,7 +25,10 @@ impl SwarmTool {
             }},
             "required": ["task"],
             "additionalProperties": false,
-        }));
+        });
+        let spec = ToolSpec::new(name, description)
+            .with_hints(Hints::new().parallel())
+            .with_input(input);
         Self { swarm, spec }
     }
 }

@@ -82,7 +82,8 @@ fn plan_sizes_are_limited() {
             ),
             (
                 FaultKind::Variable,
-                "variable `y` has an initial value that is nested deeper than 64 levels; flatten it",
+                "variable `y` has an initial value that is nested deeper than 64 levels; flatten \
+                 it",
             ),
         ],
     );
@@ -295,7 +296,8 @@ fn reads_without_writer_are_rejected() {
             ),
             (
                 FaultKind::Read,
-                "step `f` reads `late`, which only the later step `g` writes; put that step before it",
+                "step `f` reads `late`, which only the later step `g` writes; put that step before \
+                 it",
             ),
         ],
     );

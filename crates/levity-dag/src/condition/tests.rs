@@ -5,9 +5,15 @@ use super::Condition;
 
 fn variables() -> Value {
     json!({
-        "score": 0.9, "n": 3, "big": 9_007_199_254_740_993_u64, "verdict": "pass", "empty": "", "none": null,
+        "score": 0.9, "n": 3, "big": 9_007_199_254_740_993_u64, "verdict": "pass", "empty": "",
+        "none": null,
         "list": [1, "two", [3]], "odd name": 1, "page-text": "tides", "in": 1,
-        "review": {"ok": true, "issues": [], "by": [{"name": "qa"}, {"name": "lead"}], "in": {"not": 4}},
+        "review": {
+            "ok": true,
+            "issues": [],
+            "by": [{"name": "qa"}, {"name": "lead"}],
+            "in": {"not": 4},
+        },
     })
 }
 
@@ -180,7 +186,8 @@ proptest! {
 
     #[test]
     fn any_tokens_parse_or_return_error(tokens in prop::collection::vec(prop::sample::select(vec![
-        "a", "n", ".", "[", "]", "(", ")", "not", "!", "and", "||", "in", "contains", "==", "<=", "1", "-2.5", "'x'",
+        "a", "n", ".", "[", "]", "(", ")", "not", "!", "and", "||", "in", "contains", "==", "<=",
+        "1", "-2.5", "'x'",
         "list", "review", "null", ",", "\"", "`", "\\", "é",
     ]), 0..12)) {
         let (text, variables) = (tokens.join(" "), variables());

@@ -101,7 +101,8 @@ impl Check<'_> {
         for id in diff.add.iter().map(|step| &step.id) {
             if (self.settled)(id) {
                 let message = format!(
-                    "step `{id}` has started or finished and cannot be added again; choose another id"
+                    "step `{id}` has started or finished and cannot be added again; choose another \
+                     id"
                 );
                 found.push_with(|| Fault::at(FaultKind::Settled, id, message));
             } else if !added.insert(id) {

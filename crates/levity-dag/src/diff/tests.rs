@@ -63,8 +63,14 @@ fn diff_is_merged_over_plan() {
         steps,
         json!([
             fetch,
-            {"id": "sum", "agent": "a", "prompt": "Shorter.", "reads": ["page"], "writes": ["summary"],
-             "after": [{"step": "look"}]},
+            {
+                "id": "sum",
+                "agent": "a",
+                "prompt": "Shorter.",
+                "reads": ["page"],
+                "writes": ["summary"],
+                "after": [{"step": "look"}],
+            },
             {"id": "look", "agent": "a", "writes": ["page"], "instead_of": "fetch"},
         ])
     );
@@ -82,7 +88,8 @@ fn whole_plan_is_accepted_as_diff() {
     assert_eq!(
         serde_json::to_value(&diff).unwrap(),
         json!({
-            "reason": "new", "remove": ["check"], "add": [{"id": "tell", "agent": "a", "after": [{"step": "sum"}]}],
+            "reason": "new", "remove": ["check"],
+            "add": [{"id": "tell", "agent": "a", "after": [{"step": "sum"}]}],
         })
     );
     let new = diff.apply(&plan(), &settled).unwrap();

@@ -426,7 +426,12 @@ proptest! {
         prop_assert_eq!(checked.is_ok(), expected.is_some(), "{:?}", checked.err());
         if let (Ok(graph), Some(expected)) = (checked, expected) {
             let found: BTreeSet<_> = (0..graph.len() as u32)
-                .flat_map(|to| graph.before(to).map(move |(from, _)| (from as usize, to as usize)).collect::<Vec<_>>())
+                .flat_map(|to| {
+                    graph
+                        .before(to)
+                        .map(move |(from, _)| (from as usize, to as usize))
+                        .collect::<Vec<_>>()
+                })
                 .collect();
             prop_assert_eq!(&found, &expected);
             for (from, to) in found {

@@ -154,9 +154,10 @@ mod tests {
         );
         check_cut(
             r#"{"nodes": [{"id": "a"}, {"id": "b"}], "links": [{"source": "a", "target": "b"}, {"sou"#,
-            Some(
-                json!({"nodes": [{"id": "a"}, {"id": "b"}], "links": [{"source": "a", "target": "b"}]}),
-            ),
+            Some(json!({
+                "nodes": [{"id": "a"}, {"id": "b"}],
+                "links": [{"source": "a", "target": "b"}],
+            })),
         );
         check_cut(
             r#"{"reason": "it broke", "add": [{"id": "c"}, {"id": "d", "instead"#,
@@ -189,7 +190,11 @@ mod tests {
             join(&mut kept, fields(rest));
             Value::Object(kept)
         };
-        let steps = |ids: &[&str]| json!({"steps": ids.iter().map(|id| json!({"id": id})).collect::<Vec<_>>()});
+        let steps = |ids: &[&str]| {
+            json!({
+                "steps": ids.iter().map(|id| json!({"id": id})).collect::<Vec<_>>(),
+            })
+        };
         assert_eq!(
             join_all(steps(&["a"]), steps(&["b", "c"])),
             steps(&["a", "b", "c"])

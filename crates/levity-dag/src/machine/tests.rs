@@ -26,7 +26,13 @@ mod seeded_outcomes;
 
 #[test]
 fn settings_of_earlier_run_keep_plans_in_one_reply() {
-    let old = serde_json::json!({"parallel": 16, "replans": 3, "drafts": 3, "turns": 15, "approve": false});
+    let old = serde_json::json!({
+        "parallel": 16,
+        "replans": 3,
+        "drafts": 3,
+        "turns": 15,
+        "approve": false,
+    });
     let old: Settings = serde_json::from_value(old).unwrap();
     assert_eq!((old.pieces, old.own_tools), (1, false));
 }
@@ -318,7 +324,9 @@ fn ends() -> impl Strategy<Value = Input> {
 const SEED: std::ops::RangeInclusive<u64> = 0..=u64::MAX;
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(
+        ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() }
+    )]
 
     #[test]
     fn run_in_any_order_matches_sequential_run(
@@ -329,25 +337,30 @@ proptest! {
 
     #[test]
     fn run_with_plan_changes_matches_run_of_last_plan(
-        seed in SEED.no_shrink(), steps in 1..30_usize, parallel in 1..8_usize, fails in 5..50_u64, approve in any::<bool>(),
+        seed in SEED.no_shrink(), steps in 1..30_usize, parallel in 1..8_usize, fails in 5..50_u64,
+        approve in any::<bool>(),
     ) {
         check_changed_run(seed, steps, parallel, fails, approve);
     }
 
     #[test]
     fn interrupted_run_ends_and_starts_nothing_more(
-        seed in SEED.no_shrink(), steps in 1..30_usize, parallel in 1..8_usize, fails in 0..50_u64, last in ends(),
+        seed in SEED.no_shrink(), steps in 1..30_usize, parallel in 1..8_usize, fails in 0..50_u64,
+        last in ends(),
     ) {
         check_interrupted_run(seed, steps, parallel, fails, &last);
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(
+        ProptestConfig { cases: 2, failure_persistence: None, ..ProptestConfig::default() }
+    )]
 
     #[test]
     fn large_run_in_any_order_matches_sequential_run(
-        seed in SEED.no_shrink(), steps in 1_000..2_000_usize, parallel in 1..32_usize, fails in 0..20_u64,
+        seed in SEED.no_shrink(), steps in 1_000..2_000_usize, parallel in 1..32_usize,
+        fails in 0..20_u64,
     ) {
         check_full_run(seed, steps, parallel, fails, 2);
     }

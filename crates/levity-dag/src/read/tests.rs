@@ -29,9 +29,18 @@ fn own_form_is_parsed() {
         "steps": [
             {"id": "a", "agent": "Coder", "writes": ["x"]},
             {
-                "id": "b", "agent": "QA", "description": "d", "prompt": "p", "reads": ["x"], "writes": ["y"],
-                "after": [{"step": "a"}, {"step": "c", "when": "x > 1"}], "join": "any", "when": "x",
-                "map": {"over": "x", "as": "one", "most": 5, "quorum": 2, "stop_early": true, "reducer": "sum"},
+                "id": "b", "agent": "QA", "description": "d", "prompt": "p", "reads": ["x"],
+                "writes": ["y"],
+                "after": [{"step": "a"}, {"step": "c", "when": "x > 1"}], "join": "any",
+                "when": "x",
+                "map": {
+                    "over": "x",
+                    "as": "one",
+                    "most": 5,
+                    "quorum": 2,
+                    "stop_early": true,
+                    "reducer": "sum",
+                },
                 "inputs": {"k": [1]}, "retry": {"attempts": 3, "pause": 0.5}, "timeout": 30.0,
                 "budget": {"tokens": 10, "money": 0.25, "model_calls": 3, "tool_calls": 4},
                 "on_failure": {"fallback": "c"},
@@ -59,8 +68,10 @@ fn short_forms_are_parsed() {
         &json!({
             "steps": [
                 {
-                    "id": "a", "agent": "A", "prompt": "do", "reads": ["x"], "after": [{"step": "b"}, {"step": "1"}],
-                    "map": {"over": "l", "as": "item", "most": 1000}, "retry": {"attempts": 2, "pause": 1.0},
+                    "id": "a", "agent": "A", "prompt": "do", "reads": ["x"],
+                    "after": [{"step": "b"}, {"step": "1"}],
+                    "map": {"over": "l", "as": "item", "most": 1000},
+                    "retry": {"attempts": 2, "pause": 1.0},
                 },
                 {"id": "b", "code": ["1"]},
                 {"id": "1", "agent": "A", "code": ["x", "y"], "when": "true"},
@@ -75,7 +86,12 @@ fn node_link_form_is_parsed() {
     let expected = json!({
         "steps": [
             {"id": "1", "agent": "A", "prompt": "do it", "writes": ["x"]},
-            {"id": "T002", "agent": "B", "reads": ["x"], "after": [{"step": "1"}, {"step": "T003", "when": "x"}]},
+            {
+                "id": "T002",
+                "agent": "B",
+                "reads": ["x"],
+                "after": [{"step": "1"}, {"step": "T003", "when": "x"}],
+            },
             {"id": "T003", "agent": "B", "after": [{"step": "1"}]},
         ],
         "given": {"q": 1},

@@ -71,11 +71,14 @@ fn lines(bus: &Bus) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(
+        ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() }
+    )]
 
     #[test]
     fn limits_hold_after_every_post(
-        posts in prop::collection::vec(any_post(), 0..60), most in 0..20_usize, bytes in 0..200_usize,
+        posts in prop::collection::vec(any_post(), 0..60), most in 0..20_usize,
+        bytes in 0..200_usize,
     ) {
         posted(Bus::with_limits(most, bytes), &posts, |bus, all| {
             let there: Vec<_> = bus.messages().collect();
@@ -99,7 +102,11 @@ proptest! {
     fn ids_and_times_increase(posts in prop::collection::vec(any_post(), 0..60)) {
         let bus = posted(Bus::with_limits(30, 10_000), &posts, |_, _| ());
         let there: Vec<_> = bus.messages().collect();
-        prop_assert!(there.windows(2).all(|pair| pair[0].id + 1 == pair[1].id && pair[0].at <= pair[1].at));
+        prop_assert!(
+            there
+                .windows(2)
+                .all(|pair| pair[0].id + 1 == pair[1].id && pair[0].at <= pair[1].at)
+        );
         for id in 0..posts.len() as u64 + 3 {
             prop_assert_eq!(bus.get(id), there.iter().copied().find(|message| message.id == id));
             prop_assert!(bus.since(id).eq(there.iter().copied().filter(|message| message.id > id)));
@@ -108,19 +115,29 @@ proptest! {
 
     #[test]
     fn context_matches_naive_scan(
-        posts in prop::collection::vec(any_post(), 0..60), most in 1..40_usize, bytes in 0..2_000_usize,
+        posts in prop::collection::vec(any_post(), 0..60), most in 1..40_usize,
+        bytes in 0..2_000_usize,
         budget in 0..400_usize, upto in 0..70_u64,
     ) {
         let bus = posted(Bus::with_limits(most, bytes), &posts, |_, _| ());
         let there: Vec<_> = bus.messages().collect();
         for worker in NAMES.into_iter().chain(["nobody"]) {
-            prop_assert_eq!(bus.context_before(worker, budget, upto), naive(&there, worker, budget, upto));
-            prop_assert_eq!(bus.context_for(worker, budget), naive(&there, worker, budget, u64::MAX));
+            prop_assert_eq!(
+                bus.context_before(worker, budget, upto),
+                naive(&there, worker, budget, upto)
+            );
+            prop_assert_eq!(
+                bus.context_for(worker, budget),
+                naive(&there, worker, budget, u64::MAX)
+            );
         }
     }
 
     #[test]
-    fn log_is_read_back_as_written(posts in prop::collection::vec(any_post(), 0..40), gap in 2..5_usize) {
+    fn log_is_read_back_as_written(
+        posts in prop::collection::vec(any_post(), 0..40),
+        gap in 2..5_usize,
+    ) {
         let bus = posted(Bus::with_limits(30, 10_000), &posts, |_, _| ());
         let read = Bus::read_json_lines(&*lines(&bus)).unwrap();
         prop_assert!(read.messages().eq(bus.messages()));
@@ -129,7 +146,12 @@ proptest! {
 
         // Without some lines, ids have gaps; everything still holds.
         let text = String::from_utf8(lines(&bus)).unwrap();
-        let some: Vec<_> = text.lines().enumerate().filter(|(at, _)| at % gap != 1).map(|(_, line)| line).collect();
+        let some: Vec<_> = text
+            .lines()
+            .enumerate()
+            .filter(|(at, _)| at % gap != 1)
+            .map(|(_, line)| line)
+            .collect();
         let read = Bus::read_json_lines(some.join("\n\n").as_bytes()).unwrap();
         let there: Vec<_> = read.messages().collect();
         prop_assert_eq!(there.len(), some.len());

@@ -551,8 +551,17 @@ proptest! {
     fn run_always_ends_and_no_message_is_lost(
         events in prop::collection::vec(event(), 0..60), carry in 0..5_usize, most in 0..4_u32,
     ) {
-        let carries = [HandoffHistory::Everything, HandoffHistory::Words, HandoffHistory::Last(3), HandoffHistory::Note, HandoffHistory::by(|all| all[1..].to_vec())];
-        let handoff = Handoff::starting_with("a").carry(carries[carry].clone()).max_handoffs(most).to("c", ["a"]);
+        let carries = [
+            HandoffHistory::Everything,
+            HandoffHistory::Words,
+            HandoffHistory::Last(3),
+            HandoffHistory::Note,
+            HandoffHistory::by(|all| all[1..].to_vec()),
+        ];
+        let handoff = Handoff::starting_with("a")
+            .carry(carries[carry].clone())
+            .max_handoffs(most)
+            .to("c", ["a"]);
         let swarm = builder(handoff).worker(worker("d").stand_in("b").retries(1)).build().unwrap();
         let (mut run, mut said) = (MachineDriver::new(&swarm), vec!["Do it.".to_owned()]);
         for event in events {

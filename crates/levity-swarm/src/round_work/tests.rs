@@ -230,9 +230,10 @@ fn near_limit_at_start_judge_is_asked_immediately() {
     assert_eq!(board.running(), ["judge"]);
     board.fail(0);
     let ending = board.machine.ending().unwrap();
-    assert!(
-        matches!(&ending.status, Status::Failed(Failure::Unreached(why)) if why.contains("no answer was made"))
-    );
+    assert!(matches!(
+        &ending.status,
+        Status::Failed(Failure::Unreached(why)) if why.contains("no answer was made")
+    ));
 }
 
 #[test]

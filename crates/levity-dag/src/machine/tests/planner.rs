@@ -51,7 +51,12 @@ fn nonsense(driver: &Driver, rng: &mut SeededRng) -> Value {
         2 => json!({"add": [{"id": "x", "agent": "nobody"}]}),
         3 => json!({"add": [{"id": started_rounds, "agent": "f"}]}),
         4 => {
-            json!({"add": [{"id": "x", "agent": "f", "after": ["y"]}, {"id": "y", "agent": "f", "after": ["x"]}]})
+            json!({
+                "add": [
+                    {"id": "x", "agent": "f", "after": ["y"]},
+                    {"id": "y", "agent": "f", "after": ["x"]},
+                ],
+            })
         }
         _ => json!("no idea"),
     }
@@ -64,7 +69,8 @@ fn fallback(driver: &Driver, failed: &StepId, rng: &mut SeededRng) -> Value {
     let reads: Vec<_> = source.reads.iter().filter(|_| rng.percent(70)).collect();
     let on_failure = *rng.pick(&["fail", "skip", "continue"]).unwrap();
     let mut step = json!({
-        "id": id, "agent": "f", "inputs": {"me": id}, "reads": reads, "writes": source.writes, "instead_of": failed,
+        "id": id, "agent": "f", "inputs": {"me": id}, "reads": reads, "writes": source.writes,
+        "instead_of": failed,
         "on_failure": on_failure,
     });
     if rng.percent(30) {
@@ -87,7 +93,14 @@ fn one_more(driver: &Driver, rng: &mut SeededRng) -> Value {
         .collect();
     let ids: Vec<_> = plan.steps.iter().map(|step| &step.id).collect();
     let after = rng.pick(&ids);
-    json!({"id": id, "agent": "f", "inputs": {"me": id}, "reads": unique(&reads), "writes": [format!("v_{id}")], "after": after})
+    json!({
+        "id": id,
+        "agent": "f",
+        "inputs": {"me": id},
+        "reads": unique(&reads),
+        "writes": [format!("v_{id}")],
+        "after": after,
+    })
 }
 
 fn unique<T: Ord + Clone>(all: &[T]) -> Vec<T> {

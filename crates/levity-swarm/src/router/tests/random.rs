@@ -104,13 +104,17 @@ proptest! {
 
     #[test]
     fn run_always_ends_and_keeps_its_guarantees(
-        setting in settings(), answers in answers(), outcomes in outcomes(), host_events in host_events(),
+        setting in settings(), answers in answers(), outcomes in outcomes(),
+        host_events in host_events(),
         order in prop::collection::vec(any::<u16>(), 1..60),
     ) {
         let mut driver = Driver::new(&setting, &answers, &outcomes);
         driver.begin();
         drive_to_end(&mut driver, &order, &host_events);
-        if !host_events.iter().any(|(_, host_event)| matches!(host_event, HostEvent::Stop | HostEvent::Cancel)) {
+        if !host_events
+            .iter()
+            .any(|(_, host_event)| matches!(host_event, HostEvent::Stop | HostEvent::Cancel))
+        {
             driver.check_settled();
         }
         for (_, host_event) in &host_events {
@@ -123,7 +127,8 @@ proptest! {
 
     #[test]
     fn speed_of_workers_makes_no_difference(
-        setting in settings(), answers in answers(), outcomes in outcomes(), parallel in 1_usize..12,
+        setting in settings(), answers in answers(), outcomes in outcomes(),
+        parallel in 1_usize..12,
         order in prop::collection::vec(any::<u16>(), 1..60),
     ) {
         let first = run_to_end(&setting, &answers, &outcomes, &[0]);

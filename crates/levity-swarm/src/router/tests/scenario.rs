@@ -194,7 +194,12 @@ fn sound(list: &[(usize, Vec<prop::sample::Index>)]) -> Value {
                 .map(|need| format!("d{}", need.index(at)))
                 .collect(),
         };
-        json!({"id": format!("d{at}"), "worker": WORKERS[*worker], "task": "Go.", "depends_on": needs})
+        json!({
+            "id": format!("d{at}"),
+            "worker": WORKERS[*worker],
+            "task": "Go.",
+            "depends_on": needs,
+        })
     };
     let mut all: Vec<Value> = list.iter().enumerate().map(one).collect();
     if list.len().is_multiple_of(2) {
