@@ -6,7 +6,8 @@
 //!
 //! # fn example() -> levity_mcp::Result<()> {
 //! let config = Config::load("mcp.json", |name| std::env::var(name).ok());
-//! let servers = blocking::Servers::start(levity_mcp::Servers::builder().servers(config.into_servers()))?;
+//! let servers =
+//!     blocking::Servers::start(levity_mcp::Servers::builder().servers(config.into_servers()))?;
 //! servers.wait(WaitFor::All)?;
 //! for tool in servers.tools() {
 //!     println!("{}: {}", tool.name, tool.description);

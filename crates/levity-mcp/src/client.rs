@@ -234,7 +234,9 @@ impl Client {
             biased;
             sent = sent => sent,
             () = cancelled(limits.cancel) => return Err(self.cancelled(method)),
-            () = self.world.sleep(limits.total) => return Err(self.timeout_error(method, limits.total).await),
+            () = self.world.sleep(limits.total) => {
+                return Err(self.timeout_error(method, limits.total).await);
+            }
         };
         let handle = match sent {
             Ok(handle) => handle,

@@ -302,7 +302,8 @@ impl ServerConfig {
     ///
     /// ```
     /// # use levity_mcp::Config;
-    /// let text = r#"{"a": {"url": "https://h/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}}}"#;
+    /// let text =
+    ///     r#"{"a": {"url": "https://h/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}}}"#;
     /// let config = Config::parse(text, |_| Some("hush".to_owned()));
     /// assert_eq!(config.servers()[0].variables(), ["TOKEN"]);
     /// ```

@@ -117,7 +117,12 @@ impl Servers {
         required: &[&str],
         work: Work,
     ) -> Arc<dyn Tool> {
-        let input = json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
+        let input = json!({
+            "type": "object",
+            "properties": properties,
+            "required": required,
+            "additionalProperties": false,
+        });
         let spec = ToolSpec::new(name, description)
             .with_input(input)
             .with_hints(Hints::new().read_only());
@@ -152,7 +157,8 @@ impl Servers {
     fn overview(&self) -> Vec<Value> {
         let entry = |status: crate::ServerStatus| {
             let mut entry = json!({
-                "name": status.name, "transport": status.transport, "state": status.state.to_string(), "tools": status.tools,
+                "name": status.name, "transport": status.transport,
+                "state": status.state.to_string(), "tools": status.tools,
             });
             if let crate::ServerState::Away { error, .. } = &status.state {
                 entry["why"] = json!(error.to_string());
@@ -194,7 +200,8 @@ impl Servers {
             };
             let spec = tool.spec();
             return Ok(ToolOutput::value(json!({
-                "tool": spec.name, "server": server.name(), "title": tool.title(), "description": spec.description,
+                "tool": spec.name, "server": server.name(), "title": tool.title(),
+                "description": spec.description,
                 "input": spec.input, "output": spec.output, "state": server.0.state().to_string(),
             })));
         }
@@ -208,9 +215,15 @@ impl Servers {
         let checks = servers.iter().map(|server| async move {
             match server.ping().await {
                 Ok(time) => {
-                    json!({"server": server.name(), "healthy": true, "milliseconds": time.as_millis() as u64})
+                    json!({
+                        "server": server.name(),
+                        "healthy": true,
+                        "milliseconds": time.as_millis() as u64,
+                    })
                 }
-                Err(error) => json!({"server": server.name(), "healthy": false, "why": error.to_string()}),
+                Err(error) => {
+                    json!({"server": server.name(), "healthy": false, "why": error.to_string()})
+                }
             }
         });
         Ok(ToolOutput::value(
@@ -221,9 +234,14 @@ impl Servers {
     async fn resource_list(&self, server: Option<&str>) -> Result<ToolOutput, ToolError> {
         let servers = self.selected(server)?;
         let listings = servers.iter().map(|server| async move {
-            let (resources, templates) = futures_util::join!(server.resources(), server.resource_templates());
+            let (resources, templates) =
+                futures_util::join!(server.resources(), server.resource_templates());
             match resources {
-                Ok(resources) => json!({"server": server.name(), "resources": resources, "templates": templates.unwrap_or_default()}),
+                Ok(resources) => json!({
+                    "server": server.name(),
+                    "resources": resources,
+                    "templates": templates.unwrap_or_default(),
+                }),
                 Err(error) => json!({"server": server.name(), "why": error.to_string()}),
             }
         });

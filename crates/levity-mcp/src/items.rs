@@ -33,7 +33,9 @@ impl Resource {
     ///
     /// ```
     /// # use levity_mcp::Resource;
-    /// let notes = Resource::new("file:///notes.md", "notes.md").with_mime("text/markdown").with_size(120);
+    /// let notes = Resource::new("file:///notes.md", "notes.md")
+    ///     .with_mime("text/markdown")
+    ///     .with_size(120);
     /// assert_eq!(notes.mime_type.as_deref(), Some("text/markdown"));
     /// ```
     pub fn new(uri: impl Into<String>, name: impl Into<String>) -> Self {
@@ -157,7 +159,12 @@ impl ResourceContent {
     ///
     /// ```
     /// # use levity_mcp::ResourceContent;
-    /// assert_eq!(ResourceContent::bytes("file:///a.bin", [1, 2, 3]).blob.as_deref(), Some("AQID"));
+    /// assert_eq!(
+    ///     ResourceContent::bytes("file:///a.bin", [1, 2, 3])
+    ///         .blob
+    ///         .as_deref(),
+    ///     Some("AQID")
+    /// );
     /// ```
     pub fn bytes(uri: impl Into<String>, bytes: impl AsRef<[u8]>) -> Self {
         Self {

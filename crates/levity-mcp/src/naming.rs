@@ -203,7 +203,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn tool_name_is_valid_for_any_input(prefix in ".{0,80}", server in ".{0,80}", tool in ".{0,200}") {
+        fn tool_name_is_valid_for_any_input(
+            prefix in ".{0,80}",
+            server in ".{0,80}",
+            tool in ".{0,200}",
+        ) {
             let name = tool_name(&prefix, &server, &tool);
             prop_assert!(is_valid(&name), "{}", name);
             prop_assert_eq!(name, tool_name(&prefix, &server, &tool));

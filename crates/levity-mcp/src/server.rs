@@ -454,8 +454,16 @@ impl ServerInner {
             }
         };
         tokio::select! {
-            permit = self.permits.acquire() => permit.map_err(|_| self.unavailable("it was stopped")),
-            () = cancelled => Err(Error::new(ErrorKind::Cancelled, self.config.name.clone(), "the call was cancelled")),
+            permit = self.permits.acquire() => {
+                permit.map_err(|_| self.unavailable("it was stopped"))
+            }
+            () = cancelled => {
+                Err(Error::new(
+                    ErrorKind::Cancelled,
+                    self.config.name.clone(),
+                    "the call was cancelled",
+                ))
+            }
             () = self.world.sleep(self.config.call_limit) => {
                 let limit = self.config.call_limit;
                 let message = format!("{} calls are running, and none finished within \

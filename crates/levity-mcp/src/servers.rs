@@ -28,7 +28,10 @@ const EVENTS: usize = 1024;
 /// # async fn example() -> levity_mcp::Result<()> {
 /// let servers = Servers::builder()
 ///     .server(ServerConfig::stdio("files", "mcp-server-filesystem").arg("."))
-///     .server(ServerConfig::http("search", "https://example.com/mcp").header("Authorization", "Bearer .."))
+///     .server(
+///         ServerConfig::http("search", "https://example.com/mcp")
+///             .header("Authorization", "Bearer .."),
+///     )
 ///     .start()?;
 /// servers.wait(WaitFor::All).await;
 /// for status in servers.status() {

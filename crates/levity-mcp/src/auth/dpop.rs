@@ -59,7 +59,12 @@ impl ProofKey {
         let mut url = request.url.clone();
         url.set_query(None);
         url.set_fragment(None);
-        let mut claims = json!({ "jti": request.id, "htm": request.method, "htu": url.as_str(), "iat": request.now });
+        let mut claims = json!({
+            "jti": request.id,
+            "htm": request.method,
+            "htu": url.as_str(),
+            "iat": request.now,
+        });
         if let Some(token) = request.token {
             claims["ath"] = URL_SAFE_NO_PAD
                 .encode(digest(&SHA256, token.as_bytes()))
@@ -78,7 +83,8 @@ impl ProofKey {
         let point = self.0.public_key().as_ref().strip_prefix(&[4])?;
         let (x, y) = point.split_at_checked(32)?;
         Some(json!({
-            "kty": "EC", "crv": "P-256", "x": URL_SAFE_NO_PAD.encode(x), "y": URL_SAFE_NO_PAD.encode(y),
+            "kty": "EC", "crv": "P-256", "x": URL_SAFE_NO_PAD.encode(x),
+            "y": URL_SAFE_NO_PAD.encode(y),
         }))
     }
 }

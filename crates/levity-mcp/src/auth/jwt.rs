@@ -48,7 +48,8 @@ impl Key {
             Self::Rs256(_) => "RS256",
         };
         let claims = json!({
-            "iss": client, "sub": client, "aud": audience, "iat": now, "exp": now + LIFETIME_SECS, "jti": id,
+            "iss": client, "sub": client, "aud": audience, "iat": now, "exp": now + LIFETIME_SECS,
+            "jti": id,
         });
         let head = part(&json!({ "alg": name, "typ": "JWT" }));
         let text = format!("{head}.{}", part(&claims));
@@ -135,7 +136,8 @@ mod tests {
         public.verify(text.as_bytes(), &signature).unwrap();
         let decoded = claims(&jwt).unwrap();
         let expected = json!({
-            "iss": "me", "sub": "me", "aud": "https://login.example", "iat": 1000, "exp": 1300, "jti": "once",
+            "iss": "me", "sub": "me", "aud": "https://login.example", "iat": 1000, "exp": 1300,
+            "jti": "once",
         });
         assert_eq!(decoded, expected);
     }

@@ -21,7 +21,10 @@ use super::store::{MemoryTokens, TokenStore};
 ///
 /// # fn main() -> std::io::Result<()> {
 /// let browser = Loopback::bind(|url| println!("log in at {url}"))?;
-/// let oauth = OAuth::new().client_name("my agent").browser(browser).store(FileTokens::new("tokens.json"));
+/// let oauth = OAuth::new()
+///     .client_name("my agent")
+///     .browser(browser)
+///     .store(FileTokens::new("tokens.json"));
 /// let tracker = ServerConfig::http("tracker", "https://tracker.example/mcp").oauth(oauth);
 /// # let _ = tracker;
 /// # Ok(()) }

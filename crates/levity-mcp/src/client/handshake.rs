@@ -99,7 +99,11 @@ impl Handshake<'_> {
             let answer = tokio::select! {
                 answer = ask => answer,
                 () = self.world.sleep(self.probe) => {
-                    return if self.interleaves { Ok(None) } else { Err(HandshakeError::NoResponse) };
+                    return if self.interleaves {
+                        Ok(None)
+                    } else {
+                        Err(HandshakeError::NoResponse)
+                    };
                 }
             };
             match answer {

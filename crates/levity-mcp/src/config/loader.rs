@@ -25,13 +25,17 @@ const MAX_PROBLEMS: usize = 1_000;
 ///
 /// let text = r#"{"mcpServers": {
 ///     "files": {"command": "mcp-server-filesystem", "args": ["${DOCS:-/srv/docs}"]},
-///     "search": {"url": "https://example.com/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}}
+///     "search": {
+///         "url": "https://example.com/mcp",
+///         "headers": {"Authorization": "Bearer ${TOKEN}"}
+///     }
 /// }}"#;
 /// let config = Config::parse(text, |name| (name == "HOME").then(|| "/root".to_owned()));
 /// assert_eq!(config.servers()[0].name(), "files");
 /// assert_eq!(
 ///     config.problems()[0].to_string(),
-///     "`/mcpServers/search/headers/Authorization`: `TOKEN` is not set; set it, or write `${TOKEN:-default}`",
+///     "`/mcpServers/search/headers/Authorization`: `TOKEN` is not set; set it, or write \
+///      `${TOKEN:-default}`",
 /// );
 /// ```
 #[derive(Clone, Debug, Default)]

@@ -654,7 +654,8 @@ fn load_of_unreadable_file_reports_problem() {
 }
 
 fn json() -> impl Strategy<Value = String> {
-    let keys = "(command|args|env|url|headers|type|timeout|name|disabled|allow|pingEvery|mcpServers|servers|[a-z$/~]{0,6})";
+    let keys = "(command|args|env|url|headers|type|timeout|name|disabled|allow|pingEvery|\
+                mcpServers|servers|[a-z$/~]{0,6})";
     let texts = prop_oneof![
         "[ -~]{0,12}",
         Just("${A}".to_owned()),
@@ -686,10 +687,19 @@ proptest! {
     fn parse_of_any_json_does_not_panic(text in json()) {
         let config = Config::parse(&text, vars);
         let named = Config::parse(&format!(r#"{{"mcpServers": {{"s": {text}}}}}"#), vars);
-        let listed = Config::parse(&format!(r#"[{{"name": "s", "command": "c", "env": {text}}}]"#), vars);
+        let listed = Config::parse(
+            &format!(r#"[{{"name": "s", "command": "c", "env": {text}}}]"#),
+            vars,
+        );
         for config in [config, named, listed] {
             // Every server that is left out has a reason.
-            prop_assert!(!config.servers().is_empty() || config.problems().iter().all(|problem| !problem.message.is_empty()));
+            prop_assert!(
+                !config.servers().is_empty()
+                    || config
+                        .problems()
+                        .iter()
+                        .all(|problem| !problem.message.is_empty())
+            );
             let shown = format!("{config:?}{config}");
             prop_assert!(!shown.contains("s3cret"));
         }

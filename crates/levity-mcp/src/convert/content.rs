@@ -270,7 +270,9 @@ fn is_text_type(mime: &str) -> bool {
     mime.starts_with("text/")
         // No model accepts this as an image.
         || mime == "image/svg+xml"
-        || mime.strip_prefix("application/").is_some_and(|kind| ends.iter().any(|end| kind.ends_with(end)))
+        || mime
+            .strip_prefix("application/")
+            .is_some_and(|kind| ends.iter().any(|end| kind.ends_with(end)))
 }
 
 /// Returns `true` if some model accepts the media type.

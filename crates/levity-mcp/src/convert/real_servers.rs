@@ -105,18 +105,73 @@ fn hostile_tools_are_valid_for_providers_or_omitted() {
     let hostile = [
         json!({}),
         json!({"type": "object", "additionalProperties": true}),
-        json!({"anyOf": [{"properties": {"a": {"type": "string"}}}, {"properties": {"b": {"type": "number"}}}]}),
-        json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"items": {"$ref": "#/$defs/a"}, "type": "array"}}}),
-        json!({"type": "object", "properties": {"a": {"const": 5}, "b": {"type": ["string", "null", "number"]}, "c": {"enum": [1, "x", null]}}}),
-        json!({"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "properties": {"a": {"items": [{"type": "string"}], "type": "array"}}}),
-        json!({"type": "object", "properties": {"a": {"format": "uri", "type": "string"}, "b": {"format": "double", "type": "number"}}}),
-        json!({"type": "object", "properties": {"a": {"allOf": [{"type": "string"}, {"maxLength": 3}]}, "b": {"not": {"type": "null"}}}}),
-        json!({"type": "object", "properties": {"a": {"if": {"type": "string"}, "then": {"pattern": "^x"}}, "b": true, "c": false}}),
-        json!({"type": "object", "patternProperties": {"^x-": {"type": "string"}}, "propertyNames": {"maxLength": 9}}),
-        json!({"type": "object", "properties": {"a b": {}, "$c": {"type": "object"}, "": {"type": "array"}, "名": {"type": "string"}}}),
+        json!({
+            "anyOf": [
+                {"properties": {"a": {"type": "string"}}},
+                {"properties": {"b": {"type": "number"}}},
+            ],
+        }),
+        json!({
+            "type": "object",
+            "properties": {"a": {"$ref": "#/$defs/a"}},
+            "$defs": {"a": {"items": {"$ref": "#/$defs/a"}, "type": "array"}},
+        }),
+        json!({
+            "type": "object",
+            "properties": {
+                "a": {"const": 5},
+                "b": {"type": ["string", "null", "number"]},
+                "c": {"enum": [1, "x", null]},
+            },
+        }),
+        json!({
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "type": "object",
+            "properties": {"a": {"items": [{"type": "string"}], "type": "array"}},
+        }),
+        json!({
+            "type": "object",
+            "properties": {
+                "a": {"format": "uri", "type": "string"},
+                "b": {"format": "double", "type": "number"},
+            },
+        }),
+        json!({
+            "type": "object",
+            "properties": {
+                "a": {"allOf": [{"type": "string"}, {"maxLength": 3}]},
+                "b": {"not": {"type": "null"}},
+            },
+        }),
+        json!({
+            "type": "object",
+            "properties": {
+                "a": {"if": {"type": "string"}, "then": {"pattern": "^x"}},
+                "b": true,
+                "c": false,
+            },
+        }),
+        json!({
+            "type": "object",
+            "patternProperties": {"^x-": {"type": "string"}},
+            "propertyNames": {"maxLength": 9},
+        }),
+        json!({
+            "type": "object",
+            "properties": {
+                "a b": {},
+                "$c": {"type": "object"},
+                "": {"type": "array"},
+                "名": {"type": "string"},
+            },
+        }),
         json!({"type": "object", "properties": {"a": {"$ref": "https://example.com/x"}}}),
         json!({"type": "object", "properties": {"a": {"type": "nonsense"}}}),
-        json!({"type": "object", "properties": {"a": {"exclusiveMinimum": true, "minimum": 1}}, "$schema": "http://json-schema.org/draft-04/schema#"}),
+        json!({
+            "type": "object",
+            "properties": {"a": {"exclusiveMinimum": true, "minimum": 1}},
+            "$schema": "http://json-schema.org/draft-04/schema#",
+        }),
     ];
     let entries = hostile
         .iter()

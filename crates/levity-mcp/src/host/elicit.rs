@@ -26,10 +26,12 @@ use super::form;
 /// impl Elicitor for Yes {
 ///     async fn elicit(&self, server: &str, ask: ElicitAsk) -> ElicitReply {
 ///         match ask {
-///             ElicitAsk::Form(form) if server == "trusted" => match form.complete(Default::default()) {
-///                 Ok(content) => ElicitReply::Accept(content),
-///                 Err(_) => ElicitReply::Decline,
-///             },
+///             ElicitAsk::Form(form) if server == "trusted" => {
+///                 match form.complete(Default::default()) {
+///                     Ok(content) => ElicitReply::Accept(content),
+///                     Err(_) => ElicitReply::Decline,
+///                 }
+///             }
 ///             _ => ElicitReply::Decline,
 ///         }
 ///     }
@@ -123,7 +125,10 @@ impl ElicitForm {
     /// # use serde_json::json;
     /// let form = ElicitForm::new("Where to?", json!({
     ///     "type": "object",
-    ///     "properties": {"city": {"type": "string", "default": "Oslo"}, "days": {"type": "integer", "minimum": 1}},
+    ///     "properties": {
+    ///         "city": {"type": "string", "default": "Oslo"},
+    ///         "days": {"type": "integer", "minimum": 1},
+    ///     },
     ///     "required": ["city", "days"],
     /// }));
     /// let filled = form.complete(json!({"days": 3}).as_object().cloned().unwrap()).unwrap();

@@ -265,7 +265,13 @@ fn describe(server: &str, ask: &SampleAsk) -> Value {
         .map(|message| json!({"role": message.role, "text": message.text()}))
         .collect();
     let tools: Vec<&str> = ask.tools.iter().map(|tool| tool.name.as_str()).collect();
-    json!({"server": server, "system": ask.system, "messages": messages, "max_tokens": ask.max_tokens, "tools": tools})
+    json!({
+        "server": server,
+        "system": ask.system,
+        "messages": messages,
+        "max_tokens": ask.max_tokens,
+        "tools": tools,
+    })
 }
 
 impl fmt::Debug for ModelSampler {

@@ -219,13 +219,29 @@ fn with_tools() -> Value {
     json!({
         "messages": [
             {"role": "user", "content": {"type": "text", "text": "Weather?"}},
-            {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "weather", "input": {"city": "Oslo"}}]},
-            {"role": "user", "content": [{"type": "tool_result", "toolUseId": "1", "content": [{"type": "text", "text": "rain"}]}]}
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "tool_use", "id": "1", "name": "weather", "input": {"city": "Oslo"}},
+                ],
+            },
+            {
+                "role": "user",
+                "content": [
+                    {
+                        "type": "tool_result",
+                        "toolUseId": "1",
+                        "content": [{"type": "text", "text": "rain"}],
+                    },
+                ],
+            }
         ],
         "maxTokens": 50,
         "systemPrompt": "Be brief.",
         "includeContext": "allServers",
-        "tools": [{"name": "weather", "description": "Tells it.", "inputSchema": {"type": "object"}}],
+        "tools": [
+            {"name": "weather", "description": "Tells it.", "inputSchema": {"type": "object"}},
+        ],
         "toolChoice": {"mode": "none"},
         "modelPreferences": {"hints": [{"name": "small"}]}
     })
@@ -243,7 +259,12 @@ async fn sampler_rejects_tools_unless_allowed() {
     let result = sample(&sampler, "s", &with_tools()).await.unwrap();
     assert_eq!(
         result,
-        json!({"role": "assistant", "content": {"type": "text", "text": "ok"}, "model": "small", "stopReason": "endTurn"})
+        json!({
+            "role": "assistant",
+            "content": {"type": "text", "text": "ok"},
+            "model": "small",
+            "stopReason": "endTurn",
+        })
     );
     let request = requests.lock().unwrap().remove(0);
     let roles: Vec<_> = request
@@ -277,7 +298,10 @@ async fn reply_has_tool_calls_only_if_request_has_tools() {
         result["content"][0],
         json!({"type": "tool_use", "id": "c", "name": "weather", "input": {"city": "Oslo"}})
     );
-    let bare = json!({"messages": [{"role": "user", "content": {"type": "text", "text": "x"}}], "maxTokens": 5});
+    let bare = json!({
+        "messages": [{"role": "user", "content": {"type": "text", "text": "x"}}],
+        "maxTokens": 5,
+    });
     assert_eq!(
         sample(&sampler, "s", &bare).await.unwrap()["content"]["text"],
         "let me see"
@@ -293,12 +317,20 @@ fn bad_sample(params: &Value, expected: &str) {
 
 #[test]
 fn sample_ask_rejects_invalid_or_large_requests() {
-    let with_content = |content: Value| json!({"messages": [{"role": "user", "content": content}], "maxTokens": 5});
+    let with_content = |content: Value| {
+        json!({
+            "messages": [{"role": "user", "content": content}],
+            "maxTokens": 5,
+        })
+    };
     let hello = json!({"type": "text", "text": "hello"});
     assert!(sample_ask(&with_content(hello.clone())).is_ok());
     bad_sample(&json!({"messages": [], "maxTokens": 5}), "no `messages`");
     bad_sample(
-        &json!({"messages": vec![json!({"role": "user", "content": hello.clone()}); 257], "maxTokens": 5}),
+        &json!({
+            "messages": vec![json!({"role": "user", "content": hello.clone()}); 257],
+            "maxTokens": 5,
+        }),
         "more than 256",
     );
     bad_sample(
@@ -334,7 +366,9 @@ fn sample_ask_rejects_invalid_or_large_requests() {
 #[tokio::test]
 async fn sampler_rejects_images_unless_model_supports_them() {
     let params = json!({
-        "messages": [{"role": "user", "content": {"type": "image", "mimeType": "image/png", "data": "AAEC"}}],
+        "messages": [
+            {"role": "user", "content": {"type": "image", "mimeType": "image/png", "data": "AAEC"}},
+        ],
         "maxTokens": 5
     });
     assert_eq!(
@@ -389,9 +423,21 @@ fn schema() -> Value {
             "score": {"type": "number", "default": 95.5},
             "ok": {"type": "boolean", "default": true},
             "status": {"type": "string", "enum": ["on", "off"], "default": "on"},
-            "titled": {"type": "string", "oneOf": [{"const": "a", "title": "A"}, {"const": "b", "title": "B"}]},
-            "many": {"type": "array", "items": {"type": "string", "enum": ["x", "y"]}, "maxItems": 2, "default": ["x"]},
-            "titles": {"type": "array", "minItems": 1, "items": {"anyOf": [{"const": "a", "title": "A"}]}},
+            "titled": {
+                "type": "string",
+                "oneOf": [{"const": "a", "title": "A"}, {"const": "b", "title": "B"}],
+            },
+            "many": {
+                "type": "array",
+                "items": {"type": "string", "enum": ["x", "y"]},
+                "maxItems": 2,
+                "default": ["x"],
+            },
+            "titles": {
+                "type": "array",
+                "minItems": 1,
+                "items": {"anyOf": [{"const": "a", "title": "A"}]},
+            },
             "mail": {"type": "string", "format": "email"},
             "link": {"type": "string", "format": "uri"},
             "day": {"type": "string", "format": "date"},
@@ -435,7 +481,13 @@ fn complete_fills_missing_fields_with_defaults() {
 #[test]
 fn complete_validates_fields() {
     check_complete(
-        json!({"titled": "b", "titles": ["a"], "mail": "a@b.c", "link": "https://x", "day": "2026-01-31"}),
+        json!({
+            "titled": "b",
+            "titles": ["a"],
+            "mail": "a@b.c",
+            "link": "https://x",
+            "day": "2026-01-31",
+        }),
         &[],
     );
     check_complete(
@@ -517,7 +569,10 @@ async fn builtin_elicitors_decline_or_accept_defaults() {
         elicit(&AcceptDefaults, "s", &url).await.unwrap(),
         json!({"action": "decline"})
     );
-    let needy = json!({"message": "?", "requestedSchema": {"properties": {"x": {"type": "string"}}, "required": ["x"]}});
+    let needy = json!({
+        "message": "?",
+        "requestedSchema": {"properties": {"x": {"type": "string"}}, "required": ["x"]},
+    });
     assert_eq!(
         elicit(&AcceptDefaults, "s", &needy).await.unwrap(),
         json!({"action": "decline"})

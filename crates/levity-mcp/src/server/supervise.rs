@@ -105,7 +105,13 @@ impl ServerInner {
     /// restart.
     async fn run_connection(self: &Arc<Self>, client: &Client) -> Option<Error> {
         let error = tokio::select! {
-            () = client.process_cancellations() => Error::new(ErrorKind::Closed, self.config.name.clone(), "the connection ended"),
+            () = client.process_cancellations() => {
+                Error::new(
+                    ErrorKind::Closed,
+                    self.config.name.clone(),
+                    "the connection ended",
+                )
+            }
             error = self.check_health(client) => error,
             () = self.restart_requested.notified() => {
                 client.end();

@@ -131,7 +131,8 @@ fn resources_are_shown_with_uri() {
         ("application/pdf", Some("c.pdf"))
     );
     let link = json!({
-        "type": "resource_link", "uri": "demo://1", "name": "one", "mimeType": "text/csv", "size": 12,
+        "type": "resource_link", "uri": "demo://1", "name": "one", "mimeType": "text/csv",
+        "size": 12,
         "description": "The first.",
     });
     check(

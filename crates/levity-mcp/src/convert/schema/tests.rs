@@ -21,16 +21,27 @@ const DRAFT_7: &str = "http://json-schema.org/draft-07/schema#";
 fn input_removes_keywords_without_meaning() {
     check(
         json!({
-            "$schema": DRAFT_7, "title": "get_weatherArguments", "type": "object", "x-order": 3, "$comment": "made",
+            "$schema": DRAFT_7, "title": "get_weatherArguments", "type": "object", "x-order": 3,
+            "$comment": "made",
             "properties": {
-                "city_name": {"title": "City Name", "type": "string", "description": "Where.", "x-mcp-header": "City"},
+                "city_name": {
+                    "title": "City Name",
+                    "type": "string",
+                    "description": "Where.",
+                    "x-mcp-header": "City",
+                },
                 "unit": {"title": "Unit of the answer", "enum": ["c", "f"]},
                 "title": {"title": "Title", "type": "string", "default": {"title": "Title"}},
                 "x-raw": {"type": "boolean"},
                 "at": {"$ref": "#/$defs/Place"},
             },
             "required": ["city_name"],
-            "$defs": {"Place": {"title": "Place", "anyOf": [{"title": "Point", "type": "array"}, {"type": "null"}]}},
+            "$defs": {
+                "Place": {
+                    "title": "Place",
+                    "anyOf": [{"title": "Point", "type": "array"}, {"type": "null"}],
+                },
+            },
         }),
         &json!({
             "type": "object",
@@ -50,7 +61,8 @@ fn input_removes_keywords_without_meaning() {
 #[test]
 fn input_keeps_referenced_extensions() {
     let shape = json!({
-        "type": "object", "properties": {"a": {"$ref": "#/x-types/a"}}, "x-types": {"a": {"type": "string"}},
+        "type": "object", "properties": {"a": {"$ref": "#/x-types/a"}},
+        "x-types": {"a": {"type": "string"}},
     });
     check(shape.clone(), &shape);
 }
@@ -183,7 +195,8 @@ fn input_rejects_hostile_schemas_with_reason() {
     }
     // Values of the wrong type must not cause a panic.
     let invalid = json!({
-        "properties": [1], "$defs": 2, "anyOf": "x", "items": null, "title": 5, "$ref": [], "$schema": 1,
+        "properties": [1], "$defs": 2, "anyOf": "x", "items": null, "title": 5, "$ref": [],
+        "$schema": 1,
     });
     convert(invalid).unwrap();
 }

@@ -11,7 +11,8 @@ fn convert(tool: Value, trust: Trust) -> (ToolSpec, ToolInfo) {
 #[test]
 fn spec_keeps_description_title_and_schemas() {
     let tool = json!({
-        "name": "t", "title": "The Tool", "description": " Does it. ", "inputSchema": {"type": "object"},
+        "name": "t", "title": "The Tool", "description": " Does it. ",
+        "inputSchema": {"type": "object"},
         "outputSchema": {"type": "object", "required": ["a"]},
     });
     let (spec, info) = convert(tool, Trust::Wary);
@@ -35,7 +36,12 @@ fn spec_without_description_uses_title() {
         description(json!({"name": "t", "title": "Sums", "inputSchema": {}})),
         "Sums"
     );
-    let annotated = json!({"name": "t", "description": " ", "inputSchema": {}, "annotations": {"title": "Adds"}});
+    let annotated = json!({
+        "name": "t",
+        "description": " ",
+        "inputSchema": {},
+        "annotations": {"title": "Adds"},
+    });
     assert_eq!(description(annotated), "Adds");
     assert_eq!(description(json!({"name": "t", "inputSchema": {}})), "t");
 }

@@ -77,7 +77,10 @@ fn decode_reads_response_fields_in_any_order() {
 #[test]
 fn decode_keeps_results_that_rmcp_cannot_represent() {
     for result in [
-        json!({"content": [{"type": "text", "text": "a"}, {"type": "hologram", "beams": 3}], "resultType": "complete"}),
+        json!({
+            "content": [{"type": "text", "text": "a"}, {"type": "hologram", "beams": 3}],
+            "resultType": "complete",
+        }),
         json!({"content": "just text"}),
         json!({"tools": [], "content": "confusing"}),
         json!({"messages": [], "contents": []}),
@@ -126,7 +129,13 @@ fn decode_of_invalid_json_fails_its_request() {
 
 #[test]
 fn decode_reads_errors_of_any_form() {
-    let error = |code: i32, message: &str| json!({"jsonrpc": "2.0", "id": 7, "error": {"code": code, "message": message}});
+    let error = |code: i32, message: &str| {
+        json!({
+            "jsonrpc": "2.0",
+            "id": 7,
+            "error": {"code": code, "message": message},
+        })
+    };
     check(error(-1, "no").to_string(), [error(-1, "no")]);
     check(r#"{"id":7,"error":"no"}"#, [error(-32603, "no")]);
     check(
@@ -296,7 +305,9 @@ fn too_large_response_fails_only_its_request() {
 
 proptest::proptest! {
     #[test]
-    fn decode_of_any_bytes_does_not_panic(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)) {
+    fn decode_of_any_bytes_does_not_panic(
+        bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200),
+    ) {
         let (_, messages) = read(&bytes, &pending(&[(7, "tools/call")]));
         proptest::prop_assert!(messages.len() <= 1);
     }

@@ -154,7 +154,13 @@ mod tests {
 
     #[test]
     fn restore_returns_original_list_without_removed_tools() {
-        let tool = |name: &str| json!({"name": name, "inputSchema": {}, "execution": {"taskSupport": "required"}});
+        let tool = |name: &str| {
+            json!({
+                "name": name,
+                "inputSchema": {},
+                "execution": {"taskSupport": "required"},
+            })
+        };
         let mut message = answer(json!({"tools": [tool("a"), tool("b")], "extra": 1}));
         let written = OriginalResponses::default();
         written.convert(

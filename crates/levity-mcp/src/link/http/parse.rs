@@ -151,7 +151,9 @@ mod tests {
 
     #[test]
     fn parser_reads_fields_comments_and_line_ends() {
-        let text = b"\xef\xbb\xbf: hello\nid: 7\nretry: 30\ndata:\n\nevent: x\r\ndata: a\rdata:b\r\n\r\n\n\ndata: torn";
+        let text =
+            b"\xef\xbb\xbf: hello\nid: 7\nretry: 30\ndata:\n\nevent: x\r\ndata: a\rdata:b\r\n\
+                     \r\n\n\ndata: torn";
         let first = Event {
             id: Some("7".into()),
             retry: Some(30),

@@ -298,13 +298,16 @@ async fn in_session(action: impl Fn(&Request) -> Action + Send + Sync + 'static)
     start_all(move |request| match (request.method.as_str(), request.rpc()) {
         (_, "initialize") => {
             let info = json!({"name": "raw", "version": "1"});
-            let result = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": info});
+            let result =
+                json!({"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": info});
             let body = request.result(&result);
             let length = body.len();
             Action::Send(format!("HTTP/1.1 200 OK\r\nmcp-session-id: s1\r\ncontent-type: \
                 application/json\r\ncontent-length: {length}\r\n\r\n{body}"))
         }
-        ("POST", method) if method.starts_with("notifications/") => Action::Send(answer("202 Accepted", "text/plain", "")),
+        ("POST", method) if method.starts_with("notifications/") => {
+            Action::Send(answer("202 Accepted", "text/plain", ""))
+        }
         ("DELETE", _) => Action::Send(answer("200 OK", "text/plain", "")),
         _ => action(request),
     })

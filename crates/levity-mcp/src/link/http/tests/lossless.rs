@@ -18,7 +18,9 @@ fn list() -> Value {
 
 /// Returns content of an unknown type.
 fn content() -> Value {
-    json!({"content": [{"type": "hologram", "data": "x"}, {"type": "text", "text": "y", "news": 1}]})
+    json!({
+        "content": [{"type": "hologram", "data": "x"}, {"type": "text", "text": "y", "news": 1}],
+    })
 }
 
 fn result_of(request: &Request) -> Value {
@@ -55,7 +57,11 @@ async fn request<T: Transport<RoleClient, Error = Error>>(
 async fn legacy(action: impl Fn(&Request) -> Action + Send + Sync + 'static) {
     let server = start(action).await;
     let mut link = TestConnection::to(server.url()).open().unwrap();
-    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    let params = json!({
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "t", "version": "1"},
+    });
     request(&mut link, "initialize", params).await;
     let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
     within(link.send(message(initialized))).await.unwrap();

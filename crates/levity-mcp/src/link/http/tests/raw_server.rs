@@ -97,11 +97,16 @@ pub(super) async fn start(
     start_all(move |request| match request.rpc() {
         "initialize" => {
             let info = json!({"name": "raw", "version": "1"});
-            let result =
-                json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info});
+            let result = json!({
+                "protocolVersion": "2025-11-25",
+                "capabilities": {"tools": {}},
+                "serverInfo": info,
+            });
             ok(&request.result(&result))
         }
-        method if method.starts_with("notifications/") => Action::Send(answer("202 Accepted", "text/plain", "")),
+        method if method.starts_with("notifications/") => {
+            Action::Send(answer("202 Accepted", "text/plain", ""))
+        }
         _ => action(request),
     })
     .await

@@ -83,7 +83,11 @@ async fn serve(
         let event = match message["method"].as_str().unwrap_or_default() {
             "initialize" => {
                 let info = json!({"name": "older", "version": "1"});
-                let result = json!({"protocolVersion": "2024-11-05", "capabilities": {}, "serverInfo": info});
+                let result = json!({
+                    "protocolVersion": "2024-11-05",
+                    "capabilities": {},
+                    "serverInfo": info,
+                });
                 Some(event(
                     &json!({"jsonrpc": "2.0", "id": message["id"], "result": result}),
                 ))
