@@ -152,7 +152,11 @@ impl Handler for Fixture {
             Behavior::AskFirst => {
                 let form = ElicitForm::new(
                     "What is your name?",
-                    json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}),
+                    json!({
+                        "type": "object",
+                        "properties": {"name": {"type": "string"}},
+                        "required": ["name"],
+                    }),
                 );
                 let reply = call.client.named("user_name").elicit(form).await?;
                 call.client.become_task().await;
@@ -389,12 +393,22 @@ const TOOLS: &[ToolEntry] = &[
 fn confirm_form(text: &str) -> ElicitForm {
     ElicitForm::new(
         text,
-        json!({"type": "object", "properties": {"confirm": {"type": "boolean"}}, "required": ["confirm"]}),
+        json!({
+            "type": "object",
+            "properties": {"confirm": {"type": "boolean"}},
+            "required": ["confirm"],
+        }),
     )
 }
 
 fn schema(tool: &str) -> Option<Value> {
-    let text = |name: &str, about: &str| json!({"type": "object", "properties": {name: {"type": "string", "description": about}}, "required": [name]});
+    let text = |name: &str, about: &str| {
+        json!({
+            "type": "object",
+            "properties": {name: {"type": "string", "description": about}},
+            "required": [name],
+        })
+    };
     Some(match tool {
         "greet" => text("name", "The name to greet"),
         "slow_compute" => json!({
@@ -430,7 +444,10 @@ fn schema(tool: &str) -> Option<Value> {
                 "email": {"type": "string"},
             },
             "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
-            "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
+            "if": {
+                "properties": {"contactMethod": {"const": "phone"}},
+                "required": ["contactMethod"],
+            },
             "then": {"required": ["phone"]},
             "else": {"required": ["email"]},
             "additionalProperties": false,
@@ -512,7 +529,11 @@ fn defaults(_: &Value) -> ElicitForm {
                 "name": {"type": "string", "default": "John Doe"},
                 "age": {"type": "integer", "default": 30},
                 "score": {"type": "number", "default": 95.5},
-                "status": {"type": "string", "enum": ["active", "inactive", "pending"], "default": "active"},
+                "status": {
+                    "type": "string",
+                    "enum": ["active", "inactive", "pending"],
+                    "default": "active",
+                },
                 "verified": {"type": "boolean", "default": true},
             },
         }),
@@ -522,7 +543,8 @@ fn defaults(_: &Value) -> ElicitForm {
 fn choices(_: &Value) -> ElicitForm {
     let options = json!(["option1", "option2", "option3"]);
     let titled = json!([
-        {"const": "value1", "title": "First"}, {"const": "value2", "title": "Second"}, {"const": "value3", "title": "Third"},
+        {"const": "value1", "title": "First"}, {"const": "value2", "title": "Second"},
+        {"const": "value3", "title": "Third"},
     ]);
     ElicitForm::new(
         "Which?",

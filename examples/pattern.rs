@@ -75,7 +75,11 @@ impl Coordinator for Vote {
 
     /// Offers a tool to the voters. levity collects its calls and executes nothing.
     fn tools(&self, _: &str) -> Vec<ToolSpec> {
-        let choice = json!({"type": "object", "properties": {"for": {"type": "string"}}, "required": ["for"]});
+        let choice = json!({
+            "type": "object",
+            "properties": {"for": {"type": "string"}},
+            "required": ["for"],
+        });
         vec![ToolSpec::new("vote", "Votes for a colleague's answer.").with_input(choice)]
     }
 }

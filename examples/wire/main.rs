@@ -119,5 +119,11 @@ fn error_json(wire: &str, error: &ModelError) -> Value {
         let word = message.split('`').nth(1).unwrap_or("content_filter");
         return json!({"text": "", "tool_calls": [], "finish_reason": word, "error": null});
     }
-    json!({"error": {"status": error.status(), "message": error.to_string(), "retryable": error.is_retryable()}})
+    json!({
+        "error": {
+            "status": error.status(),
+            "message": error.to_string(),
+            "retryable": error.is_retryable(),
+        },
+    })
 }

@@ -267,6 +267,7 @@ fn error_json(error: &ModelError) -> Value {
     };
     json!({
         "kind": name, "retryable": error.is_retryable(), "status": error.status(),
-        "message": chain(error), "request_id": error.request_id(), "retry_after": error.retry_after().map(|time| time.as_secs_f64()),
+        "message": chain(error), "request_id": error.request_id(),
+        "retry_after": error.retry_after().map(|time| time.as_secs_f64()),
     })
 }

@@ -81,7 +81,9 @@ pub(crate) async fn watch(
                     if let EventKind::Asked(ask) = &event.kind && !args.park {
                         tokio::select! {
                             // A run that has already ended needs no answer.
-                            decision = decide(ask, input) => drop(run.control().decide(ask, decision).await),
+                            decision = decide(ask, input) => {
+                                drop(run.control().decide(ask, decision).await);
+                            }
                             _ = &mut interrupted, if !cancelled => {
                                 cancelled = true;
                                 drop(run.cancel(INTERRUPTED).await);

@@ -14,7 +14,13 @@ pub(crate) struct LimitArgs {
     limit_cost: Option<f64>,
     /// Assume this price for models with an unknown price: dollars per million tokens of input and
     /// of output, such as `0.5:2`.
-    #[arg(long, value_name = "INPUT:OUTPUT", value_parser = price, requires = "limit_cost", help_heading = "Limits")]
+    #[arg(
+        long,
+        value_name = "INPUT:OUTPUT",
+        value_parser = price,
+        requires = "limit_cost",
+        help_heading = "Limits"
+    )]
     assume_price: Option<Price>,
     /// Maximum number of tokens that one run may send and receive.
     #[arg(long, value_name = "N", help_heading = "Limits")]

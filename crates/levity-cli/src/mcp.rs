@@ -201,7 +201,8 @@ impl List {
             );
             if self.json {
                 print_json(&json!({
-                    "name": name, "transport": transport, "place": place, "enabled": enabled, "variables": variables,
+                    "name": name, "transport": transport, "place": place, "enabled": enabled,
+                    "variables": variables,
                     "args": args, "cwd": cwd, "sets": sets,
                 }));
             } else {
@@ -336,7 +337,8 @@ fn health_json(status: &ServerStatus, ping: Option<u64>) -> Value {
     };
     let state = status.state.to_string();
     json!({
-        "name": status.name, "transport": status.transport, "state": state.split(',').next(), "error": error,
+        "name": status.name, "transport": status.transport, "state": state.split(',').next(),
+        "error": error,
         "implementation": status.implementation, "protocol": status.protocol, "tools": status.tools,
         "tokens": status.tokens, "ping_ms": ping,
     })

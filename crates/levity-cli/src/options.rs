@@ -26,12 +26,24 @@ pub(crate) struct RunOptions {
     #[arg(long = "guard", value_name = "RULE", value_parser = rule, help_heading = "Guards")]
     guards: Vec<Rule>,
     /// Answer repeated requests from a cache: in memory, or also in this folder.
-    #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, help_heading = "Models")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        num_args = 0..=1,
+        require_equals = true,
+        help_heading = "Models"
+    )]
     cache: Option<Option<PathBuf>>,
     /// Set how much models think, if they support it. `auto` enables thinking for goals that need
     /// it (analyse, compare, why, ...), as long as the reply has room for it. `model` leaves the
     /// choice to the model. Other values: `off`, `low`, `medium`, `high`, or a number of tokens.
-    #[arg(long, value_name = "HOW", value_parser = thinking, default_value = "auto", help_heading = "Models")]
+    #[arg(
+        long,
+        value_name = "HOW",
+        value_parser = thinking,
+        default_value = "auto",
+        help_heading = "Models"
+    )]
     thinking: Thinking,
 }
 

@@ -115,8 +115,14 @@ pub(crate) fn deny(folder: &Path, builder: WorkspaceBuilder) -> Result<Workspace
             }
             let Ok(below) = place.strip_prefix(&root) else { return Ok(builder) };
             let below = below.to_str().ok_or_else(|| format!("`{}` is not UTF-8", path.display()))?;
-            let (folder, name) = below.rsplit_once('/').map_or(("", below), |(folder, name)| (folder, name));
-            let folder = if folder.is_empty() { String::new() } else { format!("/{}", literal(folder)) };
+            let (folder, name) = below
+                .rsplit_once('/')
+                .map_or(("", below), |(folder, name)| (folder, name));
+            let folder = if folder.is_empty() {
+                String::new()
+            } else {
+                format!("/{}", literal(folder))
+            };
             let name = literal(name);
             Ok(NEIGHBORS.iter().fold(builder, |builder, (prefix, suffix)| {
                 builder.deny(format!("{folder}/{prefix}{name}{suffix}"))

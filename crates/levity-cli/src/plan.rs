@@ -39,7 +39,10 @@ pub(crate) use team::TeamShape;
 #[command(after_help = crate::EXIT_CODES)]
 pub(crate) struct PlanArgs {
     /// Goal of the plan, in words.
-    #[arg(required_unless_present_any = ["plan", "resume", "fork"], value_parser = crate::input::goal)]
+    #[arg(
+        required_unless_present_any = ["plan", "resume", "fork"],
+        value_parser = crate::input::goal
+    )]
     goal: Option<String>,
     /// File to work with; levity inspects it before planning, and agents can read it. May be given
     /// more than once.
@@ -57,7 +60,12 @@ pub(crate) struct PlanArgs {
     #[command(flatten)]
     trust: Trust,
     /// Resume this session; completed steps are not repeated.
-    #[arg(long, value_name = "ID", requires = "sessions", conflicts_with_all = ["goal", "files", "fork"])]
+    #[arg(
+        long,
+        value_name = "ID",
+        requires = "sessions",
+        conflicts_with_all = ["goal", "files", "fork"]
+    )]
     resume: Option<String>,
     /// Start a new session from the completed steps of this session.
     #[arg(long, value_name = "ID", requires = "sessions", conflicts_with_all = ["files"])]

@@ -108,7 +108,8 @@ impl List {
             match self.json {
                 true => print_json(&serde_json::json!({
                     "id": info.id, "path": info.path, "bytes": info.bytes, "status": info.status,
-                    "created": info.created.map(|at| at.to_string()), "query": info.query, "problem": info.problem,
+                    "created": info.created.map(|at| at.to_string()), "query": info.query,
+                    "problem": info.problem,
                 })),
                 false => print_text(&line(&info)),
             }

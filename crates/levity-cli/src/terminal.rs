@@ -85,16 +85,20 @@ pub(crate) fn shell_quote(word: &str) -> Cow<'_, str> {
 fn is_invisible(char: char) -> bool {
     matches!(
         char,
-        '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180e}' | '\u{200b}'
-            | '\u{2028}' | '\u{2029}' | '\u{2060}'..='\u{2064}' | '\u{206a}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
-            | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}' | '\u{e0100}'..='\u{e01ef}'
+        '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180e}'
+            | '\u{200b}' | '\u{2028}' | '\u{2029}' | '\u{2060}'..='\u{2064}'
+            | '\u{206a}'..='\u{206f}' | '\u{2800}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
+            | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}' | '\u{e0100}'..='\u{e01ef}'
     )
 }
 
 /// Returns `true` if a character controls a terminal, changes the direction of text, or is
 /// invisible.
 fn is_unsafe(char: char) -> bool {
-    let changes_direction = matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let changes_direction = matches!(
+        char,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
     changes_direction || is_invisible(char) || (char.is_control() && !matches!(char, '\n' | '\t'))
 }
 
@@ -199,7 +203,8 @@ mod tests {
 
     #[test]
     fn sanitize_replaces_invisible_characters() {
-        let invisible = "\u{200b}\u{2060}\u{ad}\u{2028}\u{2029}\u{3164}\u{2800}\u{feff}\u{180e}\u{115f}\u{e0041}\u{e0100}";
+        let invisible = "\u{200b}\u{2060}\u{ad}\u{2028}\u{2029}\u{3164}\u{2800}\u{feff}\
+                         \u{180e}\u{115f}\u{e0041}\u{e0100}";
         for char in invisible.chars() {
             let text = format!("rm{char}x");
             assert_eq!(sanitize(&text), "rm\u{fffd}x", "{:x}", u32::from(char));

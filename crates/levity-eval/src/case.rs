@@ -99,7 +99,12 @@ impl Case {
     /// Returns the part that a subject may see: id, category, messages and tools, without the
     /// expectation. For a case with several turns, this is the first turn.
     pub fn question(&self) -> Value {
-        let mut question = json!({"id": self.id, "category": self.category, "messages": self.messages, "tools": self.tools});
+        let mut question = json!({
+            "id": self.id,
+            "category": self.category,
+            "messages": self.messages,
+            "tools": self.tools,
+        });
         self.add_turn(&mut question, 1);
         question
     }

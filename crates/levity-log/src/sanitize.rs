@@ -7,7 +7,11 @@ use std::fmt::Write as _;
 /// line separators, and characters that change the text direction.
 fn is_unsafe(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{feff}')
+        || matches!(
+            c,
+            '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}'
+                | '\u{200f}' | '\u{feff}'
+        )
 }
 
 /// Writes a value as one word, or in quotes if it is not a single word.

@@ -313,7 +313,12 @@ fn input(function: &StmtFunctionDef, docs: &docs::Docs, notes: &mut Vec<String>)
     if function.parameters.vararg.is_some() || function.parameters.kwarg.is_some() {
         notes.push("`*args` and `**kwargs` are omitted".to_owned());
     }
-    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+    json!({
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false,
+    })
 }
 
 #[async_trait]

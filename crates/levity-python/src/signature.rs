@@ -144,7 +144,10 @@ mod tests {
             },
             "required": ["path"],
         });
-        let output = json!({"type": "object", "properties": {"text": {"type": "string"}, "more": {"type": "boolean"}}});
+        let output = json!({
+            "type": "object",
+            "properties": {"text": {"type": "string"}, "more": {"type": "boolean"}},
+        });
         check(
             &ToolSpec::new("read-file", "Reads.\n\nMuch.")
                 .with_input(input)

@@ -56,7 +56,12 @@ impl Tool for PythonTool {
                 }
                 End::Paused { .. } => Value::Null,
             };
-            let mut value = json!({"result": result, "output": segment.printed.text(), "seconds": time, "calls": 0});
+            let mut value = json!({
+                "result": result,
+                "output": segment.printed.text(),
+                "seconds": time,
+                "calls": 0,
+            });
             if many {
                 value["variant"] = json!(at + 1);
                 value["failed"] = failed

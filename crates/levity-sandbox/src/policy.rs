@@ -43,11 +43,24 @@ use crate::workspace::Workspace;
 /// ```
 /// use levity_sandbox::{CommandPolicy, CommandLine, Permit};
 ///
-/// let policy = CommandPolicy::new().allow("cargo test").deny("git push", "nothing leaves this machine");
+/// let policy = CommandPolicy::new()
+///     .allow("cargo test")
+///     .deny("git push", "nothing leaves this machine");
 /// assert_eq!(policy.judge(CommandLine::Shell("ls -l src | head -3")), Permit::Allow);
-/// assert_eq!(policy.judge(CommandLine::Shell("cd core && cargo test --quiet 2>&1 | tail -20")), Permit::Allow);
-/// assert!(matches!(policy.judge(CommandLine::Shell("timeout 60 cargo test")), Permit::Ask { .. }));
-/// assert_eq!(policy.judge(CommandLine::Shell("rm notes.txt")), Permit::ask("`rm` may change something"));
+/// assert_eq!(
+///     policy.judge(CommandLine::Shell(
+///         "cd core && cargo test --quiet 2>&1 | tail -20"
+///     )),
+///     Permit::Allow
+/// );
+/// assert!(matches!(
+///     policy.judge(CommandLine::Shell("timeout 60 cargo test")),
+///     Permit::Ask { .. }
+/// ));
+/// assert_eq!(
+///     policy.judge(CommandLine::Shell("rm notes.txt")),
+///     Permit::ask("`rm` may change something")
+/// );
 /// let push = policy.judge(CommandLine::Shell("cargo test && sh -c 'git push'"));
 /// assert_eq!(push, Permit::deny("nothing leaves this machine"));
 /// ```

@@ -18,7 +18,8 @@ use levity_driver::{Action, DriverHost, DriverSettings, EffectResult, Meter, Run
 ///
 /// ```
 /// # use levity_core::{
-/// #     Effect, EffectId, Ending, Input, Machine, MachineKind, MachineOutput, Outcome, Status, Wait,
+/// #     Effect, EffectId, Ending, Input, Machine, MachineKind, MachineOutput, Outcome, Status,
+/// #     Wait,
 /// # };
 /// # use levity_test::ManualHost;
 /// # #[derive(Default)]

@@ -214,7 +214,12 @@ fn spec() -> ToolSpec {
                 dot; default false."},
             "ignored": {"type": "boolean", "description": "Whether to list what `.gitignore` \
                 names; default false."},
-            "max": {"type": "integer", "minimum": 1, "maximum": MAX, "description": "How many entries to list; default 500."},
+            "max": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": MAX,
+                "description": "How many entries to list; default 500.",
+            },
         },
         "additionalProperties": false,
     });

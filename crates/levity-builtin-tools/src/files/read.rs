@@ -167,8 +167,10 @@ impl Part {
         }
         let mut output = ToolOutput::text(text);
         output.value = Some(json!({
-            "path": self.path, "content": excerpt.text, "first_line": self.first, "last_line": excerpt.last,
-            "total_lines": self.total, "bytes": self.size, "complete": complete && !excerpt.cut, "binary": false,
+            "path": self.path, "content": excerpt.text, "first_line": self.first,
+            "last_line": excerpt.last,
+            "total_lines": self.total, "bytes": self.size, "complete": complete && !excerpt.cut,
+            "binary": false,
         }));
         Ok(output)
     }
@@ -203,7 +205,8 @@ fn binary(path: &str, size: u64) -> ToolOutput {
         format!("[`{display}` is not text in UTF-8 or UTF-16: {size} bytes, which are not shown]");
     let mut output = ToolOutput::text(text);
     output.value = Some(json!({
-        "path": path, "content": "", "first_line": 1, "last_line": 0, "total_lines": 0, "bytes": size,
+        "path": path, "content": "", "first_line": 1, "last_line": 0, "total_lines": 0,
+        "bytes": size,
         "complete": false, "binary": true,
     }));
     output
@@ -242,7 +245,10 @@ fn spec(max_read: usize) -> ToolSpec {
             "complete": {"type": "boolean", "description": "Whether `content` is the whole file."},
             "binary": {"type": "boolean"},
         },
-        "required": ["path", "content", "first_line", "last_line", "total_lines", "bytes", "complete", "binary"],
+        "required": [
+            "path", "content", "first_line", "last_line", "total_lines", "bytes", "complete",
+            "binary",
+        ],
     });
     // The value repeats the text as JSON, in which a char may take several bytes.
     let max_output = max_read.saturating_mul(2).saturating_add(4 << 10);

@@ -326,14 +326,23 @@ fn spec() -> ToolSpec {
                 a dot; default false."},
             "ignored": {"type": "boolean", "description": "Whether to search what `.gitignore` \
                 names; default false."},
-            "max": {"type": "integer", "minimum": 1, "maximum": MAX, "description": "How many matches to show; default 100."},
+            "max": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": MAX,
+                "description": "How many matches to show; default 100.",
+            },
         },
         "required": ["pattern"],
         "additionalProperties": false,
     });
     let found = json!({
         "type": "object",
-        "properties": {"path": {"type": "string"}, "line": {"type": "integer"}, "text": {"type": "string"}},
+        "properties": {
+            "path": {"type": "string"},
+            "line": {"type": "integer"},
+            "text": {"type": "string"},
+        },
         "required": ["path", "line", "text"],
     });
     let output = json!({

@@ -266,7 +266,12 @@ fn boundary(text: &str, max: usize) -> usize {
 
 /// Replaces characters that control a terminal, break a line or change the text direction.
 pub(super) fn sanitized(text: &str) -> String {
-    let turns = |char| matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let turns = |char| {
+        matches!(
+            char,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        )
+    };
     let hides = |char| matches!(char, '\u{2028}' | '\u{2029}' | '\u{e0000}'..='\u{e007f}');
     let acts = |char: char| turns(char) || hides(char) || (char.is_control() && char != '\t');
     text.chars()

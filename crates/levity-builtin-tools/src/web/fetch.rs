@@ -14,7 +14,8 @@ use super::page::{Page, Source};
 use super::{extract, failure, frame};
 
 /// The value of the `Accept` header.
-const ACCEPT: &str = "text/html,application/xhtml+xml,text/markdown,text/plain;q=0.9,application/json;q=0.9,*/*;q=0.5";
+const ACCEPT: &str = "text/html,application/xhtml+xml,text/markdown,text/plain;q=0.9,\
+                      application/json;q=0.9,*/*;q=0.5";
 
 /// Bodies up to this size are parsed inline; larger ones take longer and are parsed on a separate
 /// thread.

@@ -117,7 +117,12 @@ fn spec() -> ToolSpec {
     .with_input(json!({
         "type": "object",
         "properties": {
-            "query": {"type": "string", "minLength": 1, "maxLength": 400, "description": "What to search for, in a few words."},
+            "query": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": 400,
+                "description": "What to search for, in a few words.",
+            },
             "count": {
                 "type": "integer",
                 "minimum": 1,
@@ -146,7 +151,12 @@ fn spec() -> ToolSpec {
         },
         "required": ["results"],
     }))
-    .with_hints(Hints::new().read_only().timeout(Duration::from_secs(35)).max_output(64 * 1024))
+    .with_hints(
+        Hints::new()
+            .read_only()
+            .timeout(Duration::from_secs(35))
+            .max_output(64 * 1024),
+    )
 }
 
 #[async_trait]

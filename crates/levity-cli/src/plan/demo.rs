@@ -79,12 +79,26 @@ pub(crate) fn last_user_text(request: &Request) -> String {
 fn first_plan() -> Value {
     let step = |id: &str, agent: &str, about: &str, mark: &str, reads: &[&str], writes: &str| {
         let prompt = format!("{about} [demo: {mark}]");
-        json!({"id": id, "agent": agent, "description": about, "prompt": prompt, "reads": reads, "writes": [writes]})
+        json!({
+            "id": id,
+            "agent": agent,
+            "description": about,
+            "prompt": prompt,
+            "reads": reads,
+            "writes": [writes],
+        })
     };
     json!({"steps": [
         step("first", "Retriever", "Look at the first source.", "works", &[], "first"),
         step("second", "Retriever", "Look at the second source.", "fails", &[], "second"),
-        step("answer", "Summarizer", "Put both together.", "answer", &["first", "second"], "answer"),
+        step(
+            "answer",
+            "Summarizer",
+            "Put both together.",
+            "answer",
+            &["first", "second"],
+            "answer",
+        ),
     ]})
 }
 

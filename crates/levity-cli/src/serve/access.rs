@@ -21,7 +21,12 @@ pub(super) struct AccessArgs {
     /// default, and at least one place. It applies to runs, requests, tool calls, event streams,
     /// large bodies, connections and MCP sessions. Tokens with the scope `admin`, and the server's
     /// own token, may use all.
-    #[arg(long, value_name = "PERCENT", requires = "named_tokens", value_parser = clap::value_parser!(u8).range(1..=100))]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        requires = "named_tokens",
+        value_parser = clap::value_parser!(u8).range(1..=100)
+    )]
     token_share: Option<u8>,
     /// Encrypt connections with the certificate chain in this file, PEM.
     #[arg(long, value_name = "FILE", requires = "tls_key")]

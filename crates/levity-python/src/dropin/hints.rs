@@ -94,7 +94,12 @@ fn generic(name: &str, slice: &Expr, depth: usize, notes: &mut Vec<String>) -> V
         }
         ("tuple" | "Tuple", parts) => {
             let items: Vec<Value> = parts.iter().map(|part| of(part, depth, notes)).collect();
-            json!({"type": "array", "minItems": items.len(), "maxItems": items.len(), "prefixItems": items})
+            json!({
+                "type": "array",
+                "minItems": items.len(),
+                "maxItems": items.len(),
+                "prefixItems": items,
+            })
         }
         ("dict" | "Dict" | "Mapping", [key, value]) => {
             if name_of(key) != Some("str") {
@@ -217,11 +222,19 @@ mod tests {
         );
         check(
             "dict[str, list[str]]",
-            json!({"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}}),
+            json!({
+                "type": "object",
+                "additionalProperties": {"type": "array", "items": {"type": "string"}},
+            }),
         );
         check(
             "tuple[int, str]",
-            json!({"type": "array", "minItems": 2, "maxItems": 2, "prefixItems": [{"type": "integer"}, {"type": "string"}]}),
+            json!({
+                "type": "array",
+                "minItems": 2,
+                "maxItems": 2,
+                "prefixItems": [{"type": "integer"}, {"type": "string"}],
+            }),
         );
         check(
             "tuple[int, ...]",
@@ -234,7 +247,13 @@ mod tests {
         check("Optional[int]", json!({"type": ["integer", "null"]}));
         check(
             "Union[int, list[int], None]",
-            json!({"anyOf": [{"type": "integer"}, {"type": "array", "items": {"type": "integer"}}, {"type": "null"}]}),
+            json!({
+                "anyOf": [
+                    {"type": "integer"},
+                    {"type": "array", "items": {"type": "integer"}},
+                    {"type": "null"},
+                ],
+            }),
         );
         check(
             "Literal['a', 2, True, None]",

@@ -74,7 +74,8 @@ impl Command {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let folder = std::env::temp_dir().join(format!("levity-doc-read-only-{}", std::process::id()));
+    /// # let folder =
+    /// #     std::env::temp_dir().join(format!("levity-doc-read-only-{}", std::process::id()));
     /// # std::fs::create_dir_all(&folder)?;
     /// use levity_sandbox::{Level, Sandbox, Workspace};
     ///

@@ -522,7 +522,9 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn rule_for_random_literal_name_denies_it(name in "[^/\0]{1,12}|[a-zA-Z:. \u{200b}\u{ad}＊［：．\\[\\]{}*?!,\\\\-]{1,8}") {
+        fn rule_for_random_literal_name_denies_it(
+            name in "[^/\0]{1,12}|[a-zA-Z:. \u{200b}\u{ad}＊［：．\\[\\]{}*?!,\\\\-]{1,8}",
+        ) {
             proptest::prop_assume!(name != "." && name != "..");
             check_own_name(&name);
         }

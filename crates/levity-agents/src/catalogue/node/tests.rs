@@ -153,7 +153,9 @@ fn deep_or_large_documents_return_error() {
 
 proptest::proptest! {
     #[test]
-    fn parse_of_arbitrary_text_does_not_panic(text in "[\\[\\]{}:,&*!|>'\"%#@` \n\tab1~<.?-]{0,60}") {
+    fn parse_of_arbitrary_text_does_not_panic(
+        text in "[\\[\\]{}:,&*!|>'\"%#@` \n\tab1~<.?-]{0,60}",
+    ) {
         let _ = (yaml(&text), json(&text));
     }
 }

@@ -2,7 +2,10 @@
 
 /// Defines an enum of names and a lookup whose cost depends only on the length of the name.
 macro_rules! names {
-    ($(#[$doc:meta])* $enum:ident { $($variant:ident = $name:literal),* $(,)? } $($rest:ident)?) => {
+    (
+        $(#[$doc:meta])*
+        $enum:ident { $($variant:ident = $name:literal),* $(,)? } $($rest:ident)?
+    ) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
@@ -27,35 +30,38 @@ macro_rules! names {
 names! {
     /// An element of a page. The order has no meaning.
     Name {
-        A = "a", Abbr = "abbr", Address = "address", Area = "area", Article = "article", Aside = "aside",
-        Audio = "audio", B = "b", Base = "base", Big = "big", Blockquote = "blockquote", Body = "body", Br = "br",
-        Button = "button", Canvas = "canvas", Caption = "caption", Center = "center", Code = "code", Col = "col",
-        Colgroup = "colgroup", Datalist = "datalist", Dd = "dd", Del = "del", Details = "details",
-        Dialog = "dialog", Dir = "dir", Div = "div", Dl = "dl", Dt = "dt", Em = "em", Embed = "embed",
-        Fieldset = "fieldset", Figcaption = "figcaption", Figure = "figure", Font = "font", Footer = "footer",
-        Form = "form", Frame = "frame", Frameset = "frameset", H1 = "h1", H2 = "h2", H3 = "h3", H4 = "h4",
-        H5 = "h5", H6 = "h6", Head = "head", Header = "header", Hgroup = "hgroup", Hr = "hr", Html = "html",
-        I = "i", Iframe = "iframe", Img = "img", Input = "input", Kbd = "kbd", Legend = "legend", Li = "li",
-        Link = "link", Listing = "listing", Main = "main", Map = "map", Math = "math", Menu = "menu",
+        A = "a", Abbr = "abbr", Address = "address", Area = "area", Article = "article",
+        Aside = "aside", Audio = "audio", B = "b", Base = "base", Big = "big",
+        Blockquote = "blockquote", Body = "body", Br = "br", Button = "button", Canvas = "canvas",
+        Caption = "caption", Center = "center", Code = "code", Col = "col", Colgroup = "colgroup",
+        Datalist = "datalist", Dd = "dd", Del = "del", Details = "details", Dialog = "dialog",
+        Dir = "dir", Div = "div", Dl = "dl", Dt = "dt", Em = "em", Embed = "embed",
+        Fieldset = "fieldset", Figcaption = "figcaption", Figure = "figure", Font = "font",
+        Footer = "footer", Form = "form", Frame = "frame", Frameset = "frameset", H1 = "h1",
+        H2 = "h2", H3 = "h3", H4 = "h4", H5 = "h5", H6 = "h6", Head = "head", Header = "header",
+        Hgroup = "hgroup", Hr = "hr", Html = "html", I = "i", Iframe = "iframe", Img = "img",
+        Input = "input", Kbd = "kbd", Legend = "legend", Li = "li", Link = "link",
+        Listing = "listing", Main = "main", Map = "map", Math = "math", Menu = "menu",
         Meta = "meta", Nav = "nav", Nobr = "nobr", Noembed = "noembed", Noframes = "noframes",
-        Noscript = "noscript", Object = "object", Ol = "ol", Optgroup = "optgroup", Option = "option", P = "p",
-        Param = "param", Picture = "picture", Plaintext = "plaintext", Pre = "pre", Q = "q", S = "s",
-        Samp = "samp", Script = "script", Search = "search", Section = "section", Select = "select",
-        Small = "small", Source = "source", Span = "span", Strike = "strike", Strong = "strong",
-        Style = "style", Sub = "sub", Summary = "summary", Sup = "sup", Svg = "svg", Table = "table",
-        Tbody = "tbody", Td = "td", Template = "template", Textarea = "textarea", Tfoot = "tfoot", Th = "th",
-        Thead = "thead", Title = "title", Tr = "tr", Track = "track", Tt = "tt", U = "u", Ul = "ul",
-        Video = "video", Wbr = "wbr", Xmp = "xmp", Other = "", Text = "#text",
+        Noscript = "noscript", Object = "object", Ol = "ol", Optgroup = "optgroup",
+        Option = "option", P = "p", Param = "param", Picture = "picture", Plaintext = "plaintext",
+        Pre = "pre", Q = "q", S = "s", Samp = "samp", Script = "script", Search = "search",
+        Section = "section", Select = "select", Small = "small", Source = "source", Span = "span",
+        Strike = "strike", Strong = "strong", Style = "style", Sub = "sub", Summary = "summary",
+        Sup = "sup", Svg = "svg", Table = "table", Tbody = "tbody", Td = "td",
+        Template = "template", Textarea = "textarea", Tfoot = "tfoot", Th = "th", Thead = "thead",
+        Title = "title", Tr = "tr", Track = "track", Tt = "tt", U = "u", Ul = "ul", Video = "video",
+        Wbr = "wbr", Xmp = "xmp", Other = "", Text = "#text",
     }
 }
 
 names! {
     /// An attribute of an element.
     Attr {
-        Alt = "alt", Alttext = "alttext", AriaHidden = "aria-hidden", Class = "class", Content = "content",
-        DataLang = "data-lang", DataLanguage = "data-language", Hidden = "hidden", Href = "href", Id = "id",
-        Itemprop = "itemprop", Name = "name", Open = "open", Property = "property", Role = "role",
-        Start = "start", Style = "style",
+        Alt = "alt", Alttext = "alttext", AriaHidden = "aria-hidden", Class = "class",
+        Content = "content", DataLang = "data-lang", DataLanguage = "data-language",
+        Hidden = "hidden", Href = "href", Id = "id", Itemprop = "itemprop", Name = "name",
+        Open = "open", Property = "property", Role = "role", Start = "start", Style = "style",
     }
 }
 

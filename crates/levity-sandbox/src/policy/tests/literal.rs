@@ -381,8 +381,13 @@ proptest::proptest! {
     ) {
         if let Ok(commands) = literal::parse(&line) {
             let others = shell::parse(&line).unwrap();
-            proptest::prop_assert!(!others.iter().any(|other| other.sets || other.writes), "{line:?}");
-            let words = |commands: Vec<shell::Simple>| commands.into_iter().map(|it| it.words).collect::<Vec<_>>();
+            proptest::prop_assert!(
+                !others.iter().any(|other| other.sets || other.writes),
+                "{line:?}"
+            );
+            let words = |commands: Vec<shell::Simple>| {
+                commands.into_iter().map(|it| it.words).collect::<Vec<_>>()
+            };
             proptest::prop_assert_eq!(words(commands), words(others));
         }
     }
