@@ -35,7 +35,7 @@ fn is_bidi_or_invisible(char: char) -> bool {
     matches!(
         char,
         '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}'
-        | '\u{2066}'..='\u{2069}' | '\u{feff}'
+            | '\u{2066}'..='\u{2069}' | '\u{feff}'
     )
 }
 

@@ -153,7 +153,7 @@ mod tests {
     fn parser_reads_fields_comments_and_line_ends() {
         let text =
             b"\xef\xbb\xbf: hello\nid: 7\nretry: 30\ndata:\n\nevent: x\r\ndata: a\rdata:b\r\n\
-                     \r\n\n\ndata: torn";
+              \r\n\n\ndata: torn";
         let first = Event {
             id: Some("7".into()),
             retry: Some(30),
