@@ -380,7 +380,11 @@ async fn forbidden_address_is_denied_without_request() {
     );
     let wrong = fetch(WebFetch::builder(), json!({"url": "example.org/page"})).await;
     assert_eq!(wrong.error, Some(ToolErrorKind::Failed));
-    assert!(wrong.text().contains("write it in full"), "{}", wrong.text());
+    assert!(
+        wrong.text().contains("write it in full"),
+        "{}",
+        wrong.text()
+    );
     // A tool that is called without a dispatcher rejects it as well.
     use levity_core::{Tool as _, ToolCx};
     let tool = WebFetch::builder().guard(NetGuard::default()).build();
