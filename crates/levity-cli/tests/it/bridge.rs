@@ -371,8 +371,8 @@ async fn mcp_client_works_with_host_through_bridge() {
     for (args, words) in [
         (json!({"path": "../secret"}), "leads out of the workspace"),
         (json!({"path": "long"}), "--read-limit"),
-        (json!({"path": "nothing"}), "list the folder"),
-        (json!({"path": ".env"}), "kept from tools"),
+        (json!({"path": "nothing"}), "list its parent folder"),
+        (json!({"path": ".env"}), "denied to tools"),
     ] {
         let refusal = ask(&bridge, "read_file", args).await.unwrap_err();
         assert!(refusal.contains(words), "{refusal}");

@@ -279,7 +279,7 @@ fn complete_rejects_ambiguous_requests() {
     check_rejected(
         "misspelt-request.json",
         &misspelt,
-        "there is no option `temprature`",
+        "unknown option `temprature`",
     );
     check_rejected(
         "long-request.txt",

@@ -83,7 +83,7 @@ async fn conversations_are_listed_shown_and_deleted() {
         let expected = "(a summary of the first 1 messages: They count.)\n\
                         \u{20}  0  user   What is 2 + 5?\u{fffd}[2J\n\
                         \u{20}  1  model  calls add {\"a\":2,\"b\":5}\n\
-                        \u{20}  2  tool   add gave 7\n\
+                        \u{20}  2  tool   add returned 7\n\
                         \u{20}  3  model  Seven.\n";
         assert_eq!(listing, expected);
         let many = text(&conversations(&place, &["show", "many", "--json"]));

@@ -383,7 +383,7 @@ fn runs_commands_replay_fork_compare_move_and_remove() {
         check(
             &place.levity(&["runs", "fork", "monday", "--after", "99"]),
             1,
-            "is one of 0 to 6",
+            "must be between 0 and 6",
         );
         check(
             &place.levity(&["runs", "compare", "monday", "tuesday"]),

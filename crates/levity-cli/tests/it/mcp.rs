@@ -197,7 +197,7 @@ fn config_is_read_from_environment() {
     let health = command(&["mcp", "health", "a", "--config", "nowhere.json"])
         .output()
         .unwrap();
-    check(&health, 2, "there is no server `a`; there are none");
+    check(&health, 2, "there is no server `a`; the config has none");
 }
 
 #[test]

@@ -256,7 +256,7 @@ fn swarm_reports_invalid_arguments() {
         check(
             &levity(&["swarm", "x", "--bus", link.to_str().unwrap()]),
             1,
-            "is a link",
+            "is a symbolic link",
         );
         assert_eq!(fs::read_to_string(mine).unwrap(), "mine");
     }

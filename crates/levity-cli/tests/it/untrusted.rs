@@ -670,7 +670,7 @@ fn junit_report_is_not_written_through_link() {
     let rejected = run("report.xml");
     assert!(!rejected.status.success(), "{rejected:?}");
     assert!(
-        String::from_utf8_lossy(&rejected.stderr).contains("is a link"),
+        String::from_utf8_lossy(&rejected.stderr).contains("is a symbolic link"),
         "{rejected:?}"
     );
     assert_eq!(

@@ -306,9 +306,9 @@ async fn invalid_folder_returns_error() {
         Err(PathError::NotFound(_))
     ));
     for (working_dir, cause) in [
-        ("nowhere", "there is no `nowhere`"),
+        ("nowhere", "`nowhere` does not exist"),
         ("..", "leads out"),
-        ("file", "no folder"),
+        ("file", "not a folder"),
     ] {
         let error = files(&place)
             .working_dir(working_dir)
