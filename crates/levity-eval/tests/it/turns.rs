@@ -202,7 +202,7 @@ mod tools {
             assert_eq!((&*reply.text, reply.failed), (expected, false));
         }
         for (name, arguments, problem) in [
-            ("steal", json!({}), "have no `steal`"),
+            ("steal", json!({}), "do not include `steal`"),
             ("count", json!([1]), "`count` got another value"),
         ] {
             let error = session.call(name, arguments).await.unwrap_err().to_string();
@@ -240,7 +240,7 @@ mod tools {
                 "echo hello",
                 "gave no answer: expected value at line 1 column 1: hello",
             ),
-            (r#"echo '{"result": "4"}'"#, "did not say that it is ready"),
+            (r#"echo '{"result": "4"}'"#, "did not report that it is ready"),
             ("exec sleep 60", "gave no answer within 0.5 seconds"),
             ("head -c 20000000 /dev/zero | tr '\\0' x", "gave no answer"),
         ] {
