@@ -492,7 +492,7 @@ async fn images_are_sent_and_other_media_is_rejected() {
     assert!(
         rejection(with(Media::url("image/png", "http://a.example/b.png")))
             .await
-            .contains("send its bytes")
+            .contains("send the bytes")
     );
     assert!(
         rejection(with(Media::bytes("audio/wav", vec![1])))
