@@ -240,7 +240,10 @@ mod tools {
                 "echo hello",
                 "gave no answer: expected value at line 1 column 1: hello",
             ),
-            (r#"echo '{"result": "4"}'"#, "did not report that it is ready"),
+            (
+                r#"echo '{"result": "4"}'"#,
+                "did not report that it is ready",
+            ),
             ("exec sleep 60", "gave no answer within 0.5 seconds"),
             ("head -c 20000000 /dev/zero | tr '\\0' x", "gave no answer"),
         ] {

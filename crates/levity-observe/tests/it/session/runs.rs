@@ -125,7 +125,7 @@ async fn file_of_run_driven_elsewhere_is_unchanged() {
         other
             .unwrap_err()
             .to_string()
-            .contains("could not be driven")
+            .contains("could not continue")
     );
     assert!(!path.exists(), "it is for the other to write");
     free.notify_one();

@@ -42,7 +42,7 @@ fn changed(journal: bool, change: &str) -> Vec<u8> {
 fn damaged_database_is_rejected_and_unchanged() {
     let damaged = JournalErrorKind::Damaged;
     refused(b"name,age\nAda,36\n", damaged, "it is not an SQLite file");
-    refused(b"\xff", damaged, "left as it is");
+    refused(b"\xff", damaged, "left unchanged");
     refused(&vec![0; 10_000], damaged, "it is not an SQLite file");
     refused(
         &changed(false, "CREATE TABLE books (title)"),
