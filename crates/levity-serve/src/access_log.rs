@@ -162,7 +162,7 @@ mod tests {
         fs::write(&mine, "mine").unwrap();
         std::os::unix::fs::symlink(&mine, &path).unwrap();
         let error = AccessLog::file(&path).map(|_| ()).unwrap_err();
-        assert!(error.to_string().contains("is a link"), "{error}");
+        assert!(error.to_string().contains("is a symbolic link"), "{error}");
         assert_eq!(fs::read_to_string(&mine).unwrap(), "mine");
     }
 

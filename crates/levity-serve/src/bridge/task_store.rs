@@ -319,7 +319,7 @@ mod tests {
             TaskStore::open(&at("linked"))
                 .unwrap_err()
                 .to_string()
-                .contains("is a link")
+                .contains("is a symbolic link")
         );
 
         fs::create_dir(at("tasks")).unwrap();

@@ -404,7 +404,7 @@ async fn partial_read_reports_its_line_range() {
         (json!({"path": "long"}), "one\ntwo\nthree\n"),
         (
             json!({"path": "long", "lines": 2}),
-            "one\ntwo\n[lines 1-2 of 3; read on with start_line 3]",
+            "one\ntwo\n[lines 1-2 of 3; continue with start_line 3]",
         ),
         (
             json!({"path": "long", "start_line": 3}),

@@ -108,7 +108,7 @@ async fn client_without_token_or_from_foreign_origin_is_rejected() {
             .notices
             .borrow()
             .iter()
-            .filter(|notice| notice.ends_with("connected"))
+            .filter(|notice| notice.ends_with(" connected"))
             .count(),
         1
     );

@@ -143,7 +143,7 @@ async fn slow_tools_time_out() {
         assert!(
             peer.text("hangs", json!({}))
                 .await
-                .contains("not done within 300s")
+                .contains("timed out after 300s")
         );
         assert!(
             peer.text("slow", json!({}))
