@@ -21,9 +21,9 @@
 //!   `*.py` files.
 //! - [`worker_main`], called first in `main`, runs all programs in separate processes.
 //!
-//! A program has no files, network, environment, clock or randomness, and every [limit](Limits) has
-//! a default. `docs/python.md` lists the supported parts of Python, and the remaining risks of a
-//! malicious program.
+//! A program has no files, network, environment, clock or randomness, and every
+//! [limit](ProgramLimits) has a default. `docs/python.md` lists the supported parts of Python, and
+//! the remaining risks of a malicious program.
 //!
 //! This crate deliberately has no packages, no CPython, and no access to anything but the chosen
 //! tools.
