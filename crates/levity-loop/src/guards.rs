@@ -27,7 +27,7 @@ pub use topic::TopicGuard;
 /// The maximum length of a stored reason.
 const MAX_REASON: usize = 1_000;
 
-/// What happens to an item when a guard fails to check it: the guard returned an error, panicked or
+/// The treatment of an item that a guard fails to check because it returned an error, panicked or
 /// timed out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
