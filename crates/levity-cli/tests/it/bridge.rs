@@ -770,7 +770,7 @@ fn python_mcp_client_works_with_host() {
         .unwrap();
     assert!(child.wait().unwrap().success(), "{err}");
     assert_eq!(
-        out, "6 tools\nfn a() {}\nwas dispatched\n`DONE_py`\n# Two parts\nrefused: leads out\n",
+        out, "6 tools\nfn a() {}\nwas dispatched\n`DONE_py`\n# Two parts\nrejected: leads out\n",
         "{err}"
     );
 }
