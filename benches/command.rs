@@ -72,11 +72,11 @@ fn works(folder: &std::path::Path) -> Vec<Work> {
         &["namespaces"],
         &["namespaces", "landlock", "seccomp"],
     ] {
-        let builder =
-            Sandbox::builder(Workspace::open(folder).expect("a workspace")).at_least(Level::Open);
+        let builder = Sandbox::builder(Workspace::open(folder).expect("a workspace"))
+            .require_level(Level::Open);
         let builder = without
             .iter()
-            .fold(builder, |builder, means| builder.without(means));
+            .fold(builder, |builder, means| builder.disable(means));
         let sandbox = builder.build().expect("a sandbox");
         let level = sandbox.report().level;
         let name = format!("run_command, {level}, without {without:?}");

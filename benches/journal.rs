@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use levity::core::{
-    EffectId, Entry, Journal, Limits, MachineKind, Opened, Outcome, Record, RunId, RunQuery,
+    EffectId, Entry, Journal, Limits, MachineKind, Outcome, Record, RunHeader, RunId, RunQuery,
     RunState, Timestamp, ToolCall, ToolResult,
 };
 use levity::prelude::*;
@@ -157,7 +157,7 @@ async fn rate(journal: &FileJournal, name: &str, runs: usize, records: usize) ->
 
 fn record(seq: u64) -> Record {
     let entry = if seq == 0 {
-        Entry::Opened(Opened::new(
+        Entry::Opened(RunHeader::new(
             MachineKind::new("bench", 1),
             json!({}),
             Limits::default(),

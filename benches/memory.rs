@@ -396,12 +396,12 @@ fn window(effort: Effort) {
         let counter = Tokens::new();
         window_lengths.push(
             window
-                .show(&messages, Some("They talked."), &counter)
+                .contents(&messages, Some("They talked."), &counter)
                 .history
                 .len(),
         );
         let run = Box::new(move || {
-            let built = window.show(&messages, Some("They talked."), &counter);
+            let built = window.contents(&messages, Some("They talked."), &counter);
             assert!(built.fits);
             std::hint::black_box(built);
         });

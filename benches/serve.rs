@@ -241,7 +241,7 @@ async fn levity_server() {
         let run = runs.start(NewRun::new("Work.").id(id)).expect("a run");
         // The scripted model serves its turns in the order of the calls.
         run.opened().await.expect("it begins");
-        while run.standing().stats.tool_calls == 0 {
+        while run.status().stats.tool_calls == 0 {
             tokio::task::yield_now().await;
         }
     }

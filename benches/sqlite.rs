@@ -21,8 +21,8 @@ use levity::core::RunId;
 use levity::prelude::*;
 use levity::runtime::{Durability, SqliteJournal};
 use levity_core::{
-    EffectClass, EffectId, EffectKind, EffectNote, Entry, Journal, MachineKind, Opened, Outcome,
-    Record, RunQuery, RunState, Timestamp, ToolCall, ToolResult,
+    EffectClass, EffectId, EffectKind, EffectNote, Entry, Journal, MachineKind, Outcome, Record,
+    RunHeader, RunQuery, RunState, Timestamp, ToolCall, ToolResult,
 };
 use measure::{Effort, Work, compare, verdict};
 use serde_json::json;
@@ -185,7 +185,7 @@ fn turns(effort: Effort) {
 }
 
 fn opened() -> Entry {
-    Entry::Opened(Opened::new(
+    Entry::Opened(RunHeader::new(
         MachineKind::new("bench", 1),
         json!({"goal": "Go"}),
         Limits::default(),

@@ -208,7 +208,7 @@ fn memory(scale: usize) {
 fn draft(names: &[Arc<str>], content: &Arc<str>, at: usize) -> NewMessage {
     let name = |at: usize| names[at % names.len()].clone();
     let to = if at.is_multiple_of(4) {
-        Recipient::Everybody
+        Recipient::All
     } else {
         Recipient::One(name(at * 7 + 1))
     };

@@ -5,7 +5,7 @@
 //! cargo run --example budget
 //! ```
 
-use levity::agent::Low;
+use levity::agent::LowBudgetAction;
 use levity::core::{ModelCard, Money, Price};
 use levity::prelude::*;
 use levity::test::{ScriptedModel, Turn};
@@ -41,7 +41,7 @@ async fn main() -> levity::Result<()> {
     let agent = Agent::builder(ScriptedModel::looping(turn).with_card(expensive))
         .tool(look_up)
         .model_for("cheap", ScriptedModel::looping(answer).with_card(cheap))
-        .when_low(Low::Switch)
+        .on_low_budget(LowBudgetAction::Switch)
         .limits(Limits::new().money(Money::from_dollars(0.1)).low(75))
         .build()?;
 

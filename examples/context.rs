@@ -47,14 +47,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let broken = ContextFn::new("calendar", |_| async {
         Err::<String, _>("the server is down")
     });
-    let tickets = tickets.within(Duration::from_secs(5), "open tickets");
+    let tickets = tickets.with_timeout(Duration::from_secs(5), "open tickets");
     let sources = Sources::new()
-        .source(files.at_most(150))
-        .source_at(-1, tickets.at_most(200).or_note())
-        .source_at(
+        .source(files.with_budget(150))
+        .source_with_priority(-1, tickets.with_budget(200).with_fallback_note())
+        .source_with_priority(
             -2,
             broken
-                .or_note()
+                .with_fallback_note()
                 .on_failure(|error| eprintln!("omitted: {error}")),
         );
 

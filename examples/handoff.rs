@@ -26,7 +26,11 @@ fn with_printed_handoffs(run: Run<Swarm>) -> Run<Swarm> {
         Some(SwarmNotice::HandedOff { from, to, note }) => {
             println!("  {from} hands off to {to}: {note}");
         }
-        Some(SwarmNotice::LoopFound { from, to, why }) => {
+        Some(SwarmNotice::LoopFound {
+            from,
+            to,
+            reason: why,
+        }) => {
             println!("  {from} may not hand off to {to}: {why}");
         }
         _ => {}
@@ -53,8 +57,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // By default, every agent may hand off to every other one. Triage is limited to these two, and
     // repairs does not receive tool results.
     let handoff = Handoff::starting_with("triage")
-        .to("triage", ["billing", "repairs"])
-        .carry_to("repairs", HandoffHistory::Words)
+        .allow_transfers("triage", ["billing", "repairs"])
+        .history_for("repairs", HandoffHistory::TextOnly)
         .max_handoffs(6);
     let swarm = Swarm::builder(handoff)
         .worker(Worker::new(

@@ -55,7 +55,7 @@ async fn follow(client: Client) -> Result<(), Box<dyn std::error::Error>> {
     let path = format!("/v1/runs/{}", run["id"].as_str().unwrap_or_default());
     println!("started, state {}", run["state"]);
     let mut lines = client
-        .send("GET", &format!("{path}/events?fleeting=0"), "")
+        .send("GET", &format!("{path}/events?transient=0"), "")
         .await?
         .lines();
     while let Some(line) = lines.next_line().await? {

@@ -13,11 +13,11 @@ use std::sync::Arc;
 use levity::async_trait;
 use levity::core::{
     Child, ChildRun, Effect, EffectClass, EffectCx, EffectId, Ending, Error, Eventual, Executor,
-    Failure, Finished, Input, Machine, MachineKind, MachineOutput, Outcome, PrepareCx, Prepared,
-    Reached, Stats, Status, Usage,
+    Failure, Input, Machine, MachineKind, MachineOutput, Outcome, PrepareCx, Prepared, RunOutput,
+    Stats, Status, StoppedRun, Usage,
 };
 use levity::prelude::*;
-use levity::runtime::{Beginning, Run, Runnable};
+use levity::runtime::{MachineStart, Run, Runnable};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -88,7 +88,7 @@ impl MapReduceMachine {
             Outcome::Child(ending) if ending.status.is_answer() => ending.text,
             other => {
                 let problem = format!("document {at} was not read: {other:?}");
-                return self.end(Status::Failed(Failure::Unreached(problem)), "");
+                return self.end(Status::Failed(Failure::GoalNotReached(problem)), "");
             }
         };
         let last = self.documents.len();
@@ -101,7 +101,7 @@ impl MapReduceMachine {
         *note = Some(text);
         if let Some(notes) = self.notes.iter().cloned().collect::<Option<Vec<_>>>() {
             let summary = ChildRun::new("writer", json!(notes.join("\n")));
-            step.want(EffectId::new(last as u64), Effect::Child(summary));
+            step.request(EffectId::new(last as u64), Effect::Child(summary));
         }
     }
 }
@@ -125,7 +125,7 @@ impl Machine for MapReduceMachine {
             Input::Begin { .. } if self.documents.is_empty() => self.end(Status::Complete, ""),
             Input::Begin { .. } => {
                 for (number, document) in (0..).zip(&self.documents) {
-                    step.want(
+                    step.request(
                         EffectId::new(number),
                         Effect::Child(ChildRun::new("reader", json!(document))),
                     );
@@ -169,7 +169,7 @@ impl Executor for Agents {
 impl Runnable for MapReduce {
     type Input = Vec<String>;
     type Machine = MapReduceMachine;
-    type Output = Finished<()>;
+    type Output = RunOutput<()>;
 
     fn runtime(&self) -> &Runtime {
         &self.runtime
@@ -187,8 +187,8 @@ impl Runnable for MapReduce {
         &self,
         documents: Vec<String>,
         _: &Limits,
-    ) -> Result<Beginning<MapReduceMachine>, Error> {
-        Ok(Beginning::now(MapReduceMachine::new(documents)))
+    ) -> Result<MachineStart<MapReduceMachine>, Error> {
+        Ok(MachineStart::now(MapReduceMachine::new(documents)))
     }
 
     fn restore(&self, _: &MachineKind, state: &Value) -> Result<MapReduceMachine, String> {
@@ -201,7 +201,7 @@ impl Runnable for MapReduce {
             .ok_or_else(|| "the number of notes differs from the number of documents".to_owned())
     }
 
-    fn conclude(&self, reached: Reached<MapReduceMachine>) -> Result<Finished<()>, Error> {
+    fn conclude(&self, reached: StoppedRun<MapReduceMachine>) -> Result<RunOutput<()>, Error> {
         reached.finish(|_| ())
     }
 }

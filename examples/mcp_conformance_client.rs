@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use levity::core::{Tool, ToolCx};
 use levity::mcp::{
-    AcceptDefaults, Browser, Enterprise, OAuth, Refusal, SampleAsk, SampleReply, Sampler, Server,
-    ServerConfig, Servers, WaitFor,
+    AcceptDefaults, Browser, EnterpriseLogin, OAuth, Refusal, SampleReply, SampleRequest, Sampler,
+    Server, ServerConfig, Servers, WaitFor,
 };
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let config = ServerConfig::http("peer", url)
         .oauth(login(&serde_json::from_str(&context)?))
         // All scenarios run in parallel, so even a local server can be slow.
-        .probe_limit(Duration::from_secs(15))
+        .probe_timeout(Duration::from_secs(15))
         .retries(0);
     let servers = Servers::builder()
         .server(config)
@@ -81,7 +81,7 @@ async fn read(server: &Server) {
         println!(
             "read {}: {:?}",
             resource.uri,
-            server.read(&resource.uri).await
+            server.read_resource(&resource.uri).await
         );
     }
 }
@@ -160,7 +160,7 @@ fn login(context: &Value) -> OAuth {
         .client_metadata_url(document);
     oauth = oauth
         .browser(ConsentingBrowser)
-        .login_limit(Duration::from_secs(20));
+        .login_timeout(Duration::from_secs(20));
     if let Some(id) = known("client_id") {
         oauth = oauth.client_id(id);
     }
@@ -179,7 +179,7 @@ fn login(context: &Value) -> OAuth {
         known("idp_id_token"),
     ) {
         (Some(endpoint), Some(id), Some(token)) => {
-            oauth.enterprise(Enterprise::new(endpoint, id, token.to_owned()))
+            oauth.enterprise(EnterpriseLogin::new(endpoint, id, token.to_owned()))
         }
         _ => oauth,
     }
@@ -218,7 +218,7 @@ struct FixedSampler;
 
 #[async_trait::async_trait]
 impl Sampler for FixedSampler {
-    async fn sample(&self, _: &str, _: SampleAsk) -> Result<SampleReply, Refusal> {
+    async fn sample(&self, _: &str, _: SampleRequest) -> Result<SampleReply, Refusal> {
         Ok(SampleReply::text(
             "canned",
             "This is what a model would say.",

@@ -12,10 +12,10 @@ use async_trait::async_trait;
 use levity::core::{Media, Role, ToolError, ToolSpec, World as _};
 use levity::runtime::SystemWorld;
 use levity::serve::mcp::{
-    Block, ClientLogLevel, Completer, Completing, Completion, ElicitForm, ElicitReply, Handler,
-    HandlerCall, HandlerReply, McpServer, Page, Prompt, PromptArgument, PromptAsk, PromptReply,
-    Prompts, RequestError, Resource, ResourceAsk, ResourceContent, ResourceTemplate, Resources,
-    SampleAsk, TaskSupport,
+    Block, ClientLogLevel, Completer, Completion, CompletionRequest, ElicitForm, ElicitReply,
+    Handler, HandlerCall, HandlerReply, McpServer, Page, Prompt, PromptArgument, PromptReply,
+    PromptRequest, Prompts, RequestError, Resource, ResourceContent, ResourceRequest,
+    ResourceTemplate, Resources, SampleRequest, TaskSupport,
 };
 use levity::serve::{AccessControl, Listener};
 use serde_json::{Value, json};
@@ -61,7 +61,7 @@ fn server() -> levity::serve::Result<McpServer> {
             Some(schema) => spec.with_input(schema),
             None => spec,
         };
-        builder = builder.offer(Fixture {
+        builder = builder.handler(Fixture {
             spec,
             behavior: tool.behavior,
         });
@@ -482,7 +482,7 @@ async fn progress(call: &HandlerCall) -> Result<HandlerReply, RequestError> {
 
 async fn sample(call: &HandlerCall) -> Result<HandlerReply, RequestError> {
     let prompt = call.args["prompt"].as_str().unwrap_or_default();
-    let reply = call.client.sample(SampleAsk::new(prompt, 100)).await?;
+    let reply = call.client.sample(SampleRequest::new(prompt, 100)).await?;
     Ok(HandlerReply::text(format!(
         "LLM response: {:?}",
         reply.parts
@@ -579,7 +579,7 @@ async fn ask_client(call: &HandlerCall, ask: Ask) -> Result<HandlerReply, Reques
             .elicit(field("What is your name?", "name", "string"))
             .await
     };
-    let capital = SampleAsk::new("What is the capital of France?", 100);
+    let capital = SampleRequest::new("What is the capital of France?", 100);
     let text = match ask {
         Ask::Name => match name().await? {
             ElicitReply::Accept(content) => {
@@ -605,7 +605,7 @@ async fn ask_client(call: &HandlerCall, ask: Ask) -> Result<HandlerReply, Reques
         }
         Ask::All => {
             let (greeting, roots) = (client.named("greeting"), client.named("client_roots"));
-            let greeting = greeting.sample(SampleAsk::new("Generate a greeting", 50));
+            let greeting = greeting.sample(SampleRequest::new("Generate a greeting", 50));
             let (name, greeting, roots) = tokio::join!(name(), greeting, roots.roots());
             format!("{:?} {:?} {:?}", name?, greeting?, roots?)
         }
@@ -624,7 +624,7 @@ async fn ask_client(call: &HandlerCall, ask: Ask) -> Result<HandlerReply, Reques
                 .await?;
             format!("{name:?} {color:?}")
         }
-        Ask::Supported if client.abilities().elicit => format!("{:?}", name().await?),
+        Ask::Supported if client.capabilities().elicit => format!("{:?}", name().await?),
         Ask::Supported => format!("{:?}", client.sample(capital).await?.parts),
     };
     Ok(HandlerReply::text(text))
@@ -654,7 +654,7 @@ impl Resources for TestResources {
             .with_description("One for each id.")]))
     }
 
-    async fn read(&self, ask: ResourceAsk) -> Result<Vec<ResourceContent>, RequestError> {
+    async fn read(&self, ask: ResourceRequest) -> Result<Vec<ResourceContent>, RequestError> {
         let uri = &*ask.uri;
         let id = uri
             .strip_prefix("test://template/")
@@ -676,7 +676,7 @@ impl Resources for TestResources {
         Ok(vec![content])
     }
 
-    fn tells_updates(&self) -> bool {
+    fn reports_updates(&self) -> bool {
         true
     }
 }
@@ -701,7 +701,7 @@ impl Prompts for TestPrompts {
         ]))
     }
 
-    async fn get(&self, ask: PromptAsk) -> Result<PromptReply, RequestError> {
+    async fn get(&self, ask: PromptRequest) -> Result<PromptReply, RequestError> {
         let arg = |name: &str| ask.args.get(name).cloned().unwrap_or_default();
         let then = |reply: PromptReply, text: &str| reply.then(Role::User, Block::from(text));
         Ok(match &*ask.name {
@@ -715,7 +715,7 @@ impl Prompts for TestPrompts {
             "test_prompt_with_embedded_resource" => {
                 let text = ResourceContent::text(
                     arg("resourceUri"),
-                    "Embedded resource content for testing.",
+                    "Embeddings resource content for testing.",
                 );
                 then(
                     PromptReply::user(text.with_mime("text/plain")),
@@ -740,7 +740,7 @@ struct WordCompleter;
 
 #[async_trait]
 impl Completer for WordCompleter {
-    async fn complete(&self, completing: Completing) -> Result<Completion, RequestError> {
+    async fn complete(&self, completing: CompletionRequest) -> Result<Completion, RequestError> {
         let known = ["paris", "park", "party", "test"];
         Ok(Completion::new(
             known

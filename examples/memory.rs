@@ -18,7 +18,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let user = Scope::user("u-17");
 
     // Conversation ids cannot be guessed. A conversation expires after a month without use.
-    let conversations = Conversations::new(store.clone()).noted_in(recall.sessions(user.clone()));
+    let conversations =
+        Conversations::new(store.clone()).with_session_notes(recall.sessions(user.clone()));
     let id = conversations.new_id();
 
     let summariser =

@@ -7,7 +7,7 @@
 
 use levity::core::Event;
 use levity::prelude::*;
-use levity::python::{Python, RunPython, tools_of};
+use levity::python::{Python, RunPython, tools_from_source};
 use levity::test::ScriptedModel;
 use serde_json::json;
 
@@ -52,7 +52,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     levity::python::worker_main();
     println!("(a scripted model replaces a real one)\n");
     let python = Python::new();
-    let tools = tools_of("prices.py", PRICES, &python)?.tools;
+    let tools = tools_from_source("prices.py", PRICES, &python)?.tools;
     let price = tools[0].clone();
     let program = RunPython::new()
         .python(python)

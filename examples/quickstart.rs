@@ -6,7 +6,7 @@
 
 use std::io::Write as _;
 
-use levity::agent::PlanRules;
+use levity::agent::RulePlanner;
 use levity::core::Delta;
 use levity::prelude::*;
 use levity::test::{ScriptedModel, Turn};
@@ -42,7 +42,7 @@ async fn main() -> levity::Result<()> {
     let agent = Agent::builder(model)
         .instructions("Be brief.")
         .tool(add)
-        .planner(PlanRules::new().when(
+        .planner(RulePlanner::new().when(
             "what is",
             ["work it out with a tool", "answer in one sentence"],
         ))

@@ -9,7 +9,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use levity::agents::ReadyWorkers;
+use levity::agents::PresetWorkers;
 use levity::observe::Lineage;
 use levity::prelude::*;
 use levity::sandbox::Workspace;
@@ -68,14 +68,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let workspace = Workspace::open(&folder)?;
 
     let swarm = Swarm::builder(Router::new(router))
-        .worker(ReadyWorkers::new(researcher).researcher()?)
+        .worker(PresetWorkers::new(researcher).researcher()?)
         .worker(
-            ReadyWorkers::new(coder)
+            PresetWorkers::new(coder)
                 .workspace(workspace.clone())
                 .coder()?,
         )
         .worker(
-            ReadyWorkers::new(reviewer)
+            PresetWorkers::new(reviewer)
                 .workspace(workspace)
                 .reviewer()?,
         )

@@ -18,7 +18,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let workspace = Workspace::open(&folder)?;
     // Without `at_least`, `build` fails on a system that cannot keep commands from files and the
     // network.
-    let sandbox = Sandbox::builder(&workspace).at_least(Level::Open).build()?;
+    let sandbox = Sandbox::builder(&workspace)
+        .require_level(Level::Open)
+        .build()?;
     println!("limits on commands:\n{}\n", sandbox.report());
 
     let model = ScriptedModel::new()
@@ -38,7 +40,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .allow("cat")
         .allow("wc")
         .deny("rm", "files must not be removed")
-        .within(&workspace);
+        .with_workspace(&workspace);
     let agent = Agent::builder(model)
         .tools(FileTools::new(workspace))
         .tool(RunCommand::new(sandbox).policy(policy))

@@ -285,7 +285,7 @@ fn flush(
     let message = Message::new(role, parts.drain(..).map(|(_, part)| part));
     let mut results = std::mem::take(results);
     let Ok(mut exchange) = history.open(message.clone().into()) else {
-        let _ = history.say(message);
+        let _ = history.push(message);
         return;
     };
     for call in exchange.reply().clone().calls() {

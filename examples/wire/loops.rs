@@ -81,10 +81,10 @@ fn extend_history(request: Request, reply: Message, turns: &Value) -> History {
             }
             history.close(exchange, &ToolError::failed("no answer was recorded"));
         }
-        Err(_) => drop(history.say(reply)),
+        Err(_) => drop(history.push(reply)),
     }
     for message in messages {
-        let _ = history.say(message);
+        let _ = history.push(message);
     }
     history
 }

@@ -138,12 +138,12 @@ fn swarm(folder: &Path, runtime: Runtime, sqlite: bool) -> Option<Swarm> {
         .worker(plain_worker("scout")?)
         .worker(plain_worker("clerk")?)
         .worker(plain_worker("flaky")?)
-        .worker(plain_worker("novice")?.retries(0).stand_in("veteran"))
+        .worker(plain_worker("novice")?.retries(0).fallback("veteran"))
         .worker(plain_worker("veteran")?.memory(WorkerMemory::Run))
         .worker(plain_worker("loser")?.retries(0))
         .worker(Worker::new("keeper", "Keeps.", keeper).memory(WorkerMemory::Conversation))
         .max_parallel(4)
-        .talk()
+        .worker_messages()
         .runtime(runtime);
     swarm.build().ok()
 }

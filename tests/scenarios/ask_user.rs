@@ -1,6 +1,6 @@
 //! A model that asks the user, and ends its run with a `finish` call.
 
-use levity::core::{Approver, Ask, Decision, RunRequest, ToolChoice, Wanted};
+use levity::core::{Approver, Ask, AskKind, Decision, RunRequest, ToolChoice};
 use levity::prelude::*;
 use levity::test::{ScriptedModel, Turn};
 use serde_json::json;
@@ -35,7 +35,7 @@ async fn run_handle_answers_question_of_model() {
         if let EventKind::Asked(ask) = &event.kind {
             assert_eq!(
                 (&*ask.reason, ask.wanted),
-                ("Which colour? (red / blue)", Wanted::Answer)
+                ("Which colour? (red / blue)", AskKind::Answer)
             );
             run.answer(ask, "blue").await.unwrap();
         }
@@ -56,14 +56,14 @@ async fn parked_question_is_answered_through_journal() {
     let Err(levity::Error::Parked { run, .. }) = agent.run("Paint the shed").park().await else {
         panic!("the run was not parked");
     };
-    let [ask] = &*agent.asks(&run).await.unwrap() else {
+    let [ask] = &*agent.pending_asks(&run).await.unwrap() else {
         panic!("expected one question")
     };
     let request = RunRequest::Decide {
         effect: ask.effect,
         decision: Decision::answer("red"),
     };
-    runtime.tell(&run, request).await.unwrap();
+    runtime.send_request(&run, request).await.unwrap();
     assert_eq!(agent.resume(run).await.unwrap().text(), "Painted.");
     assert_eq!(last_tool_results(&model), ["red"]);
 }

@@ -436,7 +436,7 @@ async fn resume_with_corrupt_record_order_never_hangs_or_panics() {
             .tool(add)
             .agent("helper", "Helps.", helper);
         let agent = agent
-            .waits(Duration::from_secs(9))
+            .allow_wait(Duration::from_secs(9))
             .policy(policy)
             .approver(AlwaysAllow);
         agent.runtime(runtime).build().unwrap()
@@ -480,7 +480,7 @@ async fn resume_with_corrupt_record_order_never_hangs_or_panics() {
             .unwrap();
         let agent = agent(journal);
         let _ = agent.replay(&run).await;
-        let _ = agent.asks(&run).await;
+        let _ = agent.pending_asks(&run).await;
         let resumed = tokio::time::timeout(Duration::from_secs(10), agent.resume(run.clone()));
         let _ = resumed
             .await

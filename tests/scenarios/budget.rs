@@ -144,7 +144,7 @@ impl Provider {
             Billing::Modest => (max_input / 4, allowed.min(20)),
             _ => (max_input, allowed),
         };
-        *self.ledger.charged.lock().unwrap() += provider_price().most(input, output);
+        *self.ledger.charged.lock().unwrap() += provider_price().max_cost(input, output);
         self.ledger
             .tokens
             .fetch_add(input + output, Ordering::SeqCst);

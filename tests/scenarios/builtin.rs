@@ -70,7 +70,7 @@ async fn writing_command_waits_for_approval() {
         .reply("Done.");
     // `Level::Open` makes the questions the same on every system.
     let sandbox = Sandbox::builder(Workspace::open(&folder.0).unwrap())
-        .at_least(Level::Open)
+        .require_level(Level::Open)
         .build()
         .unwrap();
     let agent = Agent::builder(model)

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use levity::core::{
-    Compacted, Event, EventKind, Hints, ModelCard, ModelErrorKind, Part, Request, Response, Role,
-    ToolCall, ToolOutput,
+    CompactionReport, Event, EventKind, Hints, ModelCard, ModelErrorKind, Part, Request, Response,
+    Role, ToolCall, ToolOutput,
 };
 use levity::memory::Window;
 use levity::prelude::*;
@@ -24,7 +24,10 @@ fn card(window: u64) -> ModelCard {
 }
 
 /// Returns a list of compactions and the observer that fills it.
-fn compaction_observer() -> (Arc<Mutex<Vec<Compacted>>>, impl Fn(&Event) + Send + Sync) {
+fn compaction_observer() -> (
+    Arc<Mutex<Vec<CompactionReport>>>,
+    impl Fn(&Event) + Send + Sync,
+) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let collected = seen.clone();
     let observer = move |event: &Event| {
@@ -56,7 +59,7 @@ async fn long_tool_loop_stays_within_window() {
         .model_for("summariser", summariser.clone())
         .tool(word_tool(800))
         .max_turns(40)
-        .audited()
+        .verify_replay()
         .build()
         .unwrap();
     let answer = agent.run("Find the key").on_event(observer).await.unwrap();
@@ -377,7 +380,7 @@ async fn message_window_keeps_all_messages_of_current_run() {
     let agent = agent.window(Window::new().messages(4)).build().unwrap();
     let mut past = levity::core::History::new();
     for n in 0..20 {
-        past.say(Message::user(format!("m{n}"))).unwrap();
+        past.push(Message::user(format!("m{n}"))).unwrap();
     }
     agent.run("Find the key").history(past).await.unwrap();
     let last = model.requests().pop().unwrap();

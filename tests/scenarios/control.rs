@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity::core::{
-    Approver, Ask, ContextAsk, ContextBlock, ContextError, ContextSource, ControlError, Decision,
-    Delta, Deltas, Effect, EffectId, Ending, EventKind, Input, Machine, MachineKind, MachineOutput,
-    ModelCard, ModelError, Request, Status, ToolCall, ToolErrorKind, ToolRun,
+    Approver, Ask, ContextBlock, ContextError, ContextRequest, ContextSource, ControlError,
+    Decision, Delta, Deltas, Effect, EffectId, Ending, EventKind, Input, Machine, MachineKind,
+    MachineOutput, ModelCard, ModelError, Request, Status, ToolCall, ToolErrorKind, ToolRun,
 };
 use levity::prelude::*;
 use levity::runtime::MachineRun;
@@ -167,7 +167,7 @@ async fn message_of_host_is_added_before_next_model_call() {
     let mut events = run.events();
     while let Some(event) = events.next().await {
         if let EventKind::Asked(ask) = event.kind {
-            run.say("Be careful!").await.unwrap();
+            run.send_message("Be careful!").await.unwrap();
             run.approve(&ask).await.unwrap();
         }
     }
@@ -233,7 +233,7 @@ async fn every_command_is_recorded_in_journal() {
         if let EventKind::Asked(ask) = event.kind {
             run.pause().await.unwrap();
             run.resume().await.unwrap();
-            run.say("Go on.").await.unwrap();
+            run.send_message("Go on.").await.unwrap();
             run.approve(&ask).await.unwrap();
         }
     }
@@ -334,7 +334,7 @@ impl Machine for IgnoresDecisions {
             Input::Begin { .. } => {
                 for n in 0..2 {
                     let call = ToolCall::new(format!("c{n}"), "broken", json!({}));
-                    step.want(EffectId::new(n), Effect::Tool(ToolRun::new(call)));
+                    step.request(EffectId::new(n), Effect::Tool(ToolRun::new(call)));
                 }
             }
             Input::Finished { .. } => {
@@ -401,7 +401,7 @@ async fn message_of_host_during_last_turn_is_stored() {
     let (model, gate) = notified_model();
     let agent = Agent::builder(model).max_turns(1).build().unwrap();
     let run = agent.start("Tidy up");
-    run.say("Wait!").await.unwrap();
+    run.send_message("Wait!").await.unwrap();
     gate.notify_one();
     let answer = run.await.unwrap();
     let stored = answer
@@ -418,12 +418,12 @@ async fn too_many_pending_messages_are_rejected() {
     let agent = Agent::builder(model).build().unwrap();
     let run = agent.start("Tidy up");
     let mut accepted = 0;
-    while run.say("Faster!").await.is_ok() {
+    while run.send_message("Faster!").await.is_ok() {
         accepted += 1;
         assert!(accepted < 10_000, "it takes everything");
     }
     assert!(matches!(
-        run.say("Faster!").await,
+        run.send_message("Faster!").await,
         Err(ControlError::Full(_))
     ));
     gate.notify_one();
@@ -435,7 +435,7 @@ struct HangingContext;
 
 #[async_trait]
 impl ContextSource for HangingContext {
-    async fn blocks(&self, _: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
+    async fn blocks(&self, _: &ContextRequest) -> Result<Vec<ContextBlock>, ContextError> {
         std::future::pending().await
     }
 }

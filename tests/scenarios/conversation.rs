@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use levity::core::{
     ConversationChange, ConversationId, ConversationInfo, ConversationQuery, EventKind, Lease,
-    MemoryError, MemoryErrorKind, MemoryStore, ModelErrorKind, Remembered, Request, Response, Role,
-    Timestamp,
+    LoadedConversation, MemoryError, MemoryErrorKind, MemoryStore, ModelErrorKind, Request,
+    Response, Role, Timestamp,
 };
 use levity::memory::{Conversations, InMemory, SqliteMemory};
 use levity::prelude::*;
@@ -42,7 +42,7 @@ async fn run_continues_from_previous_run_of_conversation() {
     let agent = Agent::builder(model.clone())
         .tool(add)
         .memory(store.clone())
-        .audited()
+        .verify_replay()
         .build()
         .unwrap();
     agent.run("I like blue.").conversation("c").await.unwrap();
@@ -429,7 +429,11 @@ struct FailingStore {
 
 #[async_trait]
 impl MemoryStore for FailingStore {
-    async fn load(&self, id: &ConversationId, limit: usize) -> Result<Remembered, MemoryError> {
+    async fn load(
+        &self,
+        id: &ConversationId,
+        limit: usize,
+    ) -> Result<LoadedConversation, MemoryError> {
         self.inner.load(id, limit).await
     }
     async fn read(

@@ -1,6 +1,6 @@
 //! The features that a first program uses.
 
-use levity::agent::Low;
+use levity::agent::LowBudgetAction;
 use levity::core::{EventKind, Finish, Phase, Role, Status};
 use levity::prelude::*;
 use levity::test::{ScriptedModel, Turn};
@@ -209,10 +209,10 @@ fn build_rejects_contradictory_settings() {
     );
     check(
         builder().model_for("cheap", ScriptedModel::new()),
-        "add `.when_low(Low::Switch)`",
+        "add `.when_low(LowBudgetAction::Switch)`",
     );
     check(
-        builder().when_low(Low::Switch),
+        builder().on_low_budget(LowBudgetAction::Switch),
         "add `.model_for(\"cheap\", ..)`",
     );
 }

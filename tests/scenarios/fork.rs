@@ -295,7 +295,7 @@ async fn run_with_low_budget_from_start_can_be_forked() {
             .by_history();
         let agent = Agent::builder(ScriptedModel::new()).model_for("cheap", model);
         let agent = agent
-            .when_low(levity::agent::Low::Switch)
+            .on_low_budget(levity::agent::LowBudgetAction::Switch)
             .runtime(runtime.clone());
         agent
             .limits(Limits::new().tokens(1_000_000).low(100))
@@ -373,7 +373,7 @@ async fn typed_run_with_children_edits_and_waits_forks_at_any_record() {
             .agent("helper", "Adds.", helper)
             .policy(policy);
         let agent = agent
-            .waits(std::time::Duration::from_secs(60))
+            .allow_wait(std::time::Duration::from_secs(60))
             .approver(EditingApprover);
         let limits = Limits::new().tokens(1_000_000).low(50);
         agent
@@ -397,7 +397,7 @@ async fn typed_run_with_children_edits_and_waits_forks_at_any_record() {
         let (sum, answer) = forked.unwrap_or_else(|error| panic!("after {after}: {error:?}"));
         assert_eq!(sum.total, 4.0);
         agent()
-            .expecting::<Sum>()
+            .with_output_type::<Sum>()
             .replay(answer.run())
             .await
             .unwrap();
@@ -409,7 +409,7 @@ async fn typed_run_with_children_edits_and_waits_forks_at_any_record() {
             .typed::<Sum>();
         let (_, second_fork) = second_fork.with_answer().await.unwrap();
         agent()
-            .expecting::<Sum>()
+            .with_output_type::<Sum>()
             .replay(second_fork.run())
             .await
             .unwrap();

@@ -179,7 +179,7 @@ async fn catalogue_agents_profile_files_plan_and_judge() {
 
     // Repeats some of the steps in a separate run.
     let rerun = team
-        .run(session.seed_without(&["check".into()]).unwrap())
+        .run(session.starting_plan_repeating(&["check".into()]).unwrap())
         .await
         .unwrap();
     assert_eq!(rerun.stats().model_calls, 2);
@@ -234,7 +234,10 @@ async fn ask_user_call_parks_step_until_answer() {
         effect: asks[0].effect,
         decision: Decision::answer("Brest"),
     };
-    team.runtime().tell(&asks[0].run, answer).await.unwrap();
+    team.runtime()
+        .send_request(&asks[0].run, answer)
+        .await
+        .unwrap();
     let finished = team.resume(run).await.unwrap();
     assert_eq!(finished.variable("place"), Some(&json!("Brest")));
 }
@@ -295,7 +298,7 @@ async fn agents_of_team_recall_facts_of_earlier_session() {
     });
     let parts = AgentParts::new(model)
         .context(recall.context(scopes.clone()))
-        .finish(move |name, agent| match name {
+        .customize(move |name, agent| match name {
             "Planner" => agent,
             _ => agent.tools(recall.tools(scopes.clone())),
         });

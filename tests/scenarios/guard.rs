@@ -113,7 +113,7 @@ async fn secret_guard_removes_secrets_from_every_output() {
     let (mut stream, mut events) = (run.events(), Vec::new());
     while let Some(event) = stream.next().await {
         if let EventKind::Asked(ask) = &event.kind {
-            run.say(format!("and {MESSAGE}")).await.unwrap();
+            run.send_message(format!("and {MESSAGE}")).await.unwrap();
             run.answer(ask, format!("take {MESSAGE}")).await.unwrap();
         }
         events.push(event);
@@ -270,7 +270,7 @@ async fn guards_check_messages_sent_by_other_processes() {
         if let EventKind::Asked(ask) = event.kind {
             let decision = Decision::answer(format!("it is {MESSAGE}"));
             other
-                .tell(
+                .send_request(
                     &ask.run,
                     RunRequest::Decide {
                         effect: ask.effect,
@@ -301,7 +301,7 @@ async fn guards_check_pending_messages_when_run_resumes() {
     let agent = builder.runtime(runtime.clone()).build().unwrap();
     let run = RunId::new("r");
     agent.run("Go").id("r").park().await.unwrap_err();
-    let ask = agent.asks(&run).await.unwrap().remove(0);
+    let ask = agent.pending_asks(&run).await.unwrap().remove(0);
     let message = std::sync::Arc::new(Message::user(format!("also {MESSAGE}")));
     let request = RunRequest::Command(levity::core::ControlCommand::Say { message });
     let decision = Decision::answer(format!("it is {MESSAGE}"));
@@ -313,7 +313,7 @@ async fn guards_check_pending_messages_when_run_resumes() {
         },
     ] {
         assert_eq!(
-            runtime.tell(&run, post).await.unwrap(),
+            runtime.send_request(&run, post).await.unwrap(),
             levity::runtime::Delivery::Posted
         );
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use levity::agent::{PlanByModel, ReflectByModel};
+use levity::agent::{ModelPlanner, ModelReflector};
 use levity::core::{Limit, Status, ToolChoice};
 use levity::prelude::*;
 use levity::test::{ManualWorld, RecordingTool, ScriptedModel, Turn};
@@ -259,7 +259,7 @@ async fn wall_time_ends_run_that_never_sleeps() {
 async fn planner_leaves_last_model_call_for_answer() {
     let model = ScriptedModel::new().reply("A plan.").reply("An answer.");
     let agent = Agent::builder(model)
-        .planner(PlanByModel::new())
+        .planner(ModelPlanner::new())
         .limits(Limits::new().model_calls(1));
     agent.build().unwrap().run("Count").await.unwrap();
 }
@@ -272,7 +272,7 @@ async fn reflector_leaves_last_model_call_for_answer() {
         .reply("An answer.");
     let agent = Agent::builder(model)
         .tool(add)
-        .reflector(ReflectByModel::new());
+        .reflector(ModelReflector::new());
     agent
         .limits(Limits::new().model_calls(2))
         .build()

@@ -206,7 +206,7 @@ async fn real_model_summarizes_messages_outside_window() {
 fn team(url: &str, model: &str) -> Team {
     let [name, ..] = names(url, model);
     let model = Models::new().model(&name).unwrap();
-    let parts = AgentParts::new(model).finish(|_, agent| {
+    let parts = AgentParts::new(model).customize(|_, agent| {
         let mut options = Options::new();
         (options.temperature, options.max_tokens) = (Some(0.0), Some(700));
         agent.options(options)

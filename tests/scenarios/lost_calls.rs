@@ -162,7 +162,7 @@ async fn host_resolves_interrupted_call_before_resume() {
         let run = interrupt_run(&model, &letters, &runtime).await;
         let effect = lost_effect(&journal.records(&run));
         runtime
-            .tell(&run, RunRequest::Resolve { effect, resolution })
+            .send_request(&run, RunRequest::Resolve { effect, resolution })
             .await
             .unwrap();
         let agent = agent(&model, &letters, &runtime).build().unwrap();

@@ -37,7 +37,7 @@ async fn fact_remembered_in_one_run_is_recalled_in_another() {
         .tools(recall.tools(scopes.clone()))
         .context(recall.context(scopes.clone()))
         .runtime(runtime)
-        .audited()
+        .verify_replay()
         .build()
         .unwrap();
     let first = agent.run("My bicycle is green.").await.unwrap();
@@ -81,7 +81,7 @@ async fn past_session_is_recalled_until_forgotten() {
     let scope = Scope::user("u1");
     let conversations =
         Conversations::new(Arc::new(InMemory::new())).world(runtime.world().clone());
-    let conversations = conversations.noted_in(recall.sessions(scope.clone()));
+    let conversations = conversations.with_session_notes(recall.sessions(scope.clone()));
     let model = ScriptedModel::new()
         .reply("The ferry it is.")
         .reply("You took the ferry.")
@@ -130,7 +130,7 @@ async fn past_session_is_recalled_until_forgotten() {
         "{}",
         texts(&model.requests()[3])
     );
-    // Recalled text beside a goal is not part of the conversation.
+    // RecalledFact text beside a goal is not part of the conversation.
     let friday = conversations
         .store()
         .load(&"friday".into(), 10)

@@ -69,7 +69,7 @@ fn record(turns: &[TurnScript]) -> (Agent, RunId, Vec<Event>, Vec<Record>) {
     });
     let durable = events
         .into_iter()
-        .filter(|event| !event.kind.is_fleeting())
+        .filter(|event| !event.kind.is_transient())
         .collect();
     let records = journal.records(&run);
     (agent, run, durable, records)
@@ -191,7 +191,7 @@ impl levity::agent::Reflector for CountingReflector {
     fn reflect(&self, _: &levity::agent::TurnSummary<'_>) -> levity::agent::Reflection {
         match self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
             0 => levity::agent::Reflection::Note("Look closer.".into()),
-            _ => levity::agent::Reflection::GoOn,
+            _ => levity::agent::Reflection::Continue,
         }
     }
 }
@@ -206,7 +206,7 @@ async fn audit_detects_nondeterministic_reflector() {
         .tool(add)
         .reflector(CountingReflector(0.into()))
         .runtime(runtime)
-        .audited();
+        .verify_replay();
     let error = agent.build().unwrap().run("Add").await.unwrap_err();
     let levity::Error::Runtime {
         source: RuntimeError::Diverged(parted),

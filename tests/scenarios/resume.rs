@@ -107,7 +107,7 @@ async fn resumed_process_keeps_run_paused() {
     let model = ScriptedModel::new().reply("2");
     let run = agent(&model, runtime_with(&journal)).resume("r").start();
     // The reply to this command shows that the run has started everything that it would start.
-    run.control().asks().await.unwrap();
+    run.control().pending_asks().await.unwrap();
     assert_eq!(model.requests().len(), 0, "a paused run called its model");
     run.resume().await.unwrap();
     assert_eq!(run.await.unwrap().text(), "2");
@@ -184,7 +184,7 @@ async fn repeated_model_call_counts_again() {
         };
         wait_for_model_call(&mut run).await;
         // A run in progress has sent its request by now; a refused run has ended.
-        if run.control().asks().await.is_ok() {
+        if run.control().pending_asks().await.is_ok() {
             sent += model.requests().len();
         }
         run.stop().await;

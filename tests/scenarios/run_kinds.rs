@@ -22,7 +22,7 @@ fn reply_model(reply: impl Fn(&str) -> String + Send + Sync + 'static) -> Functi
     })
 }
 
-fn text_and_calls<D>(finished: &levity::core::Finished<D>) -> (String, u64) {
+fn text_and_calls<D>(finished: &levity::core::RunOutput<D>) -> (String, u64) {
     (finished.text().to_owned(), finished.stats().model_calls)
 }
 
@@ -169,7 +169,7 @@ async fn observed_events<W: Runnable>(run: Run<W>, id: &str) -> Vec<String> {
             assert_eq!(*run, id);
             let (before, now, after) = (seen.clone(), seen.clone(), seen.clone());
             Observer::new(move |event| now.lock().unwrap().push(event.clone()))
-                .earlier(move |events| before.lock().unwrap().extend_from_slice(events))
+                .on_earlier_events(move |events| before.lock().unwrap().extend_from_slice(events))
                 .after(async move { assert!(!after.lock().unwrap().is_empty()) })
         }
     };
@@ -179,7 +179,7 @@ async fn observed_events<W: Runnable>(run: Run<W>, id: &str) -> Vec<String> {
         .unwrap_or_else(|error| panic!("{error}"));
     let seen = std::mem::take(&mut *seen.lock().unwrap());
     seen.iter()
-        .filter(|event| event.run == id && !event.kind.is_fleeting())
+        .filter(|event| event.run == id && !event.kind.is_transient())
         .map(as_text)
         .collect()
 }

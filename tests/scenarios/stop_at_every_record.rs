@@ -36,7 +36,7 @@ impl CountingTools {
     }
 
     async fn give_back(&self, cx: &ToolCx) {
-        self.0.undid(&format!("book {}", cx.key));
+        self.0.record_undo(&format!("book {}", cx.key));
         self.did("give_back", cx);
     }
 
@@ -49,7 +49,7 @@ impl CountingTools {
 
 impl CountingTools {
     fn did(&self, what: &str, cx: &ToolCx) {
-        self.0.did(format!("{what} {}", cx.key));
+        self.0.record_action(format!("{what} {}", cx.key));
     }
 }
 
@@ -243,7 +243,7 @@ async fn failed_undo_is_reported_to_model_as_unknown() {
     let report = crash::after_every_record(MemoryJournal::new, async |life| {
         let world = life.world.clone();
         let book = levity::test::RecordingTool::new("book", move |_| {
-            world.did("book");
+            world.record_action("book");
             Ok(levity::core::ToolOutput::text("booked"))
         });
         let book = book.with_undo(|_| Err(ToolError::failed("cannot undo")));

@@ -1,9 +1,9 @@
 //! Planners, reflectors and context sources.
 
 use async_trait::async_trait;
-use levity::agent::{PlanByModel, PlanRules, ReflectByModel, ReflectRules};
+use levity::agent::{ModelPlanner, ModelReflector, RulePlanner, RuleReflector};
 use levity::core::{
-    ContextAsk, ContextBlock, ContextError, ContextSource, EventKind, Role, ToolChoice,
+    ContextBlock, ContextError, ContextRequest, ContextSource, EventKind, Role, ToolChoice,
 };
 use levity::prelude::*;
 use levity::test::ScriptedModel;
@@ -14,7 +14,7 @@ use crate::support::{RulesFile, add, broken, collect_events};
 #[tokio::test]
 async fn plan_rules_need_no_model_call() {
     let model = ScriptedModel::new().reply("7");
-    let rules = PlanRules::new()
+    let rules = RulePlanner::new()
         .when("deploy", ["test", "deploy"])
         .when("WHAT", ["add", "answer"]);
     let agent = Agent::builder(model.clone())
@@ -43,7 +43,7 @@ async fn planner_model_is_called_separately() {
     let planner = ScriptedModel::new().reply("1. look\n- think\n\n* 3) answer");
     let model = ScriptedModel::new().reply("7");
     let agent = Agent::builder(model.clone())
-        .planner(PlanByModel::new())
+        .planner(ModelPlanner::new())
         .model_for("planner", planner.clone())
         .build();
     let answer = agent.unwrap().run("What is 2 + 5?").await.unwrap();
@@ -62,7 +62,7 @@ async fn reflection_rules_need_no_model_call() {
         .call("broken", json!({}))
         .call("add", json!({"a": 1, "b": 1}))
         .reply("2");
-    let rules = ReflectRules::new()
+    let rules = RuleReflector::new()
         .when_fails("broken", "Use `add`.")
         .finish_after("add");
     let agent = Agent::builder(model.clone())
@@ -95,7 +95,7 @@ async fn reflector_model_is_called_separately() {
         .reply("2");
     let agent = Agent::builder(model.clone())
         .tool(add)
-        .reflector(ReflectByModel::new())
+        .reflector(ModelReflector::new())
         .build()
         .unwrap();
     assert_eq!(agent.run("Add").await.unwrap().text(), "2");
@@ -113,7 +113,7 @@ struct FailingContext;
 
 #[async_trait]
 impl ContextSource for FailingContext {
-    async fn blocks(&self, _: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
+    async fn blocks(&self, _: &ContextRequest) -> Result<Vec<ContextBlock>, ContextError> {
         Err(ContextError::new("gone", "no such folder"))
     }
 }

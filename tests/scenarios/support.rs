@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use levity::core::{ContextAsk, ContextBlock, ContextError, ContextSource, Event, History, Role};
+use levity::core::{
+    ContextBlock, ContextError, ContextRequest, ContextSource, Event, History, Role,
+};
 use levity::prelude::*;
 use levity::runtime::MemoryJournal;
 use levity::test::ManualWorld;
@@ -82,7 +84,7 @@ pub struct RulesFile;
 
 #[async_trait]
 impl ContextSource for RulesFile {
-    async fn blocks(&self, _: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
+    async fn blocks(&self, _: &ContextRequest) -> Result<Vec<ContextBlock>, ContextError> {
         Ok(vec![ContextBlock::new("rules.md", "No jokes.\n")])
     }
 }

@@ -85,7 +85,7 @@ async fn found_tools_are_offered_in_later_requests() {
     let agent = Agent::builder(model.clone())
         .tool(add)
         .source(TestTools::new(60))
-        .audited()
+        .verify_replay()
         .build()
         .unwrap();
     let answer = agent.run("Commit, and tell them.").await.unwrap();
@@ -252,7 +252,7 @@ async fn removed_tool_is_not_offered_and_order_stays() {
     });
     let agent = Agent::builder(model)
         .source(source)
-        .audited()
+        .verify_replay()
         .build()
         .unwrap();
     let answer = agent.run("Go.").await.unwrap();
@@ -336,7 +336,7 @@ fn agent(runtime: Runtime, offers: &Arc<Mutex<Vec<Vec<String>>>>) -> Agent {
         .tool(spill)
         .source(TestTools::new(60))
         .runtime(runtime)
-        .audited()
+        .verify_replay()
         .build()
         .unwrap()
 }
@@ -421,7 +421,7 @@ async fn fork_offers_tools_found_before_it() {
             .source(TestTools::new(60))
             .runtime(runtime.clone());
         forked
-            .audited()
+            .verify_replay()
             .build()
             .unwrap()
             .fork("old")

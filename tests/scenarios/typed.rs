@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use levity::core::{Abilities, ModelCard, Role};
+use levity::core::{Capabilities, ModelCard, Role};
 use levity::prelude::*;
 use levity::runtime::{MemoryJournal, TypedOutput as _, replay};
 use levity::test::ScriptedModel;
@@ -87,9 +87,9 @@ async fn retry_request_describes_validation_error() {
 
 #[tokio::test]
 async fn model_without_schema_support_gets_schema_in_prompt() {
-    let mut abilities = Abilities::default();
-    abilities.output_schema = false;
-    let card = ModelCard::new("test", "wordy").with_abilities(abilities);
+    let mut capabilities = Capabilities::default();
+    capabilities.output_schema = false;
+    let card = ModelCard::new("test", "wordy").with_capabilities(capabilities);
     let model = ScriptedModel::new()
         .reply(r#"{"total": 7}"#)
         .with_card(card);
@@ -148,7 +148,7 @@ async fn typed_run_replays_with_its_type() {
     let (agent, answer, journal) = run_with_retried_answer().await;
     let records = journal.records(answer.run());
     replay(answer.run(), &records, |_, state| {
-        agent.expecting::<Host>().restore(state)
+        agent.with_output_type::<Host>().restore(state)
     })
     .unwrap();
 }

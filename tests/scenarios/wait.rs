@@ -65,7 +65,7 @@ async fn parked_run_resumes_with_decision() {
     );
     // Nothing has changed for the run, so it is parked again.
     assert_eq!(parked(agent.resume(run.clone()).park()).await, run);
-    let [ask] = &*agent.asks(&run).await.unwrap() else {
+    let [ask] = &*agent.pending_asks(&run).await.unwrap() else {
         panic!("expected one question")
     };
     assert_eq!((ask.call.name.as_str(), &ask.run), ("send", &run));
@@ -74,10 +74,10 @@ async fn parked_run_resumes_with_decision() {
         decision: Decision::Allow,
     };
     assert_eq!(
-        runtime.tell(&run, allow.clone()).await.unwrap(),
+        runtime.send_request(&run, allow.clone()).await.unwrap(),
         Delivery::Written
     );
-    let second_error = runtime.tell(&run, allow).await.unwrap_err();
+    let second_error = runtime.send_request(&run, allow).await.unwrap_err();
     assert!(
         matches!(
             second_error,
@@ -88,7 +88,7 @@ async fn parked_run_resumes_with_decision() {
     assert_eq!(agent.resume(run.clone()).await.unwrap().text(), "Sent.");
     assert_eq!((sent.get(), model.requests().len()), (1, 2));
     let ended = runtime
-        .tell(&run, RunRequest::Command(ControlCommand::Pause))
+        .send_request(&run, RunRequest::Command(ControlCommand::Pause))
         .await
         .unwrap_err();
     assert!(
@@ -99,7 +99,7 @@ async fn parked_run_resumes_with_decision() {
         "{ended}"
     );
     let missing = runtime
-        .tell(
+        .send_request(
             &RunId::new("nobody"),
             RunRequest::Command(ControlCommand::Pause),
         )
@@ -128,12 +128,12 @@ async fn child_run_is_parked_with_its_parent() {
     };
     let agent = lead(sending_model());
     let run = parked(agent.run("Have it written").park()).await;
-    let [ask] = &*agent.asks(&run).await.unwrap() else {
+    let [ask] = &*agent.pending_asks(&run).await.unwrap() else {
         panic!("expected one question")
     };
     assert_ne!(ask.run, run);
     runtime
-        .tell(
+        .send_request(
             &ask.run,
             RunRequest::Decide {
                 effect: ask.effect,
@@ -165,7 +165,7 @@ async fn run_cancelled_while_parked_ends_on_resume() {
     let run = parked(agent.run("Write").park()).await;
     let reason = "never mind".to_owned();
     runtime
-        .tell(&run, RunRequest::Command(ControlCommand::Cancel { reason }))
+        .send_request(&run, RunRequest::Command(ControlCommand::Cancel { reason }))
         .await
         .unwrap();
     let error = agent.resume(run.clone()).await.unwrap_err();
@@ -196,7 +196,7 @@ async fn parked_children_end_with_cancelled_run() {
     let run = parked(agent.run("Have it written").park()).await;
     let reason = "never mind".to_owned();
     runtime
-        .tell(&run, RunRequest::Command(ControlCommand::Cancel { reason }))
+        .send_request(&run, RunRequest::Command(ControlCommand::Cancel { reason }))
         .await
         .unwrap();
     agent.resume(run).await.unwrap_err();
@@ -220,7 +220,7 @@ async fn wait_of_two_days_survives_parking() {
         .call("wait", json!({"seconds": 172_800}))
         .reply("It is Monday.");
     let agent = Agent::builder(model)
-        .waits(Duration::from_secs(7 * 86_400))
+        .allow_wait(Duration::from_secs(7 * 86_400))
         .runtime(runtime)
         .build()
         .unwrap();
@@ -229,7 +229,7 @@ async fn wait_of_two_days_survives_parking() {
     let [summary] = &*journal.list(&RunQuery::new()).await.unwrap() else {
         panic!("expected one run")
     };
-    let wakes = summary.wakes().unwrap();
+    let wakes = summary.next_wake().unwrap();
     assert_eq!(wakes, world.now().after(Duration::from_secs(172_800)));
     assert!(due(world.now()).await.unwrap().is_empty());
     // A day later, the run still waits for the same time.
@@ -256,7 +256,7 @@ async fn invalid_wait_returns_error_to_model() {
             .call("wait", json!({ "seconds": seconds }))
             .reply("Well.");
         let agent = Agent::builder(model)
-            .waits(Duration::from_secs(3600))
+            .allow_wait(Duration::from_secs(3600))
             .runtime(runtime.clone());
         let answer = agent.build().unwrap().run("Wait").await.unwrap();
         let (_, result) = answer.history().calls().next().unwrap();
@@ -284,7 +284,7 @@ async fn parked_children_end_when_cancelled_run_may_park() {
     let run = parked(agent.run("Have it written").park()).await;
     let reason = "never mind".to_owned();
     runtime
-        .tell(&run, RunRequest::Command(ControlCommand::Cancel { reason }))
+        .send_request(&run, RunRequest::Command(ControlCommand::Cancel { reason }))
         .await
         .unwrap();
     agent.resume(run).park().await.unwrap_err();
@@ -367,7 +367,7 @@ async fn pending_request_is_read_before_run_parks_again() {
     let sent = Counter::default();
     let agent = sender(sending_model(), &sent, runtime.clone());
     let run = parked(agent.run("Write").park()).await;
-    let [ask] = &*agent.asks(&run).await.unwrap() else {
+    let [ask] = &*agent.pending_asks(&run).await.unwrap() else {
         panic!("expected one question")
     };
     let allow = RunRequest::Decide {
@@ -387,7 +387,7 @@ async fn cancelled_parked_run_has_no_questions() {
     let run = parked(agent.run("Write").park()).await;
     let reason = "never mind".to_owned();
     runtime
-        .tell(&run, RunRequest::Command(ControlCommand::Cancel { reason }))
+        .send_request(&run, RunRequest::Command(ControlCommand::Cancel { reason }))
         .await
         .unwrap();
     let waiting = journal
@@ -395,7 +395,7 @@ async fn cancelled_parked_run_has_no_questions() {
         .await
         .unwrap();
     assert!(waiting.is_empty(), "{waiting:?}");
-    assert!(agent.asks(&run).await.unwrap().is_empty());
+    assert!(agent.pending_asks(&run).await.unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -411,7 +411,7 @@ async fn child_run_cannot_be_resumed_without_its_parent() {
         .tools(Letters(sent.clone()));
     let agent = agent.runtime(runtime.clone()).build().unwrap();
     let run = parked(agent.run("Have it written").park()).await;
-    let [ask] = &*agent.asks(&run).await.unwrap() else {
+    let [ask] = &*agent.pending_asks(&run).await.unwrap() else {
         panic!("expected one question")
     };
     let error = agent.resume(ask.run.clone()).park().await.unwrap_err();
@@ -438,7 +438,7 @@ async fn clock_set_back_does_not_extend_wait() {
             .with_journal(journal.clone())
             .with_world(world);
         Agent::builder(model)
-            .waits(Duration::from_secs(3600))
+            .allow_wait(Duration::from_secs(3600))
             .runtime(runtime)
             .build()
             .unwrap()
@@ -492,7 +492,7 @@ async fn asks_skips_child_that_never_started() {
         journal.records(&run).last().unwrap().entry,
         Entry::Started { .. }
     ));
-    assert!(agent.asks(&run).await.unwrap().is_empty());
+    assert!(agent.pending_asks(&run).await.unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -505,7 +505,7 @@ async fn due_run_resumes_even_if_it_may_park() {
         .call("wait", json!({"seconds": 60}))
         .reply("Good.");
     let agent = Agent::builder(model)
-        .waits(Duration::from_secs(3600))
+        .allow_wait(Duration::from_secs(3600))
         .runtime(runtime)
         .build()
         .unwrap();
@@ -530,7 +530,7 @@ async fn policy_applies_to_wait_tool() {
             .call("wait", json!({"seconds": 60}))
             .reply("Well.");
         let agent = Agent::builder(model)
-            .waits(Duration::from_secs(3600))
+            .allow_wait(Duration::from_secs(3600))
             .policy(Policy::new().rule(rule));
         agent.runtime(runtime.clone()).build().unwrap()
     };
@@ -542,14 +542,14 @@ async fn policy_applies_to_wait_tool() {
     assert!(result.text().contains("no time"), "{}", result.text());
     let asks = agent(Rule::tool("wait").ask("is there time?"));
     let run = parked(asks.run("Wait").park()).await;
-    let [ask] = &*asks.asks(&run).await.unwrap() else {
+    let [ask] = &*asks.pending_asks(&run).await.unwrap() else {
         panic!("expected one question")
     };
     let allow = RunRequest::Decide {
         effect: ask.effect,
         decision: Decision::Allow,
     };
-    asks.runtime().tell(&run, allow).await.unwrap();
+    asks.runtime().send_request(&run, allow).await.unwrap();
     let answer = asks.resume(run.clone()).await.unwrap();
     let (_, result) = answer.history().calls().next().unwrap();
     assert_eq!(result.text(), "the time has passed");
@@ -563,5 +563,5 @@ async fn fork_can_be_parked() {
     let agent = sender(sending_model().by_history(), &sent, runtime.clone());
     let run = parked(agent.run("Write").park()).await;
     let fork = parked(agent.fork(run).id("fork").park()).await;
-    assert_eq!(agent.asks(&fork).await.unwrap().len(), 1);
+    assert_eq!(agent.pending_asks(&fork).await.unwrap().len(), 1);
 }

@@ -14,8 +14,8 @@ mod node;
 mod read;
 
 pub(crate) use build::description_with_tools;
-pub use entry::{CatalogEntry, NamedPart, Requirement};
-pub use error::{AgentPart, CatalogueError, Missing, Place};
+pub use entry::{CatalogueEntry, NamedPart, Requirement};
+pub use error::{AgentPart, CatalogueError, ConfigLocation, MissingPart};
 
 use files::Folder;
 use read::{Patch, Prompt};
@@ -42,7 +42,7 @@ use read::{Patch, Prompt};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Catalogue {
     /// The entries by key; see [`key`].
-    entries: BTreeMap<String, Arc<CatalogEntry>>,
+    entries: BTreeMap<String, Arc<CatalogueEntry>>,
     /// The keys, in the order in which the agents were added.
     order: Vec<String>,
 }
@@ -108,7 +108,7 @@ impl Catalogue {
 
     /// Adds an agent, or replaces the one with the same name.
     #[must_use]
-    pub fn with(mut self, entry: CatalogEntry) -> Self {
+    pub fn with(mut self, entry: CatalogueEntry) -> Self {
         self.insert(entry);
         self
     }
@@ -123,12 +123,12 @@ impl Catalogue {
     }
 
     /// Returns the agent with this name, even if it is disabled.
-    pub fn find(&self, name: &str) -> Option<&CatalogEntry> {
+    pub fn find(&self, name: &str) -> Option<&CatalogueEntry> {
         self.entries.get(&key(name)).map(|entry| &**entry)
     }
 
     /// Iterates over all agents, in the order in which they were added.
-    pub fn entries(&self) -> impl Iterator<Item = &CatalogEntry> {
+    pub fn entries(&self) -> impl Iterator<Item = &CatalogueEntry> {
         self.order
             .iter()
             .filter_map(|key| self.entries.get(key))
@@ -149,7 +149,7 @@ impl Catalogue {
         })
     }
 
-    fn insert(&mut self, entry: CatalogEntry) {
+    fn insert(&mut self, entry: CatalogueEntry) {
         let key = key(&entry.name);
         if !self.entries.contains_key(&key) {
             self.order.push(key.clone());
@@ -165,7 +165,9 @@ impl Catalogue {
     ) -> Result<Self, CatalogueError> {
         let mut seen: BTreeMap<String, Arc<str>> = BTreeMap::new();
         for mut patch in patches {
-            let at = Place::of(file).line(patch.line).agent(patch.name.clone());
+            let at = ConfigLocation::of(file)
+                .line(patch.line)
+                .agent(patch.name.clone());
             if let Some(other) = seen.insert(key(&patch.name), patch.name.clone()) {
                 let problem = format!("it names the same agent as `{other}`; remove one of them");
                 return Err(CatalogueError::Entry { at, problem });
@@ -189,15 +191,15 @@ impl Catalogue {
         &mut self,
         patch: Patch,
         prompt: Option<Arc<str>>,
-        at: Place,
+        at: ConfigLocation,
     ) -> Result<(), CatalogueError> {
         let mut entry = match (self.find(&patch.name), prompt) {
-            (Some(entry), Some(prompt)) => CatalogEntry {
+            (Some(entry), Some(prompt)) => CatalogueEntry {
                 prompt,
                 ..entry.clone()
             },
             (Some(entry), None) => entry.clone(),
-            (None, Some(prompt)) => CatalogEntry::new(patch.name.clone(), prompt),
+            (None, Some(prompt)) => CatalogueEntry::new(patch.name.clone(), prompt),
             (None, None) => {
                 let near = levity_dag::__private::near(
                     &patch.name,

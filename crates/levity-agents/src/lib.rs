@@ -23,7 +23,7 @@
 //! - `Catalogue` (`dag`) contains ten agents by name. Files in a folder can change them, and it
 //!   builds single agents, a whole team, or workers of a swarm. `AgentParts` are the models, tools
 //!   and servers from which it builds them.
-//! - `ReadyWorkers` (`swarm`) builds a researcher, a coder and a reviewer.
+//! - `PresetWorkers` (`swarm`) builds a researcher, a coder and a reviewer.
 //!
 //! This crate deliberately has no state machines. A ready-made agent is an ordinary
 //! [`Agent`](levity_loop::Agent) that you could build yourself.
@@ -45,9 +45,10 @@ mod team;
 
 #[cfg(feature = "dag")]
 pub use catalogue::{
-    AgentPart, CatalogEntry, Catalogue, CatalogueError, Missing, NamedPart, Place, Requirement,
+    AgentPart, Catalogue, CatalogueEntry, CatalogueError, ConfigLocation, MissingPart, NamedPart,
+    Requirement,
 };
 #[cfg(feature = "dag")]
 pub use parts::AgentParts;
 #[cfg(feature = "swarm")]
-pub use ready::ReadyWorkers;
+pub use ready::PresetWorkers;

@@ -10,13 +10,13 @@ use levity_loop::AgentBuilder;
 use levity_runtime::Runtime;
 use levity_tools::{Policy, Registry};
 
-use crate::catalogue::{CatalogEntry, CatalogueError};
+use crate::catalogue::{CatalogueEntry, CatalogueError};
 
 /// The models, tools and servers from which a [`Catalogue`](crate::Catalogue) builds agents.
 ///
 /// ```
 /// use levity_core::{Tool, ToolCx, ToolOutput, ToolSpec};
-/// use levity_agents::{Catalogue, CatalogEntry, AgentParts};
+/// use levity_agents::{Catalogue, CatalogueEntry, AgentParts};
 /// use levity_test::{RecordingTool, ScriptedModel};
 ///
 /// let weather = RecordingTool::new("weather", |_| Ok(ToolOutput::text("rain")));
@@ -26,7 +26,7 @@ use crate::catalogue::{CatalogEntry, CatalogueError};
 ///         _ => Err("there is no such model".to_owned()),
 ///     })
 ///     .tool(weather);
-/// let forecaster = CatalogEntry::new("Forecaster", "Tell the weather.");
+/// let forecaster = CatalogueEntry::new("Forecaster", "Tell the weather.");
 /// let agents = Catalogue::empty().with(forecaster.models(["small"]).tools(["weather"]));
 /// assert!(agents.build("Forecaster", &parts).is_ok());
 /// ```
@@ -95,7 +95,7 @@ impl AgentParts {
     }
 
     /// Adds a model by name.
-    pub fn model_as(self, name: impl Into<String>, model: impl Model + 'static) -> Self {
+    pub fn named_model(self, name: impl Into<String>, model: impl Model + 'static) -> Self {
         let (name, model): (String, Arc<dyn Model>) = (name.into(), Arc::new(model));
         self.models(move |wanted| match wanted == name {
             true => Ok(model.clone()),
@@ -188,7 +188,7 @@ impl AgentParts {
 
     /// Sets a function that changes each agent by name before it is built, for settings that an
     /// entry does not have.
-    pub fn finish(
+    pub fn customize(
         mut self,
         last: impl Fn(&str, AgentBuilder) -> AgentBuilder + Send + Sync + 'static,
     ) -> Self {
@@ -219,7 +219,10 @@ impl AgentParts {
     }
 
     /// Returns the first available model of an agent.
-    pub(crate) fn model_of(&self, entry: &CatalogEntry) -> Result<Arc<dyn Model>, CatalogueError> {
+    pub(crate) fn model_of(
+        &self,
+        entry: &CatalogueEntry,
+    ) -> Result<Arc<dyn Model>, CatalogueError> {
         if entry.models.is_empty() {
             return Ok(self.model.clone());
         }

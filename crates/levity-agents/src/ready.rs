@@ -18,17 +18,17 @@ mod role;
 /// policies.
 ///
 /// ```
-/// use levity_agents::ReadyWorkers;
+/// use levity_agents::PresetWorkers;
 /// use levity_swarm::{Router, Swarm};
 /// use levity_test::ScriptedModel;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let (fast, careful) = (ScriptedModel::new(), ScriptedModel::new());
-/// let ready = ReadyWorkers::new(fast);
+/// let ready = PresetWorkers::new(fast);
 /// let swarm = Swarm::builder(Router::keywords())
 ///     .worker(ready.researcher()?)
 ///     .worker(ready.coder()?)
-///     .worker(ReadyWorkers::new(careful).reviewer()?)
+///     .worker(PresetWorkers::new(careful).reviewer()?)
 ///     .build()?;
 /// assert_eq!(swarm.workers().collect::<Vec<_>>(), ["researcher", "coder", "reviewer"]);
 /// # Ok(())
@@ -47,7 +47,7 @@ mod role;
 /// descriptions promise no more than that.
 #[derive(Clone)]
 #[must_use = "call `coder`, `reviewer`, `researcher` or `all` to build workers"]
-pub struct ReadyWorkers {
+pub struct PresetWorkers {
     model: Arc<dyn Model>,
     files: Vec<Arc<dyn Tool>>,
     commands: Option<Arc<dyn Tool>>,
@@ -63,7 +63,7 @@ pub struct ReadyWorkers {
 
 type Finish = dyn Fn(&str, AgentBuilder) -> AgentBuilder + Send + Sync;
 
-impl ReadyWorkers {
+impl PresetWorkers {
     /// Creates workers with this model, without tools.
     pub fn new(model: impl Model + 'static) -> Self {
         Self {
@@ -262,7 +262,7 @@ impl ReadyWorkers {
     }
 }
 
-impl fmt::Debug for ReadyWorkers {
+impl fmt::Debug for PresetWorkers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = |role| {
             self.tools_of(role)
@@ -270,7 +270,7 @@ impl fmt::Debug for ReadyWorkers {
                 .map(|tool| tool.spec().name.clone())
                 .collect::<Vec<_>>()
         };
-        f.debug_struct("ReadyWorkers")
+        f.debug_struct("PresetWorkers")
             .field("researcher", &names(Role::Researcher))
             .field("coder", &names(Role::Coder))
             .field("reviewer", &names(Role::Reviewer))

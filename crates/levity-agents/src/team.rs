@@ -34,7 +34,7 @@ impl Catalogue {
             let card = cards.remove(&entry.name);
             let mut card = card.unwrap_or_else(|| StepRunner::new(StepRunnerKind::Agent, ""));
             card.description = description_with_tools(entry, &parts);
-            team = team.performer(team_name(&entry.name), card, agent);
+            team = team.runner(team_name(&entry.name), card, agent);
         }
         if let Some(program) = parts.program(&[]) {
             team = team.code(Shared(program));

@@ -55,7 +55,7 @@ impl RunCommand {
     /// applies the deny rules of the sandbox's workspace.
     pub fn new(sandbox: Sandbox) -> Self {
         let spec = spec(&sandbox);
-        let policy = CommandPolicy::default().within(sandbox.workspace());
+        let policy = CommandPolicy::default().with_workspace(sandbox.workspace());
         Self {
             sandbox,
             policy,
@@ -71,7 +71,7 @@ impl RunCommand {
     pub fn policy(mut self, policy: CommandPolicy) -> Self {
         self.policy = match policy.workspace() {
             Some(_) => policy,
-            None => policy.within(self.sandbox.workspace()),
+            None => policy.with_workspace(self.sandbox.workspace()),
         };
         self
     }
@@ -96,7 +96,7 @@ impl RunCommand {
     }
 
     fn enforces_read_only(&self) -> bool {
-        self.sandbox.report().read_only.holds
+        self.sandbox.report().read_only.is_enforced
     }
 
     fn command(&self, request: &CommandRequest, cx: &ToolCx) -> Command {
@@ -107,7 +107,7 @@ impl RunCommand {
         let progress = cx.progress.clone();
         let command = command
             .on_output(move |_, text| progress.report(text))
-            .time(request.time);
+            .time_limit(request.time);
         // Read-only is decided again here, whether or not a person approved: files may have
         // changed.
         let command = match self
@@ -117,9 +117,10 @@ impl RunCommand {
             Some(_) => command.read_only(),
             // A program in the workspace may have the same name as a system program that only
             // reads.
-            None => {
-                command.take_from_system(self.policy.readers_in(&request.dir, request.as_line()))
-            }
+            None => command.use_system_programs(
+                self.policy
+                    .reading_programs_in(&request.dir, request.as_line()),
+            ),
         };
         command.dir(&request.dir)
     }
@@ -135,7 +136,10 @@ impl Tool for RunCommand {
         let request = CommandRequest::read(&args)
             .ok_or_else(|| invalid("`command` is missing, or an argument is not a string"))?;
         // Approval was decided earlier. Deny rules do not depend on the current files.
-        if let Some(reason) = self.policy.denial_in(&request.dir, request.as_line()) {
+        if let Some(reason) = self
+            .policy
+            .denial_reason_in(&request.dir, request.as_line())
+        {
             return Err(ToolError::new(
                 ToolErrorKind::Denied,
                 format!("this command is not allowed: {reason}"),
@@ -211,7 +215,7 @@ impl CommandRequest {
 }
 
 fn spec(sandbox: &Sandbox) -> ToolSpec {
-    let time = sandbox.time();
+    let time = sandbox.time_limit();
     let network = match sandbox.network() {
         Network::None => " There is no network.",
         _ => "",
@@ -294,7 +298,7 @@ fn output(finished: &CommandOutput) -> Result<ToolOutput, ToolError> {
         "exit_code": code,
         "stdout": finished.stdout.text,
         "stderr": finished.stderr.text,
-        "truncated": finished.stdout.is_cut() || finished.stderr.is_cut(),
+        "truncated": finished.stdout.is_truncated() || finished.stderr.is_truncated(),
         "duration_ms": u64::try_from(finished.time.as_millis()).unwrap_or(u64::MAX),
     });
     if let Some(ended_by) = ended_by {
@@ -340,7 +344,7 @@ fn invalid(text: impl Into<String>) -> ToolError {
 fn failed(error: &CommandError) -> ToolError {
     match error {
         CommandError::Empty
-        | CommandError::Zero(_)
+        | CommandError::NulByte(_)
         | CommandError::TooLong
         | CommandError::Directory(_) => invalid(error.to_string()),
         _ => match std::error::Error::source(error) {

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use levity_core::text::{head, json_problem};
 use levity_core::{Hints, Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
 use levity_sandbox::{CommandLimit, CommandOutput, Exit, Sandbox, Workspace};
-use levity_tools::{FileLoader, LinkedLoader, Loaded, ToolFile};
+use levity_tools::{FileLoader, LinkedLoader, LoadedFile, ToolFile};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -74,7 +74,7 @@ fn default_sandbox(folder: &Path) -> Result<Sandbox, String> {
         .read_only()
         .build()
         .map_err(|error| error.to_string())?;
-    let sandbox = Sandbox::builder(workspace).time(MAX_TIME).build();
+    let sandbox = Sandbox::builder(workspace).time_limit(MAX_TIME).build();
     sandbox.map_err(|error| format!("no sandbox is available to run it: {error}"))
 }
 
@@ -151,10 +151,10 @@ impl FileLoader for ExecutableLoader {
         name.ends_with(MANIFEST_SUFFIX)
     }
 
-    fn load(&self, file: &ToolFile) -> Loaded {
+    fn load(&self, file: &ToolFile) -> LoadedFile {
         match self.tool(file) {
-            Ok(tool) => Loaded::tools(vec![Arc::new(tool)]),
-            Err(problem) => Loaded::problem(problem),
+            Ok(tool) => LoadedFile::tools(vec![Arc::new(tool)]),
+            Err(problem) => LoadedFile::problem(problem),
         }
     }
 }
@@ -174,7 +174,7 @@ impl ExecutableLoader {
         let path = file.path.with_file_name(program);
         check_program(program, &path)?;
         let sandbox = self.sandbox(file.path.parent().unwrap_or(Path::new("")))?;
-        let max = sandbox.time();
+        let max = sandbox.time_limit();
         if manifest
             .timeout_seconds
             .is_some_and(|seconds| Duration::from_secs(seconds) > max)
@@ -282,7 +282,7 @@ fn output(finished: &CommandOutput) -> Result<ToolOutput, ToolError> {
         exit => return Err(failed(format!("the program failed: {exit}"))),
     }
     let invalid = |text: String| ToolError::new(ToolErrorKind::InvalidOutput, text);
-    if finished.stdout.is_cut() {
+    if finished.stdout.is_truncated() {
         return Err(invalid(
             "the program wrote more output than the limit allows; reduce its output".to_owned(),
         ));

@@ -1,6 +1,6 @@
 //! Profiles of files: kind, size, first lines and structure, without reading the whole file.
 //!
-//! [`FileProfile::of`] profiles one file, [`profile_all`] several. Both block: on an async thread,
+//! [`FileProfile::read`] profiles one file, [`profile_files`] several. Both block: on an async thread,
 //! use `spawn_blocking`.
 
 mod image;
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub use json::{JsonType, Shape};
 pub use kind::FileKind;
-pub use manifest::{Manifest, profile_all};
+pub use manifest::{FileManifest, profile_files};
 pub use table::{Column, ColumnType};
 
 use kind::DetectedKind;
@@ -26,7 +26,7 @@ use sample::{Sample, Text};
 
 /// A profile of a file: its kind, size, first lines and structure.
 ///
-/// Profiling reads at most [`READ`](Self::READ) bytes, whatever the file size. Treat the text in a
+/// Profiling reads at most [`MAX_READ`](Self::MAX_READ) bytes, whatever the file size. Treat the text in a
 /// profile as data, not as instructions: the author of the file wrote it.
 ///
 /// ```
@@ -35,7 +35,7 @@ use sample::{Sample, Text};
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path().join("tides.csv");
 /// std::fs::write(&path, "port,height\nDover,6.7\nBrest,6.9\n")?;
-/// let profile = FileProfile::of(&path);
+/// let profile = FileProfile::read(&path);
 /// assert_eq!(profile.kind, FileKind::Csv);
 /// assert_eq!(profile.summary(), "CSV, 32 B, 2 rows, 2 columns");
 /// # Ok::<(), std::io::Error>(())
@@ -115,7 +115,8 @@ pub enum Structure {
         /// The columns, at most 100.
         columns: Vec<Column>,
         /// The number of further columns.
-        more: u64,
+        #[serde(rename = "more")]
+        more_columns: u64,
         /// The number of rows, without the header.
         rows: Count,
     },
@@ -139,7 +140,8 @@ pub enum Structure {
         /// The first items, at most 100.
         items: Vec<String>,
         /// The number of further items in the part that was read.
-        more: u64,
+        #[serde(rename = "more")]
+        more_items: u64,
         /// The number of lines in the file.
         lines: Count,
     },
@@ -162,7 +164,7 @@ pub enum Structure {
 impl FileProfile {
     /// The maximum number of bytes that are read of a file: 1 MiB. A larger file is sampled at its
     /// beginning, its end and some places between.
-    pub const READ: u64 = sample::MAX_READ;
+    pub const MAX_READ: u64 = sample::MAX_READ;
     /// The maximum number of lines in `head`.
     pub const HEAD_LINES: usize = 20;
     /// The maximum size of `head` in bytes.
@@ -173,7 +175,7 @@ impl FileProfile {
     /// It never fails. If the path does not exist, is a folder or device, or cannot be read, the
     /// profile's `error` states the reason. It follows a symbolic link to a regular file, and does
     /// not wait for a FIFO.
-    pub fn of(path: impl AsRef<Path>) -> Self {
+    pub fn read(path: impl AsRef<Path>) -> Self {
         let path = path.as_ref();
         let name = path
             .file_name()
@@ -290,7 +292,7 @@ impl Structure {
         Some(match self {
             Self::Table {
                 columns,
-                more,
+                more_columns: more,
                 rows,
                 ..
             } => {
@@ -311,7 +313,7 @@ impl Structure {
                 delimiter,
                 header,
                 columns,
-                more,
+                more_columns: more,
                 ..
             } => {
                 let names: Vec<_> = columns.iter().map(ToString::to_string).collect();
@@ -328,7 +330,11 @@ impl Structure {
             }
             Self::Json { shape, .. } => shape.to_string(),
             Self::JsonLines { shape, .. } => format!("each line: {shape}"),
-            Self::Outline { items, more, .. } if !items.is_empty() => {
+            Self::Outline {
+                items,
+                more_items: more,
+                ..
+            } if !items.is_empty() => {
                 let more = if *more > 0 {
                     format!("\nand {more} more")
                 } else {

@@ -202,7 +202,7 @@ impl AgentShape {
             .options
             .add_to(Agent::builder(model.clone()), &model)
             .instructions(self.instructions.as_deref().unwrap_or("Be brief."))
-            .waits(LONGEST_WAIT)
+            .allow_wait(LONGEST_WAIT)
             .ask_user()
             .policy(common.approval_rules().fold(Policy::new(), Policy::rule))
             .max_turns(common.max_turns.unwrap_or(10));
@@ -276,7 +276,7 @@ impl ModelArgs {
                 let place = place_of("", chosen.address_from_file());
                 Ok((with_retries(chosen.into_model()), place))
             }
-            Err(ModelsError::Nothing { .. }) => {
+            Err(ModelsError::NoModel { .. }) => {
                 report("no model is configured: a scripted model gives a demonstration");
                 Ok((fallback(), String::new()))
             }

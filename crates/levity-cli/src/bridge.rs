@@ -56,7 +56,7 @@ struct Host {
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Accept requests that name this host, or the address and port of a tunnel's other end; may be
-    /// repeated. Loopback names are always accepted.
+    /// repeated. LoopbackBrowser names are always accepted.
     #[arg(long, value_name = "HOST")]
     allow_host: Vec<String>,
     /// Let other machines reach the host without encryption.
@@ -69,7 +69,7 @@ struct Host {
     #[arg(long, value_name = "BYTES", default_value_t = HostLimits::new().write)]
     write_limit: usize,
     /// Maximum number of tasks that run at the same time.
-    #[arg(long, value_name = "N", default_value_t = Runs::DEFAULT_MOST)]
+    #[arg(long, value_name = "N", default_value_t = Runs::DEFAULT_MAX_RUNS)]
     max_tasks: usize,
     /// Store tasks in this folder or SQLite file (`*.db`); by default, in a separate file for the
     /// workspace in the user's state folder.
@@ -195,7 +195,7 @@ async fn serve(args: Host) -> Result<(), Problem> {
     .await;
     let listener = listener
         .map_err(|error| (chain(&error), 1))?
-        .until(stop.clone());
+        .stop_on(stop.clone());
     check_reachable(&listener, args.allow_plaintext).map_err(invalid_call)?;
     let notices = printer.clone();
     let listener = listener.on_notice(move |notice| notices.line(&notice.to_string()));
@@ -203,7 +203,7 @@ async fn serve(args: Host) -> Result<(), Problem> {
     let result = run(&host, listener, &args, (&journal, &logs, &printer), &stop).await;
     if let Some(pending) = host
         .runs()
-        .map(Runs::under_way)
+        .map(Runs::running)
         .filter(|pending| *pending > 0)
     {
         printer.line(&format!(
@@ -283,7 +283,7 @@ async fn prepare(
     };
     let agent = agent.build().map_err(|error| chain(&error))?;
     let runs = Runs::new(agent)
-        .most(args.max_tasks)
+        .max_runs(args.max_tasks)
         .on_event(logs.watcher(None));
     host.commander(resume_only_marked(runs, Some(marks)))
         .await

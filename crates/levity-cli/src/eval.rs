@@ -230,7 +230,7 @@ impl Scoring {
 
 /// Returns `true` if levity has no check for a case.
 fn is_judged(case: &Case) -> bool {
-    case.expect == Expectation::Judged
+    case.expect == Expectation::JudgeOnly
 }
 
 /// Scores by levity's checks, if it has one for each case.

@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::process::ExitCode;
 
-use levity::core::{Ask, Delta, Ending, Event, Failure, Record, RunSummary, Status, Wanted};
+use levity::core::{Ask, AskKind, Delta, Ending, Event, Failure, Record, RunSummary, Status};
 use levity::prelude::*;
 use levity::runtime::{RunHandle, Runnable};
 
@@ -121,7 +121,7 @@ async fn decide(ask: &Ask, input: &mut Input) -> Decision {
 /// Returns the question for the user at the terminal.
 pub(crate) fn question(ask: &Ask) -> String {
     match ask.wanted {
-        Wanted::Answer => format!("  the agent asks: {}\n  > ", ask.reason),
+        AskKind::Answer => format!("  the agent asks: {}\n  > ", ask.reason),
         _ if !is_complete(ask) => format!(
             "  allow the call {}? ({})\n  The call is too long to be shown in full; type \
                 `{LONG_CALL}` to allow it. [N] ",
@@ -150,8 +150,8 @@ fn is_complete(ask: &Ask) -> bool {
 /// Converts a line into the decision on a question.
 pub(crate) fn decision(ask: &Ask, line: &str) -> Decision {
     match (ask.wanted, line) {
-        (Wanted::Answer, "") => Decision::deny("the user did not answer"),
-        (Wanted::Answer, answer) => Decision::answer(answer),
+        (AskKind::Answer, "") => Decision::deny("the user did not answer"),
+        (AskKind::Answer, answer) => Decision::answer(answer),
         (_, "y" | "Y") if is_complete(ask) => Decision::Allow,
         (_, LONG_CALL) if !is_complete(ask) => Decision::Allow,
         _ => Decision::deny("the user denied the call"),
@@ -204,7 +204,7 @@ pub(crate) fn line(event: &Event) -> Option<String> {
         EventKind::ChildFinished { ending, .. } => {
             format!("  gets   {}\n", shorten(ending_text(ending)))
         }
-        EventKind::Asked(ask) if ask.wanted == Wanted::Answer => {
+        EventKind::Asked(ask) if ask.wanted == AskKind::Answer => {
             format!("  asks   {}\n", ask.reason)
         }
         EventKind::Asked(ask) => {

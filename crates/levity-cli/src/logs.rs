@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use levity::core::{Event, Secrets, World as _};
 use levity::llm::Models;
-use levity::log::{Lines, LogFiles, Otlp, Retention, clean};
+use levity::log::{LineLayer, LogFiles, Otlp, Retention, clean};
 use levity::runtime::SystemWorld;
 use tracing_subscriber::Layer as _;
 use tracing_subscriber::filter::Targets;
@@ -68,7 +68,8 @@ impl LogArgs {
             Some(_) => Otlp::from_env().map_err(|error| chain(&error))?,
             None => None,
         };
-        let lines = filter()?.map(|only| Lines::new(std::io::stderr(), secrets).with_filter(only));
+        let lines =
+            filter()?.map(|only| LineLayer::new(std::io::stderr(), secrets).with_filter(only));
         if files.is_some() || otlp.is_some() || lines.is_some() {
             let all = tracing_subscriber::registry().with(files.as_ref().map(LogFiles::layer));
             // Only another program can already have a subscriber, so an error is impossible here.
@@ -157,7 +158,7 @@ pub(crate) fn logs(args: &LogsArgs) -> ExitCode {
     (retention.older_than, retention.max_bytes) = (args.older_than, args.max_size);
     match clean(&args.folder, &retention, SystemWorld.now()) {
         Ok(cleaned) => {
-            let (removed, bytes, remaining) = (cleaned.sessions, cleaned.bytes, cleaned.left);
+            let (removed, bytes, remaining) = (cleaned.sessions, cleaned.bytes, cleaned.remaining);
             print_text(&format!(
                 "{removed} removed ({bytes} bytes), {remaining} remaining\n"
             ));

@@ -192,12 +192,13 @@ impl List {
     fn list(self) -> CommandResult {
         let config = self.source.read()?;
         for server in config.servers() {
-            let (name, transport, place) = (server.name(), server.transport(), server.place());
-            let (enabled, variables) = (server.is_enabled(), server.variables());
+            let (name, transport, place) =
+                (server.name(), server.transport(), server.display_target());
+            let (enabled, variables) = (server.is_enabled(), server.inherited_variables());
             let (args, cwd, sets) = (
-                server.shown_args(),
-                server.shown_cwd(),
-                server.set_variables(),
+                server.display_args(),
+                server.display_cwd(),
+                server.env_names(),
             );
             if self.json {
                 print_json(&json!({
@@ -230,7 +231,7 @@ impl List {
                 )));
             }
         }
-        Ok(if config.is_good() {
+        Ok(if config.is_valid() {
             ExitCode::SUCCESS
         } else {
             ExitCode::FAILURE
@@ -248,7 +249,7 @@ impl Tools {
         let config = self.source.read()?;
         let configs = select_servers(&config, self.server.as_deref())?;
         let show = async |servers: &Servers| {
-            let mut good = config.is_good();
+            let mut good = config.is_valid();
             for server in selected(servers, self.server.as_deref()) {
                 good &= report_status(&server.status());
                 if self.json {
@@ -270,7 +271,7 @@ fn report_status(status: &ServerStatus) -> bool {
         .iter()
         .for_each(|problem| note(&format!("server `{}`: {problem}", status.name)));
     match &status.state {
-        ServerState::Away { error, .. } => {
+        ServerState::Unavailable { error, .. } => {
             note(&chain(error));
             false
         }
@@ -304,7 +305,7 @@ impl Health {
         let config = self.source.read()?;
         let configs = select_servers(&config, self.server.as_deref())?;
         let show = async |servers: &Servers| {
-            let mut good = config.is_good();
+            let mut good = config.is_valid();
             for server in selected(servers, self.server.as_deref()) {
                 let ping = if server.status().state.is_ready() {
                     Some(server.ping().await)
@@ -332,7 +333,7 @@ impl Health {
 
 fn health_json(status: &ServerStatus, ping: Option<u64>) -> Value {
     let error = match &status.state {
-        ServerState::Away { error, .. } => Some(chain(error)),
+        ServerState::Unavailable { error, .. } => Some(chain(error)),
         _ => None,
     };
     let state = status.state.to_string();

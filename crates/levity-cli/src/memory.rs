@@ -38,16 +38,16 @@ pub(crate) fn open(path: &Path) -> Result<Arc<dyn MemoryStore>, String> {
     let warn = |problems: Vec<String>| problems.iter().for_each(|problem| note(problem));
     if extension(path) != Some("json") && (path.is_file() || extension(path) == Some("db")) {
         let store = SqliteMemory::new(path).map_err(message)?;
-        warn(store.problems());
+        warn(store.warnings());
         return Ok(Arc::new(store));
     }
     let store = if extension(path) == Some("json") {
-        FileMemory::at(path)
+        FileMemory::single_file(path)
     } else {
         FileMemory::new(path)
     };
     let store = store.map_err(message)?;
-    warn(store.problems());
+    warn(store.warnings());
     Ok(Arc::new(store))
 }
 

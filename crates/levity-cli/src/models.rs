@@ -10,7 +10,9 @@ use std::{fs, io};
 use clap::{Args, Subcommand};
 use levity::core::World as _;
 use levity::llm::layers::ToolMode;
-use levity::llm::{CallsSeen, Models, SchemaSeen, ToolCheck, ToolModes, ToolsSeen, check_tools};
+use levity::llm::{
+    CallFormat, Models, SchemaSupport, ToolCheck, ToolModes, ToolVisibility, check_tools,
+};
 use levity::runtime::SystemWorld;
 use levity_system::Replace;
 use serde::{Deserialize, Serialize};
@@ -80,21 +82,21 @@ pub(crate) async fn models(args: ModelsArgs) -> ExitCode {
 
 fn check_text(server: &str, check: &ToolCheck) -> String {
     let tools = match &check.tools {
-        ToolsSeen::Yes => "yes".to_owned(),
-        ToolsSeen::Dropped => {
+        ToolVisibility::Yes => "yes".to_owned(),
+        ToolVisibility::Dropped => {
             "no: the server accepts them but does not show them to the model".to_owned()
         }
-        ToolsSeen::Refused(error) => format!("no: the server rejects them ({error})"),
+        ToolVisibility::Refused(error) => format!("no: the server rejects them ({error})"),
         _ => "unknown: the server reports no token counts".to_owned(),
     };
     let calls = match check.calls {
-        CallsSeen::Native => "as calls",
-        CallsSeen::Text => "as text, which levity parses",
+        CallFormat::Native => "as calls",
+        CallFormat::Text => "as text, which levity parses",
         _ => "no call arrived",
     };
     let schema = match &check.schema {
-        SchemaSeen::Holds => "enforced".to_owned(),
-        SchemaSeen::Refused(error) => format!("rejected ({error})"),
+        SchemaSupport::Enforced => "enforced".to_owned(),
+        SchemaSupport::Refused(error) => format!("rejected ({error})"),
         _ => "not enforced".to_owned(),
     };
     let mode = match check.mode {

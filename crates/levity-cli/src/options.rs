@@ -157,7 +157,7 @@ impl Layers {
             "the model `{}` is not known to support thinking: `--thinking` has no effect",
             card.id
         );
-        (requested && !card.abilities.thinking).then_some(text)
+        (requested && !card.capabilities.thinking).then_some(text)
     }
 }
 

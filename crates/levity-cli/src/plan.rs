@@ -142,7 +142,7 @@ async fn run_plan(args: &PlanArgs) -> Result<ExitCode, String> {
     let unreadable = args
         .files
         .iter()
-        .map(FileProfile::of)
+        .map(FileProfile::read)
         .find(|file| file.kind == FileKind::Unknown);
     if let Some(problem) = unreadable.and_then(|file| file.error) {
         return Err(problem);
@@ -331,7 +331,9 @@ fn start_from_session(
         .iter()
         .map(|step| StepId::from(step.as_str()))
         .collect();
-    let seed = session.seed_without(&redo).map_err(|error| chain(&error))?;
+    let seed = session
+        .starting_plan_repeating(&redo)
+        .map_err(|error| chain(&error))?;
     let goal = args.goal.clone().unwrap_or_else(|| session.query.clone());
     start_run(args, team, TeamInput::from(seed).goal(goal))
 }

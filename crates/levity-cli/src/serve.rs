@@ -61,7 +61,7 @@ where
         () = std::future::ready(()) => report(&listener),
     }
     let stop = CancelToken::new();
-    let mut serving = pin!(serve(listener.until(stop.clone())));
+    let mut serving = pin!(serve(listener.stop_on(stop.clone())));
     let served = tokio::select! {
         served = &mut serving => served,
         () = &mut ended => {

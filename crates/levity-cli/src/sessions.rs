@@ -98,7 +98,7 @@ pub(crate) async fn sessions(args: Sessions) -> ExitCode {
 
 impl List {
     async fn list(self) -> Result<(), String> {
-        let mut filter = SessionFilter::new().most(self.limit);
+        let mut filter = SessionFilter::new().limit(self.limit);
         (filter.status, filter.query) = (self.status, self.query);
         let found = Folder::open(&self.place.sessions)
             .list(&filter)

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use levity::agents::ReadyWorkers;
+use levity::agents::PresetWorkers;
 use levity::core::{RunId, RunSummary};
 use levity::prelude::*;
 use levity::runtime::RunHandle;
@@ -242,7 +242,7 @@ impl SwarmShape {
         let model = common
             .model
             .open_shared(&common.options, report, || demo::model(pause))?;
-        let mut ready = ReadyWorkers::new(model.clone())
+        let mut ready = PresetWorkers::new(model.clone())
             .runtime(runtime.clone())
             .finish(|_, agent| agent.ask_user());
         if let Some(turns) = common.max_turns {
@@ -256,7 +256,7 @@ impl SwarmShape {
         let ready = common.tools.add_to_workers(ready, quiet, report)?;
         let ready = common
             .approval_rules()
-            .fold(mcp_servers.add_to_workers(ready), ReadyWorkers::rule);
+            .fold(mcp_servers.add_to_workers(ready), PresetWorkers::rule);
         let guards = common.options.guards(&model);
         let max_delegations = self.max_delegations.unwrap_or(Router::DEFAULT_DELEGATIONS);
         let mut swarm = Swarm::builder(Router::new(model).max_delegations(max_delegations))
@@ -272,7 +272,11 @@ impl SwarmShape {
                 swarm = swarm.worker(worker);
             }
         }
-        let swarm = if self.talk { swarm.talk() } else { swarm };
+        let swarm = if self.talk {
+            swarm.worker_messages()
+        } else {
+            swarm
+        };
         swarm.build().map_err(|error| chain(&error))
     }
 }

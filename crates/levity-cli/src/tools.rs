@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clap::Args;
 use levity::agent::AgentBuilder;
 use levity::agents::AgentParts;
-use levity::agents::ReadyWorkers;
+use levity::agents::PresetWorkers;
 use levity::context::ContextFiles;
 use levity::core::{Tool, ToolSource as _, ToolSpec, Toolbox as _};
 use levity::python::RunPython;
@@ -131,10 +131,10 @@ impl ToolArgs {
     /// Adds to each worker the tools of its role and the context files of the workspace.
     pub(crate) fn add_to_workers(
         &self,
-        ready: ReadyWorkers,
+        ready: PresetWorkers,
         quiet: bool,
         report: impl Fn(&str),
-    ) -> Result<ReadyWorkers, String> {
+    ) -> Result<PresetWorkers, String> {
         let ToolSet {
             now,
             workspace,
@@ -243,7 +243,7 @@ impl ToolArgs {
             )),
             // Every system with handles on folders can isolate files, so only commands are left
             // out.
-            Err(error @ SandboxError::Weak { .. }) => {
+            Err(error @ SandboxError::InsufficientLevel { .. }) => {
                 report(&format!(
                     "the agent cannot run commands: {}; use `--weak` to run them anyway",
                     chain(&error)
@@ -279,7 +279,7 @@ impl ToolArgs {
         };
         Sandbox::builder(workspace)
             .network(network)
-            .at_least(level)
+            .require_level(level)
             .build()
     }
 
@@ -287,7 +287,7 @@ impl ToolArgs {
         let allow = |policy: CommandPolicy, words: &String| policy.allow(words);
         self.allow
             .iter()
-            .fold(CommandPolicy::new().within(workspace), allow)
+            .fold(CommandPolicy::new().with_workspace(workspace), allow)
     }
 }
 
@@ -340,7 +340,7 @@ pub(crate) fn print_sandbox(args: &SandboxArgs) -> ExitCode {
         .map_err(|error| chain(&error))
         .and_then(|workspace| {
             Sandbox::builder(workspace)
-                .at_least(Level::Open)
+                .require_level(Level::Open)
                 .build()
                 .map_err(|error| chain(&error))
         });

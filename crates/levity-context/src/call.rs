@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use levity_core::{ContextAsk, ContextBlock, ContextError, ContextLifetime, ContextSource};
+use levity_core::{ContextBlock, ContextError, ContextLifetime, ContextRequest, ContextSource};
 
 type Failure = Box<dyn Error + Send + Sync>;
 type Text = Pin<Box<dyn Future<Output = Result<String, Failure>> + Send>>;
@@ -14,28 +14,28 @@ type Text = Pin<Box<dyn Future<Output = Result<String, Failure>> + Send>>;
 ///
 /// ```
 /// use levity_context::ContextFn;
-/// use levity_core::{ContextAsk, ContextSource};
+/// use levity_core::{ContextRequest, ContextSource};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let tickets = ContextFn::new("open tickets", |_| async {
 ///     Ok::<_, std::io::Error>("#12 the button is too small\n#15 it is slow".to_owned())
 /// });
-/// let blocks = tickets.blocks(&ContextAsk::new(100)).await?;
+/// let blocks = tickets.blocks(&ContextRequest::new(100)).await?;
 /// assert_eq!(blocks[0].name, "open tickets");
 /// # Ok(())
 /// # }
 /// ```
 ///
 /// A text that is too long is cut with a note; an empty one yields no block. The block is valid for
-/// one run, unless [`lasting`](Self::lasting) sets a longer lifetime. An error fails the run that
-/// requests the context; see [`or_note`](crate::ContextExt::or_note).
+/// one run, unless [`lifetime`](Self::lifetime) sets a longer lifetime. An error fails the run that
+/// requests the context; see [`with_fallback_note`](crate::ContextExt::with_fallback_note).
 #[derive(Clone)]
 #[must_use]
 pub struct ContextFn {
     name: String,
     lasts: ContextLifetime,
-    call: Arc<dyn Fn(ContextAsk) -> Text + Send + Sync>,
+    call: Arc<dyn Fn(ContextRequest) -> Text + Send + Sync>,
 }
 
 impl ContextFn {
@@ -43,7 +43,7 @@ impl ContextFn {
     /// the run.
     pub fn new<F, R, E>(name: impl Into<String>, call: F) -> Self
     where
-        F: Fn(ContextAsk) -> R + Send + Sync + 'static,
+        F: Fn(ContextRequest) -> R + Send + Sync + 'static,
         R: Future<Output = Result<String, E>> + Send + 'static,
         E: Into<Failure>,
     {
@@ -59,7 +59,7 @@ impl ContextFn {
     }
 
     /// Sets how long the text stays unchanged; for one run by default.
-    pub fn lasting(mut self, lasts: ContextLifetime) -> Self {
+    pub fn lifetime(mut self, lasts: ContextLifetime) -> Self {
         self.lasts = lasts;
         self
     }
@@ -67,7 +67,7 @@ impl ContextFn {
 
 #[async_trait]
 impl ContextSource for ContextFn {
-    async fn blocks(&self, ask: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
+    async fn blocks(&self, ask: &ContextRequest) -> Result<Vec<ContextBlock>, ContextError> {
         let text = (self.call)(ask.clone()).await;
         let text = text.map_err(|error| ContextError::new(self.name.as_str(), error))?;
         let block = ContextBlock::new(self.name.as_str(), text).lasting(self.lasts);

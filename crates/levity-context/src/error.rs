@@ -19,7 +19,7 @@ pub enum Error {
     Memory(#[source] SharedError),
     /// The thread that did the work panicked or was shut down.
     #[error("the thread that lists the workspace panicked or was shut down")]
-    Lost(#[source] SharedError),
+    TaskFailed(#[source] SharedError),
 }
 
 impl Error {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use levity_core::{ContextAsk, ContextBlock, ContextError, ContextSource};
+use levity_core::{ContextBlock, ContextError, ContextRequest, ContextSource};
 use levity_sandbox::{PathError, Workspace};
 
 pub use context_file::{ContextFile, FileExcerpt};
@@ -30,7 +30,7 @@ type Watcher = Arc<dyn Fn(&[ContextFile]) + Send + Sync>;
 ///
 /// ```
 /// use levity_context::ContextFiles;
-/// use levity_core::{ContextAsk, ContextSource};
+/// use levity_core::{ContextRequest, ContextSource};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -40,7 +40,7 @@ type Watcher = Arc<dyn Fn(&[ContextFile]) + Send + Sync>;
 /// std::fs::write(folder.join(".context/style.md"), "Use short words.\n")?;
 /// std::fs::write(folder.join("AGENTS.md"), "Run the tests before you say it works.\n")?;
 ///
-/// let blocks = ContextFiles::open(folder)?.blocks(&ContextAsk::new(1_000)).await?;
+/// let blocks = ContextFiles::open(folder)?.blocks(&ContextRequest::new(1_000)).await?;
 /// let names: Vec<_> = blocks.iter().map(|block| &block.name).collect();
 /// assert_eq!(names, ["style.md", "AGENTS.md"]);
 /// # Ok(())
@@ -192,7 +192,7 @@ impl ContextFiles {
 
 #[async_trait]
 impl ContextSource for ContextFiles {
-    async fn blocks(&self, ask: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
+    async fn blocks(&self, ask: &ContextRequest) -> Result<Vec<ContextBlock>, ContextError> {
         let (files, budget) = (self.clone(), ask.budget);
         let read = run_blocking(move || files.read(budget))
             .await

@@ -8,43 +8,45 @@ use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use levity_core::{ContextAsk, ContextBlock, ContextError, ContextLifetime, ContextSource, World};
+use levity_core::{
+    ContextBlock, ContextError, ContextLifetime, ContextRequest, ContextSource, World,
+};
 use levity_system::SystemWorld;
 
 /// Wrappers for any source of context.
 ///
 /// ```
 /// use levity_context::{ContextExt as _, ContextFn};
-/// use levity_core::{ContextAsk, ContextSource};
+/// use levity_core::{ContextRequest, ContextSource};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let tickets = ContextFn::new("tickets", |_| async { Err::<String, _>("the server is down") });
-/// let blocks = tickets.at_most(500).or_note().blocks(&ContextAsk::new(1_000)).await?;
+/// let blocks = tickets.at_most(500).or_note().blocks(&ContextRequest::new(1_000)).await?;
 /// assert_eq!((&*blocks[0].name, &*blocks[0].text), ("tickets", "[this is not available now]"));
 /// # Ok(())
 /// # }
 /// ```
 pub trait ContextExt: ContextSource + Sized {
     /// Limits the source to its own budget, however large the overall budget is.
-    fn at_most(self, tokens: usize) -> AtMost<Self> {
-        AtMost {
+    fn with_budget(self, tokens: usize) -> WithBudget<Self> {
+        WithBudget {
             source: self,
             tokens,
         }
     }
 
     /// Replaces an error of the source with a note, so that the run continues.
-    fn or_note(self) -> OrNote<Self> {
-        OrNote {
+    fn with_fallback_note(self) -> WithFallbackNote<Self> {
+        WithFallbackNote {
             source: self,
             watcher: None,
         }
     }
 
     /// Fails if the source takes longer than `time`. Errors call the source `name`.
-    fn within(self, time: Duration, name: impl Into<String>) -> Within<Self> {
-        Within {
+    fn with_timeout(self, time: Duration, name: impl Into<String>) -> WithTimeout<Self> {
+        WithTimeout {
             source: self,
             time,
             world: Arc::new(SystemWorld),
@@ -55,17 +57,17 @@ pub trait ContextExt: ContextSource + Sized {
 
 impl<S: ContextSource> ContextExt for S {}
 
-/// A source with its own budget; see [`ContextExt::at_most`].
+/// A source with its own budget; see [`ContextExt::with_budget`].
 #[derive(Clone, Debug)]
-pub struct AtMost<S> {
+pub struct WithBudget<S> {
     source: S,
     tokens: usize,
 }
 
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
-impl<S: ContextSource> ContextSource for AtMost<S> {
-    async fn blocks(&self, ask: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
+impl<S: ContextSource> ContextSource for WithBudget<S> {
+    async fn blocks(&self, ask: &ContextRequest) -> Result<Vec<ContextBlock>, ContextError> {
         let mut ask = ask.clone();
         ask.budget = ask.budget.min(self.tokens);
         self.source.blocks(&ask).await
@@ -74,14 +76,14 @@ impl<S: ContextSource> ContextSource for AtMost<S> {
 
 type Watcher = Arc<dyn Fn(&ContextError) + Send + Sync>;
 
-/// A source that yields a note instead of an error; see [`ContextExt::or_note`].
+/// A source that yields a note instead of an error; see [`ContextExt::with_fallback_note`].
 #[derive(Clone)]
-pub struct OrNote<S> {
+pub struct WithFallbackNote<S> {
     source: S,
     watcher: Option<Watcher>,
 }
 
-impl<S> OrNote<S> {
+impl<S> WithFallbackNote<S> {
     /// Calls `watcher` with the error. The note does not contain the cause, because a model does
     /// not need it.
     #[must_use]
@@ -93,8 +95,8 @@ impl<S> OrNote<S> {
 
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
-impl<S: ContextSource> ContextSource for OrNote<S> {
-    async fn blocks(&self, ask: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
+impl<S: ContextSource> ContextSource for WithFallbackNote<S> {
+    async fn blocks(&self, ask: &ContextRequest) -> Result<Vec<ContextBlock>, ContextError> {
         let error = match self.source.blocks(ask).await {
             Ok(blocks) => return Ok(blocks),
             Err(error) => error,
@@ -108,24 +110,24 @@ impl<S: ContextSource> ContextSource for OrNote<S> {
     }
 }
 
-impl<S: fmt::Debug> fmt::Debug for OrNote<S> {
+impl<S: fmt::Debug> fmt::Debug for WithFallbackNote<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OrNote")
+        f.debug_struct("WithFallbackNote")
             .field("source", &self.source)
             .finish_non_exhaustive()
     }
 }
 
-/// A source with a time limit; see [`ContextExt::within`].
+/// A source with a time limit; see [`ContextExt::with_timeout`].
 #[derive(Clone)]
-pub struct Within<S> {
+pub struct WithTimeout<S> {
     source: S,
     time: Duration,
     world: Arc<dyn World>,
     name: String,
 }
 
-impl<S> Within<S> {
+impl<S> WithTimeout<S> {
     /// Sets the clock for the time limit; the system's clock by default.
     #[must_use]
     pub fn world(mut self, world: impl World + 'static) -> Self {
@@ -136,8 +138,8 @@ impl<S> Within<S> {
 
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
-impl<S: ContextSource> ContextSource for Within<S> {
-    async fn blocks(&self, ask: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
+impl<S: ContextSource> ContextSource for WithTimeout<S> {
+    async fn blocks(&self, ask: &ContextRequest) -> Result<Vec<ContextBlock>, ContextError> {
         let blocks = either(self.source.blocks(ask), self.world.sleep(self.time)).await;
         blocks.unwrap_or_else(|| {
             let cause = format!("it took longer than {:?}", self.time);
@@ -156,9 +158,9 @@ async fn either<T>(work: impl Future<Output = T>, end: impl Future<Output = ()>)
     .await
 }
 
-impl<S: fmt::Debug> fmt::Debug for Within<S> {
+impl<S: fmt::Debug> fmt::Debug for WithTimeout<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Within")
+        f.debug_struct("WithTimeout")
             .field("source", &self.source)
             .field("time", &self.time)
             .finish_non_exhaustive()

@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use levity_context::{ContextExt as _, ContextFiles, ContextFn, Sources};
-//! use levity_core::{ContextAsk, ContextSource};
+//! use levity_core::{ContextRequest, ContextSource};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -16,8 +16,8 @@
 //! // Pass the sources to an agent with `Agent::builder(model).context(sources)`.
 //! let sources = Sources::new()
 //!     .source(ContextFiles::open(folder)?)
-//!     .source_at(-1, tickets.at_most(500).or_note());
-//! let blocks = sources.blocks(&ContextAsk::new(1_000)).await?;
+//!     .source_with_priority(-1, tickets.with_budget(500).with_fallback_note());
+//! let blocks = sources.blocks(&ContextRequest::new(1_000)).await?;
 //! let names: Vec<_> = blocks.iter().map(|block| &*block.name).collect();
 //! assert_eq!(names, ["AGENTS.md", "open tickets"]);
 //! # Ok(())
@@ -54,7 +54,7 @@ mod workspace;
 pub use call::ContextFn;
 pub use error::{Error, Result};
 pub use files::{ContextFile, ContextFiles, FileExcerpt};
-pub use layers::{AtMost, ContextExt, OrNote, Within};
+pub use layers::{ContextExt, WithBudget, WithFallbackNote, WithTimeout};
 pub use schema::{CONTEXT_SCHEMA, check as check_context, parse as parse_context};
 pub use sources::Sources;
 pub use value::ContextProvider;

@@ -3,7 +3,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use levity_core::{ContextAsk, ContextBlock, ContextError, ContextLifetime, ContextSource};
+use levity_core::{ContextBlock, ContextError, ContextLifetime, ContextRequest, ContextSource};
 
 use crate::note;
 
@@ -21,7 +21,7 @@ const LEFT_OUT: &str = "context left out";
 ///
 /// ```
 /// use levity_context::Sources;
-/// use levity_core::{ContextAsk, ContextBlock, ContextSource};
+/// use levity_core::{ContextRequest, ContextBlock, ContextSource};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -29,7 +29,7 @@ const LEFT_OUT: &str = "context left out";
 ///     .source_at(-1, ContextBlock::new("glossary", "word, meaning\n".repeat(100)))
 ///     .source(ContextBlock::new("rules", "Be kind.\n".repeat(20)));
 ///
-/// let blocks = sources.blocks(&ContextAsk::new(120)).await?;
+/// let blocks = sources.blocks(&ContextRequest::new(120)).await?;
 /// let ends: Vec<_> = blocks
 ///     .iter()
 ///     .map(|block| (&*block.name, block.text.lines().last().unwrap()))
@@ -40,7 +40,7 @@ const LEFT_OUT: &str = "context left out";
 /// # }
 /// ```
 ///
-/// If one source fails, the whole request fails; see [`or_note`](crate::ContextExt::or_note).
+/// If one source fails, the whole request fails; see [`with_fallback_note`](crate::ContextExt::with_fallback_note).
 /// Blocks with the same name get a number.
 #[derive(Clone, Default)]
 #[must_use]
@@ -62,12 +62,16 @@ impl Sources {
 
     /// Adds a source with priority 0.
     pub fn source(self, source: impl ContextSource + 'static) -> Self {
-        self.source_at(0, source)
+        self.source_with_priority(0, source)
     }
 
     /// Adds a source with this priority. Sources with a higher priority are queried first; among
     /// equals, those added first.
-    pub fn source_at(mut self, priority: i32, source: impl ContextSource + 'static) -> Self {
+    pub fn source_with_priority(
+        mut self,
+        priority: i32,
+        source: impl ContextSource + 'static,
+    ) -> Self {
         self.slots.push(Slot {
             priority,
             source: Arc::new(source),
@@ -78,7 +82,7 @@ impl Sources {
 
 #[async_trait]
 impl ContextSource for Sources {
-    async fn blocks(&self, ask: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
+    async fn blocks(&self, ask: &ContextRequest) -> Result<Vec<ContextBlock>, ContextError> {
         let mut order: Vec<(usize, &Slot)> = self.slots.iter().enumerate().collect();
         order.sort_by_key(|(_, slot)| std::cmp::Reverse(slot.priority));
         let reserved = if order.len() > 1 {
@@ -96,7 +100,7 @@ impl ContextSource for Sources {
                 remaining.skipped_sources += 1;
                 continue;
             }
-            let ask = ContextAsk::new(remaining.tokens).for_goal(ask.goal.as_str());
+            let ask = ContextRequest::new(remaining.tokens).for_goal(ask.goal.as_str());
             found[n] = remaining.take(slot.source.blocks(&ask).await?);
         }
         let note = remaining.note(reserved);

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use levity_core::{
-    ContextAsk, ContextBlock, ContextError, ContextLifetime, ContextSource, WorkspaceSource,
+    ContextBlock, ContextError, ContextLifetime, ContextRequest, ContextSource, WorkspaceSource,
     WorkspaceView,
 };
 use levity_sandbox::{PathError, Workspace};
@@ -115,7 +115,7 @@ impl WorkspaceFiles {
     pub async fn list(&self) -> Result<FileList> {
         let files = self.clone();
         let listed = run_blocking(move || walk::list(&files.space, files.max_files)).await;
-        listed.map_err(Error::Lost)?.map_err(Error::Workspace)
+        listed.map_err(Error::TaskFailed)?.map_err(Error::Workspace)
     }
 }
 
@@ -130,7 +130,7 @@ impl WorkspaceSource for WorkspaceFiles {
 
 #[async_trait]
 impl ContextSource for WorkspaceFiles {
-    async fn blocks(&self, ask: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
+    async fn blocks(&self, ask: &ContextRequest) -> Result<Vec<ContextBlock>, ContextError> {
         let listed = self
             .list()
             .await

@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use crate::text::chain;
 use crate::{
-    ContextError, ControlError, Divergence, Ending, Finished, HistoryError, JournalError, Limit,
-    MemoryError, ModelError, Partial, RunId, RuntimeError, SharedError, Stage, Status, ToolError,
+    ContextError, ControlError, Divergence, Ending, HistoryError, JournalError, Limit, MemoryError,
+    ModelError, Partial, RunId, RunOutput, RuntimeError, SharedError, Stage, Status, ToolError,
     Waiting,
 };
 
@@ -270,7 +270,7 @@ impl Error {
 
     /// Returns the partial result with the details of its kind of run:
     /// `let answer: Option<Answer> = error.partial_as()`.
-    pub fn partial_as<D: Send + Sync + 'static>(&self) -> Option<Finished<D>> {
+    pub fn partial_as<D: Send + Sync + 'static>(&self) -> Option<RunOutput<D>> {
         self.partial()?.downcast()
     }
 

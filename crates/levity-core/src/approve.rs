@@ -66,15 +66,15 @@ pub struct Ask {
     /// The reason for asking or, if an answer is requested, the question itself.
     pub reason: String,
     /// The kind of response that is requested.
-    #[serde(default, skip_serializing_if = "Wanted::is_permission")]
-    pub wanted: Wanted,
+    #[serde(default, skip_serializing_if = "AskKind::is_permission")]
+    pub wanted: AskKind,
 }
 
 /// The kind of response that an [`Ask`] requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Wanted {
+pub enum AskKind {
     /// Permission to make a call.
     #[default]
     Permission,
@@ -82,7 +82,7 @@ pub enum Wanted {
     Answer,
 }
 
-impl Wanted {
+impl AskKind {
     fn is_permission(&self) -> bool {
         *self == Self::Permission
     }
@@ -96,14 +96,14 @@ impl Ask {
             effect,
             call,
             reason: reason.into(),
-            wanted: Wanted::Permission,
+            wanted: AskKind::Permission,
         }
     }
 
     /// Marks the call as a question that requests an answer.
     #[must_use]
     pub fn for_answer(mut self) -> Self {
-        self.wanted = Wanted::Answer;
+        self.wanted = AskKind::Answer;
         self
     }
 }

@@ -23,7 +23,7 @@ use crate::{ConversationId, History, SharedError};
 #[async_trait]
 pub trait ContextSource: Send + Sync {
     /// Returns the blocks in their current state.
-    async fn blocks(&self, ask: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError>;
+    async fn blocks(&self, ask: &ContextRequest) -> Result<Vec<ContextBlock>, ContextError>;
 }
 
 macro_rules! forward_source {
@@ -31,7 +31,7 @@ macro_rules! forward_source {
         #[async_trait]
         #[deny(clippy::missing_trait_methods)]
         impl<S: ContextSource + ?Sized> ContextSource for $pointer {
-            async fn blocks(&self, ask: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
+            async fn blocks(&self, ask: &ContextRequest) -> Result<Vec<ContextBlock>, ContextError> {
                 (**self).blocks(ask).await
             }
         }
@@ -42,7 +42,7 @@ forward_source!(std::sync::Arc<S>, Box<S>);
 
 #[async_trait]
 impl ContextSource for ContextBlock {
-    async fn blocks(&self, ask: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
+    async fn blocks(&self, ask: &ContextRequest) -> Result<Vec<ContextBlock>, ContextError> {
         Ok(self.clone().cut_to(ask.budget).into_iter().collect())
     }
 }
@@ -50,7 +50,7 @@ impl ContextSource for ContextBlock {
 /// The purpose and the limits of a request for context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct ContextAsk {
+pub struct ContextRequest {
     /// The maximum number of tokens, counted as a quarter of the bytes.
     pub budget: usize,
     /// The goal of the run; empty if it is not known.
@@ -59,7 +59,7 @@ pub struct ContextAsk {
     pub conversation: Option<ConversationId>,
 }
 
-impl ContextAsk {
+impl ContextRequest {
     /// Creates a request for context within this many tokens.
     pub fn new(budget: usize) -> Self {
         Self {

@@ -71,7 +71,7 @@ impl CostBound {
     pub fn of(card: &ModelCard, request: &Request) -> Self {
         let length = |bytes: usize| bytes as u64;
         let options = &request.options;
-        let mut input = Self::REQUEST.saturating_add(request.history.most_tokens());
+        let mut input = Self::REQUEST.saturating_add(request.history.max_tokens());
         input = input.saturating_add(
             request
                 .system
@@ -105,7 +105,7 @@ impl CostBound {
     ///
     /// Each use of such a tool has a fee, and the model reads the result, each time up to its whole
     /// window. The request must limit the number of uses (`max_uses`, `max_tool_calls`), or
-    /// [`Fees::most_uses`](crate::Fees::most_uses) must.
+    /// [`Fees::max_uses`](crate::Fees::most_uses) must.
     #[must_use]
     pub fn with_fields(mut self, card: &ModelCard, fields: &Map<String, Value>) -> Self {
         if let Some(price) = self.price.filter(|_| hosted::is_prioritised(fields)) {
@@ -122,7 +122,7 @@ impl CostBound {
             let max_uses = if tool.is_free {
                 Some(0)
             } else {
-                tool.most_uses.or(fees.most_uses)
+                tool.most_uses.or(fees.max_uses)
             };
             let fee = match tool.kind {
                 _ if tool.is_free => Some(Money::ZERO),
@@ -138,7 +138,7 @@ impl CostBound {
                 (None, _) => {
                     self.unknown = Some(
                         "a provider tool with an unlimited number of uses; limit it by `max_uses` \
-                         or `max_tool_calls`, or by `most_uses` in the fees of its price",
+                         or `max_tool_calls`, or by `max_uses` in the fees of its price",
                     );
                 }
                 (_, None) => {
@@ -182,7 +182,7 @@ impl CostBound {
     /// Returns the cost to reserve if the reply may have `output` tokens.
     pub fn reserved(&self, output: u64) -> ReservedCost {
         let tokens = self.input.saturating_add(output).saturating_mul(self.sends);
-        let once = |price: Price| price.most(self.input, output).saturating_add(self.fees);
+        let once = |price: Price| price.max_cost(self.input, output).saturating_add(self.fees);
         let cost = self
             .price
             .map(|price| once(price).saturating_mul(self.sends));

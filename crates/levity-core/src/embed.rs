@@ -21,7 +21,7 @@ pub trait Embedder: Send + Sync {
     fn card(&self) -> &EmbedderCard;
 
     /// Returns the vectors of these texts.
-    async fn embed(&self, texts: &[String], purpose: Purpose) -> Result<Embedded, ModelError>;
+    async fn embed(&self, texts: &[String], purpose: Purpose) -> Result<Embeddings, ModelError>;
 }
 
 macro_rules! forward_embedder {
@@ -37,7 +37,7 @@ macro_rules! forward_embedder {
                 &self,
                 texts: &[String],
                 purpose: Purpose,
-            ) -> Result<Embedded, ModelError> {
+            ) -> Result<Embeddings, ModelError> {
                 (**self).embed(texts, purpose).await
             }
         }
@@ -91,14 +91,14 @@ impl EmbedderCard {
 /// The vectors of a list of texts.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Embedded {
+pub struct Embeddings {
     /// One vector per text, in the order of the texts.
     pub vectors: Vec<Vec<f32>>,
     /// The tokens and money that the call used.
     pub usage: Usage,
 }
 
-impl Embedded {
+impl Embeddings {
     /// Creates a result with these vectors and no usage.
     pub fn new(vectors: Vec<Vec<f32>>) -> Self {
         Self {

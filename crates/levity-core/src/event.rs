@@ -144,7 +144,7 @@ pub enum EventKind {
         ending: Box<Ending>,
     },
     /// The conversation became too long for the model and was shortened.
-    Compacted(Compacted),
+    Compacted(CompactionReport),
     /// Messages were saved in a conversation.
     Saved {
         /// The number of the effect.
@@ -186,7 +186,8 @@ pub enum EventKind {
         effect: EffectId,
     },
     /// The host sent a message to the run.
-    Said {
+    #[serde(rename = "said")]
+    MessageReceived {
         /// The message from the host.
         message: Arc<Message>,
     },
@@ -274,7 +275,7 @@ impl EventKind {
             Self::Denied { .. } => "denied",
             Self::Guarded { .. } => "guarded",
             Self::OutcomeUnknown { .. } => "outcome_unknown",
-            Self::Said { .. } => "said",
+            Self::MessageReceived { .. } => "said",
             Self::Paused => "paused",
             Self::Resumed => "resumed",
             Self::LimitNear(_) => "limit_near",
@@ -291,7 +292,7 @@ impl EventKind {
 
     /// Returns `true` if only current subscribers receive the event and a replay does not repeat
     /// it.
-    pub fn is_fleeting(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         matches!(
             self,
             Self::Delta { .. }
@@ -306,7 +307,7 @@ impl EventKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
-pub struct Compacted {
+pub struct CompactionReport {
     /// The number of messages that the summary replaces.
     pub folded: usize,
     /// The number of tool results that were shortened.

@@ -288,10 +288,10 @@ impl fmt::Display for Intervention {
 #[async_trait]
 pub trait Screener: Send + Sync {
     /// Screens a message from a person to a run.
-    async fn message(&self, run: &RunId, message: Arc<Message>) -> Screened<Arc<Message>>;
+    async fn message(&self, run: &RunId, message: Arc<Message>) -> ScreenVerdict<Arc<Message>>;
 
     /// Screens a call whose arguments a person replaced.
-    async fn call(&self, run: &RunId, call: ToolCall) -> Screened<ToolCall>;
+    async fn call(&self, run: &RunId, call: ToolCall) -> ScreenVerdict<ToolCall>;
 
     /// Screens the ending of a child run; the returned ending replaces it.
     async fn ending(&self, child: &ChildRun, ending: Ending) -> Ending;
@@ -300,7 +300,7 @@ pub trait Screener: Send + Sync {
 /// The verdict of a [`Screener`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Screened<T> {
+pub enum ScreenVerdict<T> {
     /// The subject is accepted, after these interventions.
     Passed(T, Vec<Intervention>),
     /// The subject is not accepted.

@@ -20,7 +20,7 @@ use crate::{CallId, Message, Part, Role, ToolCall, ToolError, ToolResult};
 /// # use levity_core::{History, Message, Part, Role, ToolCall, ToolError, ToolOutput, ToolResult};
 /// # use serde_json::json;
 /// let mut history = History::new();
-/// history.say(Message::user("What is 2 + 5?"))?;
+/// history.push(Message::user("What is 2 + 5?"))?;
 /// let call = ToolCall::new("c1", "add", json!({"a": 2, "b": 5}));
 /// let reply = Message::new(Role::Assistant, [Part::ToolCall(call.clone())]);
 ///
@@ -109,20 +109,20 @@ impl History {
 
     /// Returns the maximum tokens of all messages as [`CostBound::of`](crate::CostBound::of) counts
     /// them, in constant time.
-    pub fn most_tokens(&self) -> u64 {
+    pub fn max_tokens(&self) -> u64 {
         self.inner.most_tokens
     }
 
     /// Returns the retained bytes of results that were too long to show, in constant time. No other
     /// count includes them. See [`ToolResult::whole`].
-    pub fn kept(&self) -> usize {
+    pub fn retained_bytes(&self) -> usize {
         self.inner.retained
     }
 
     /// Limits the retained bytes of results that were too long to show. The oldest are dropped
     /// first; their shown text remains.
-    pub fn keep_wholes(&mut self, limit: usize) {
-        if self.kept() <= limit {
+    pub fn limit_retained_bytes(&mut self, limit: usize) {
+        if self.retained_bytes() <= limit {
             return;
         }
         let inner = Arc::make_mut(&mut self.inner);
@@ -184,7 +184,7 @@ impl History {
     ///
     /// # Errors
     /// Returns an error if it does; use [`open`](Self::open) for such a message.
-    pub fn say(&mut self, message: impl Into<Arc<Message>>) -> Result<(), HistoryError> {
+    pub fn push(&mut self, message: impl Into<Arc<Message>>) -> Result<(), HistoryError> {
         let message = message.into();
         if message.role == Role::Tool || message.results().next().is_some() {
             return Err(HistoryError::OrphanResult { at: self.len() });
@@ -312,7 +312,7 @@ impl History {
     /// ```
     /// # use levity_core::{History, Message};
     /// let mut history = History::new();
-    /// history.say(Message::user("Hello"))?;
+    /// history.push(Message::user("Hello"))?;
     /// history.append([Message::user("Are you there?").into()])?;
     /// assert_eq!(history.len(), 2);
     /// # Ok::<(), levity_core::HistoryError>(())
@@ -675,7 +675,7 @@ impl History {
         let mut messages = messages.into_iter().peekable();
         while let Some(message) = messages.next() {
             if message.calls().next().is_none() {
-                self.say(message)?;
+                self.push(message)?;
                 continue;
             }
             let at = self.len();

@@ -234,7 +234,7 @@ impl Record {
 #[non_exhaustive]
 pub enum Entry {
     /// The run was created; always the first record.
-    Opened(Opened),
+    Opened(RunHeader),
     /// An effect begins; repeated if an earlier process left it in progress.
     Started {
         /// The number of the effect.
@@ -272,7 +272,7 @@ pub enum Entry {
 /// The initial state and settings of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Opened {
+pub struct RunHeader {
     /// The kind of machine that drives it.
     pub machine: MachineKind,
     /// The machine's state before its first input; `null` in a journal that stores nothing.
@@ -293,13 +293,14 @@ pub struct Opened {
     pub setup: Vec<(String, Digest)>,
     /// `true` if messages to the run are screened before they are journaled.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub hears: bool,
+    #[serde(rename = "hears")]
+    pub screens_input: bool,
     /// The run that it was forked from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub forked: Option<Forked>,
+    pub forked: Option<ForkPoint>,
 }
 
-impl Opened {
+impl RunHeader {
     /// Creates the first entry of a run of this machine.
     pub fn new(machine: MachineKind, state: Value, limits: Limits) -> Self {
         Self {
@@ -310,7 +311,7 @@ impl Opened {
             limits: Box::new(limits),
             origin: None,
             setup: Vec::new(),
-            hears: false,
+            screens_input: false,
             forked: None,
         }
     }
@@ -319,14 +320,14 @@ impl Opened {
 /// The point where a run was forked from another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Forked {
+pub struct ForkPoint {
     /// The id of the other run.
     pub run: RunId,
     /// The number of the last record that both runs share.
     pub after: u64,
 }
 
-impl Forked {
+impl ForkPoint {
     /// Creates a fork from `run` after that record.
     pub fn new(run: RunId, after: u64) -> Self {
         Self { run, after }

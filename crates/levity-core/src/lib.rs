@@ -4,7 +4,7 @@
 //! use levity_core::{History, Message, Request};
 //!
 //! let mut history = History::new();
-//! history.say(Message::user("What is 2 + 5?"))?;
+//! history.push(Message::user("What is 2 + 5?"))?;
 //! let request = Request::new().with_system("Be brief.").with_history(history);
 //! assert_eq!(request.history.messages()[0].text(), "What is 2 + 5?");
 //! # Ok::<(), levity_core::HistoryError>(())
@@ -57,11 +57,11 @@ mod values;
 mod world;
 
 pub use any_error::{Error, ErrorKind, Result};
-pub use approve::{Approver, Ask, Decision, Wanted};
+pub use approve::{Approver, Ask, AskKind, Decision};
 pub use cancel::{CancelGuard, CancelToken};
 pub use context::{
-    Context, ContextAsk, ContextBlock, ContextError, ContextLifetime, ContextSource, ContextStep,
-    WorkspaceSource, WorkspaceView,
+    Context, ContextBlock, ContextError, ContextLifetime, ContextRequest, ContextSource,
+    ContextStep, WorkspaceSource, WorkspaceView,
 };
 pub use cost_bound::{CostBound, ReservedCost};
 pub use durability::Durability;
@@ -69,40 +69,43 @@ pub use effect::{
     ChildRun, Digest, Effect, EffectKind, EffectNote, ModelCall, Offer, Outcome, Save, ToolRun,
     Wait, idempotency_key,
 };
-pub use embed::{Embedded, Embedder, EmbedderCard, Purpose};
+pub use embed::{Embedder, EmbedderCard, Embeddings, Purpose};
 pub use error::{ModelError, ModelErrorKind, SharedError, ToolError, ToolErrorKind};
-pub use event::{Compacted, Event, EventKind, Phase};
+pub use event::{CompactionReport, Event, EventKind, Phase};
 pub use eventual::Eventual;
 pub use executor::{
     Child, ChildLease, EffectCx, Executor, Inspection, LiveEvents, LiveSink, Permit, PrepareCx,
     Prepared,
 };
-pub use guard::{Guard, GuardCx, GuardSubject, Intervention, Screened, Screener, Stage, Verdict};
+pub use guard::{
+    Guard, GuardCx, GuardSubject, Intervention, ScreenVerdict, Screener, Stage, Verdict,
+};
 pub use history::{Exchange, History, HistoryError};
 pub use id::{CallId, ConversationId, EffectId, RunId};
 pub use interrupted::{LostCall, Resolution, Resolver};
 pub use journal::{
-    ControlCommand, Entry, Forked, Journal, JournalError, JournalErrorKind, OpenRun, Opened,
-    Record, RunLog, Snapshot, Spending,
+    ControlCommand, Entry, ForkPoint, Journal, JournalError, JournalErrorKind, OpenRun, Record,
+    RunHeader, RunLog, Snapshot, Spending,
 };
 pub use limits::{Limit, Limits};
 pub use machine::{
-    Ending, Failure, Input, Machine, MachineKind, MachineOutput, Signal, Stats, Status, TalkEnd,
+    ConversationEnd, Ending, Failure, Input, Machine, MachineKind, MachineOutput, Signal, Stats,
+    Status,
 };
 pub use memory::{
-    ConversationChange, ConversationInfo, ConversationQuery, Lease, MemoryError, MemoryErrorKind,
-    MemoryStore, Remembered, Summary,
+    ConversationChange, ConversationInfo, ConversationQuery, Lease, LoadedConversation,
+    MemoryError, MemoryErrorKind, MemoryStore, Summary,
 };
 pub use message::{
     Bytes, Content, Media, MediaSource, Message, Part, ProviderState, Role, Text, Thinking,
     ToolCall, ToolResult,
 };
-pub use model::{Abilities, Model, ModelCard};
+pub use model::{Capabilities, Model, ModelCard};
 pub use money::{Fees, LongPrice, Money, Price};
 pub use program::Program;
 pub use request::{Options, OutputSchema, Request, ThinkingMode, ToolChoice};
 pub use response::{Delta, Deltas, Finish, Fold, Response, Usage};
-pub use run_result::{Finished, Partial, Reached};
+pub use run_result::{Partial, RunOutput, StoppedRun};
 pub use runs::{RunQuery, RunRequest, RunState, RunSummary, Waiting};
 pub use runtime_error::{ControlError, Divergence, RuntimeError};
 pub use secret::{FoundSecret, SecretKind, Secrets};

@@ -40,7 +40,7 @@ pub trait Machine: Send {
     fn ending(&self) -> Option<&Ending>;
 
     /// Returns the partial result as an ending, for a run that cannot be driven to its end.
-    fn so_far(&self, status: Status) -> Ending {
+    fn partial_ending(&self, status: Status) -> Ending {
         Ending::new(status)
     }
 }
@@ -62,8 +62,8 @@ impl<M: Machine + ?Sized> Machine for Box<M> {
         (**self).ending()
     }
 
-    fn so_far(&self, status: Status) -> Ending {
-        (**self).so_far(status)
+    fn partial_ending(&self, status: Status) -> Ending {
+        (**self).partial_ending(status)
     }
 }
 
@@ -118,7 +118,7 @@ pub enum Input {
     /// The host sends a message.
     Say(Arc<Message>),
     /// A limit is almost reached: finish with the current results.
-    Wrap(Limit),
+    FinishSoon(Limit),
     /// Little of a limit remains. It is sent once, before `Begin` if it holds from the start.
     Low(Limit),
     /// A limit was exceeded: end now.
@@ -179,12 +179,12 @@ impl MachineOutput {
     }
 
     /// Requests an effect with this number.
-    pub fn want(&mut self, id: EffectId, effect: Effect) {
+    pub fn request(&mut self, id: EffectId, effect: Effect) {
         self.effects.push((id, effect));
     }
 
     /// Emits an event to the observers.
-    pub fn tell(&mut self, event: EventKind) {
+    pub fn emit(&mut self, event: EventKind) {
         if !self.quiet {
             self.events.push(event);
         }
@@ -217,19 +217,21 @@ pub struct Ending {
     /// and their results. Notes for the model are omitted. You can add them to a history with
     /// [`History::append`](crate::History::append).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub said: Vec<Arc<Message>>,
+    #[serde(rename = "said")]
+    pub messages: Vec<Arc<Message>>,
     /// The interventions of the parent run's guards in the result of this run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guarded: Vec<Intervention>,
     /// The remaining work for the conversation that the run is part of. It is not journaled.
     #[serde(skip)]
-    pub talk: Option<Box<TalkEnd>>,
+    #[serde(rename = "talk")]
+    pub conversation_end: Option<Box<ConversationEnd>>,
 }
 
 /// The work that a run leaves for the conversation that it is part of.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct TalkEnd {
+pub struct ConversationEnd {
     /// The id of the conversation.
     pub id: ConversationId,
     /// Messages that may not be saved yet, in order: a run that ends abruptly has no time to save.
@@ -238,7 +240,7 @@ pub struct TalkEnd {
     pub about: String,
 }
 
-impl TalkEnd {
+impl ConversationEnd {
     /// Creates an end without unsaved messages.
     pub fn new(id: ConversationId, about: impl Into<String>) -> Self {
         Self {
@@ -260,9 +262,9 @@ impl Ending {
             usage: Usage::default(),
             stats: Stats::default(),
             signals: Vec::new(),
-            said: Vec::new(),
+            messages: Vec::new(),
             guarded: Vec::new(),
-            talk: None,
+            conversation_end: None,
         }
     }
 }
@@ -356,7 +358,8 @@ pub enum Failure {
     Memory(#[source] MemoryError),
     /// Some of the required steps are not done.
     #[error("the goal was not reached: {0}")]
-    Unreached(String),
+    #[serde(rename = "unreached")]
+    GoalNotReached(String),
     /// A guard blocked a message from a person or from the model.
     #[error("{0}")]
     Blocked(Intervention),

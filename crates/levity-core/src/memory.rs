@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::{ConversationId, Message, SharedError, TalkEnd, Timestamp};
+use crate::{ConversationEnd, ConversationId, Message, SharedError, Timestamp};
 
 /// Stores the messages of conversations.
 ///
@@ -34,7 +34,11 @@ use crate::{ConversationId, Message, SharedError, TalkEnd, Timestamp};
 pub trait MemoryStore: Send + Sync {
     /// Returns the summary, the end of the conversation and its last messages: at most `limit`, and
     /// none that the summary covers.
-    async fn load(&self, id: &ConversationId, limit: usize) -> Result<Remembered, MemoryError>;
+    async fn load(
+        &self,
+        id: &ConversationId,
+        limit: usize,
+    ) -> Result<LoadedConversation, MemoryError>;
 
     /// Returns at most `limit` messages from a position on, oldest first, without those that were
     /// trimmed.
@@ -95,7 +99,7 @@ macro_rules! forward_memory {
                 &self,
                 id: &ConversationId,
                 limit: usize,
-            ) -> Result<Remembered, MemoryError> {
+            ) -> Result<LoadedConversation, MemoryError> {
                 (**self).load(id, limit).await
             }
 
@@ -160,7 +164,7 @@ forward_memory!(Arc<S>, Box<S>);
 /// The loaded part of a stored conversation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Remembered {
+pub struct LoadedConversation {
     /// The summary of the oldest messages, if there is one.
     pub summary: Option<Summary>,
     /// The last messages, oldest first.
@@ -175,7 +179,7 @@ pub struct Remembered {
     pub changed: Timestamp,
 }
 
-impl Remembered {
+impl LoadedConversation {
     /// Creates the loaded end of a conversation.
     pub fn new(summary: Option<Summary>, messages: Vec<Arc<Message>>, end: u64) -> Self {
         Self {
@@ -362,7 +366,8 @@ pub struct Lease {
     _guard: Box<dyn Any + Send + Sync>,
 }
 
-type AtEnd = Box<dyn FnOnce(TalkEnd) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+type AtEnd =
+    Box<dyn FnOnce(ConversationEnd) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 impl Lease {
     /// Creates a lease that is released by dropping `guard`.
@@ -374,19 +379,19 @@ impl Lease {
     }
 
     /// Sets work to do for a run that has ended, while the conversation is still held: see
-    /// [`Ending::talk`](crate::Ending::talk). Its failures are not reported; the run's own ending
+    /// [`Ending::conversation_end`](crate::Ending::talk). Its failures are not reported; the run's own ending
     /// is more informative.
     #[must_use]
     pub fn at_end<F: Future<Output = ()> + Send + 'static>(
         mut self,
-        end: impl FnOnce(TalkEnd) -> F + Send + Sync + 'static,
+        end: impl FnOnce(ConversationEnd) -> F + Send + Sync + 'static,
     ) -> Self {
         self.end = Some(Box::new(move |talk| Box::pin(end(talk))));
         self
     }
 
     /// Does the work that a finished run left for its conversation, then releases the lease.
-    pub async fn release(mut self, rest: Option<Box<TalkEnd>>) {
+    pub async fn release(mut self, rest: Option<Box<ConversationEnd>>) {
         if let (Some(end), Some(talk)) = (self.end.take(), rest) {
             end(*talk).await;
         }

@@ -42,7 +42,7 @@ use crate::{CostBound, Deltas, ModelError, Price, Request, Response};
 )]
 #[async_trait]
 pub trait Model: Send + Sync {
-    /// Returns the provider, id, context window and abilities, known without a call.
+    /// Returns the provider, id, context window and capabilities, known without a call.
     fn card(&self) -> &ModelCard;
 
     /// Sends `request` and returns the reply as it arrives.
@@ -111,13 +111,14 @@ pub struct ModelCard {
     /// [`Limits::assumed_price`](crate::Limits).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
-    /// The abilities of the model.
+    /// The capabilities of the model.
     #[serde(default)]
-    pub abilities: Abilities,
+    #[serde(alias = "abilities")]
+    pub capabilities: Capabilities,
 }
 
 impl ModelCard {
-    /// Creates a card with default abilities and nothing else known.
+    /// Creates a card with default capabilities and nothing else known.
     pub fn new(provider: impl Into<String>, id: impl Into<String>) -> Self {
         Self {
             provider: provider.into(),
@@ -125,7 +126,7 @@ impl ModelCard {
             window: None,
             max_output: None,
             price: None,
-            abilities: Abilities::default(),
+            capabilities: Capabilities::default(),
         }
     }
 
@@ -150,19 +151,19 @@ impl ModelCard {
         self
     }
 
-    /// Sets the abilities of the model.
+    /// Sets the capabilities of the model.
     #[must_use]
-    pub fn with_abilities(mut self, abilities: Abilities) -> Self {
-        self.abilities = abilities;
+    pub fn with_capabilities(mut self, capabilities: Capabilities) -> Self {
+        self.capabilities = capabilities;
         self
     }
 }
 
-/// The abilities of a model; by default it can call tools and follow an output schema.
+/// The capabilities of a model; by default it can call tools and follow an output schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
-pub struct Abilities {
+pub struct Capabilities {
     /// The model can call tools.
     pub tools: bool,
     /// The model natively follows an output schema; otherwise the schema is described in the
@@ -174,7 +175,7 @@ pub struct Abilities {
     pub thinking: bool,
 }
 
-impl Default for Abilities {
+impl Default for Capabilities {
     fn default() -> Self {
         Self {
             tools: true,

@@ -134,7 +134,8 @@ pub struct Fees {
     pub session: Option<Money>,
     /// The maximum number of uses per request, if the request itself does not limit it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub most_uses: Option<u64>,
+    #[serde(rename = "most_uses")]
+    pub max_uses: Option<u64>,
 }
 
 impl Fees {
@@ -146,7 +147,7 @@ impl Fees {
         Self {
             search: None,
             session: None,
-            most_uses: None,
+            max_uses: None,
         }
     }
 
@@ -167,7 +168,7 @@ impl Fees {
     /// Sets the maximum number of uses per request.
     #[must_use]
     pub const fn with_most_uses(mut self, uses: u64) -> Self {
-        self.most_uses = Some(uses);
+        self.max_uses = Some(uses);
         self
     }
 
@@ -395,11 +396,11 @@ impl Price {
     /// Returns the cost of this usage if money is limited: an unknown fee counts as
     /// [`Fees::UNKNOWN`].
     pub fn cost_at_most(&self, usage: &Usage) -> Money {
-        self.tokens(usage).saturating_add(self.most_fees(usage))
+        self.tokens(usage).saturating_add(self.max_fees(usage))
     }
 
     /// Returns the fees of the provider's tools if money is limited.
-    pub fn most_fees(&self, usage: &Usage) -> Money {
+    pub fn max_fees(&self, usage: &Usage) -> Money {
         self.fees.of(usage, Fees::UNKNOWN)
     }
 
@@ -432,7 +433,7 @@ impl Price {
 
     /// Returns the maximum cost of this many tokens sent and received, whatever the provider's
     /// cache does.
-    pub fn most(&self, input: u64, output: u64) -> Money {
+    pub fn max_cost(&self, input: u64, output: u64) -> Money {
         let (sent, received) = self.dearest(input);
         to_money(
             cost_in_millionths(input, sent).saturating_add(cost_in_millionths(output, received)),
@@ -440,7 +441,7 @@ impl Price {
     }
 
     /// Returns the number of tokens that may be received besides `input` tokens sent, at
-    /// [`most`](Self::most), for this money. Returns `None` if the input alone costs more.
+    /// [`max_cost`](Self::max_cost), for this money. Returns `None` if the input alone costs more.
     pub fn affords(&self, input: u64, money: Money) -> Option<u64> {
         let all = u128::from(money.0).saturating_mul(MILLION);
         let (sent, received) = self.dearest(input);

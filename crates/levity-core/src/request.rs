@@ -62,7 +62,7 @@ impl Request {
     /// because they are not valid alone.
     #[must_use]
     pub fn with_message(mut self, message: impl Into<Arc<crate::Message>>) -> Self {
-        let _ = self.history.say(message);
+        let _ = self.history.push(message);
         self
     }
 

@@ -16,18 +16,18 @@ use crate::{Ending, Error, Failure, Finish, RunId, Signal, Stats, Status, Usage}
 /// The result displays as its text. Clones share all data.
 ///
 /// ```
-/// use levity_core::{Ending, Finished, Reached, Status};
+/// use levity_core::{Ending, RunOutput, StoppedRun, Status};
 ///
 /// struct Words(usize);
 ///
 /// let mut ending = Ending::new(Status::Complete);
 /// ending.text = "High water is at six.".to_owned();
-/// let reached = Reached::new("r1".into(), ending, ());
-/// let finished: Finished<Words> = reached.finish(|()| Words(5))?;
+/// let reached = StoppedRun::new("r1".into(), ending, ());
+/// let finished: RunOutput<Words> = reached.finish(|()| Words(5))?;
 /// assert_eq!((finished.text(), finished.0), ("High water is at six.", 5));
 /// # Ok::<(), levity_core::Error>(())
 /// ```
-pub struct Finished<D>(Arc<Inner<D>>);
+pub struct RunOutput<D>(Arc<Inner<D>>);
 
 struct Inner<D> {
     run: RunId,
@@ -35,7 +35,7 @@ struct Inner<D> {
     details: D,
 }
 
-impl<D> Finished<D> {
+impl<D> RunOutput<D> {
     /// Returns the id of the run.
     pub fn run(&self) -> &RunId {
         &self.0.run
@@ -83,7 +83,7 @@ impl<D> Finished<D> {
     }
 }
 
-impl<D: Send + Sync + 'static> Finished<D> {
+impl<D: Send + Sync + 'static> RunOutput<D> {
     /// Deserializes the structured output as a `T`.
     ///
     /// # Errors
@@ -115,7 +115,7 @@ impl<D: Send + Sync + 'static> Finished<D> {
                     source,
                     partial: Some(partial),
                 },
-                Failure::Unreached(why) => Error::Unreached { why, partial },
+                Failure::GoalNotReached(why) => Error::Unreached { why, partial },
                 Failure::Blocked(by) => {
                     let reason = by.blocked.unwrap_or_default();
                     Error::Blocked {
@@ -134,13 +134,13 @@ impl<D: Send + Sync + 'static> Finished<D> {
     }
 }
 
-impl<D> Clone for Finished<D> {
+impl<D> Clone for RunOutput<D> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<D> Deref for Finished<D> {
+impl<D> Deref for RunOutput<D> {
     type Target = D;
 
     fn deref(&self) -> &D {
@@ -148,16 +148,16 @@ impl<D> Deref for Finished<D> {
     }
 }
 
-impl<D> fmt::Display for Finished<D> {
+impl<D> fmt::Display for RunOutput<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.text())
     }
 }
 
 /// Shows the run and its status, and nothing of the conversation.
-impl<D> fmt::Debug for Finished<D> {
+impl<D> fmt::Debug for RunOutput<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Finished")
+        f.debug_struct("RunOutput")
             .field("run", self.run())
             .field("status", self.status())
             .finish_non_exhaustive()
@@ -167,7 +167,7 @@ impl<D> fmt::Debug for Finished<D> {
 /// A machine that has stopped, with the ending of its run.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Reached<M> {
+pub struct StoppedRun<M> {
     /// The id of the run.
     pub run: RunId,
     /// The ending or, for a run that could not be driven to its end, the partial result.
@@ -176,7 +176,7 @@ pub struct Reached<M> {
     pub machine: M,
 }
 
-impl<M> Reached<M> {
+impl<M> StoppedRun<M> {
     /// Creates the end of a run.
     pub fn new(run: RunId, ending: Ending, machine: M) -> Self {
         Self {
@@ -193,13 +193,13 @@ impl<M> Reached<M> {
     pub fn finish<D: Send + Sync + 'static>(
         self,
         details: impl FnOnce(M) -> D,
-    ) -> Result<Finished<D>, Error> {
+    ) -> Result<RunOutput<D>, Error> {
         let Self {
             run,
             ending,
             machine,
         } = self;
-        let finished = Finished(Arc::new(Inner {
+        let finished = RunOutput(Arc::new(Inner {
             run,
             ending,
             details: details(machine),
@@ -273,9 +273,9 @@ impl Partial {
 
     /// Returns the whole result if it is of this kind:
     /// `let answer: Option<Answer> = partial.downcast()`.
-    pub fn downcast<D: Send + Sync + 'static>(&self) -> Option<Finished<D>> {
+    pub fn downcast<D: Send + Sync + 'static>(&self) -> Option<RunOutput<D>> {
         let any: Arc<dyn Any + Send + Sync> = (*self.0).clone();
-        any.downcast::<Inner<D>>().ok().map(Finished)
+        any.downcast::<Inner<D>>().ok().map(RunOutput)
     }
 }
 

@@ -95,7 +95,7 @@ impl RunSummary {
     }
 
     /// Returns the earliest time that the run waits for, if any.
-    pub fn wakes(&self) -> Option<Timestamp> {
+    pub fn next_wake(&self) -> Option<Timestamp> {
         self.waiting
             .iter()
             .filter_map(|waiting| waiting.until)
@@ -236,7 +236,7 @@ impl RunQuery {
     }
 
     /// Returns `true` if the query selects this run.
-    pub fn asks_for(&self, run: &RunSummary) -> bool {
+    pub fn matches(&self, run: &RunSummary) -> bool {
         self.state.is_none_or(|state| run.state() == state)
             && !(self.roots && run.child)
             && self
@@ -247,12 +247,12 @@ impl RunQuery {
             && self.before.is_none_or(|time| run.opened < time)
             && self
                 .due
-                .is_none_or(|now| run.wakes().is_some_and(|wakes| wakes <= now))
+                .is_none_or(|now| run.next_wake().is_some_and(|wakes| wakes <= now))
     }
 
     /// Filters, sorts and limits `runs` as the query requires; for stores without their own index.
     pub fn select(&self, runs: impl IntoIterator<Item = RunSummary>) -> Vec<RunSummary> {
-        let mut found: Vec<_> = runs.into_iter().filter(|run| self.asks_for(run)).collect();
+        let mut found: Vec<_> = runs.into_iter().filter(|run| self.matches(run)).collect();
         found.sort_by(|a, b| (a.opened, &a.run).cmp(&(b.opened, &b.run)));
         if self.newest_first {
             found.reverse();

@@ -161,7 +161,7 @@ pub enum ControlError {
     NotRunning(RunId),
     /// No agent of this name is running below the run.
     #[error("agent `{0}` is not running")]
-    NotAtWork(Arc<str>),
+    AgentNotRunning(Arc<str>),
     /// The run has too many pending messages; send more after its next model call.
     #[error("run `{0}` has too many pending messages; send more after its next model call")]
     Full(RunId),
@@ -177,9 +177,9 @@ pub enum ControlError {
     /// message.
     #[error(
         "run `{0}` has guards for its input but no process drives it; resume it and send the \
-             message then, or send it with `Agent::tell`"
+             message then, or send it with `Agent::send_request`"
     )]
-    Unheard(RunId),
+    NotDriven(RunId),
     /// The run waits for no such decision: it was made, or the question was withdrawn.
     #[error("run `{run}` is not waiting for a decision on effect {effect}")]
     NotAsked {

@@ -10,7 +10,7 @@ use crate::step::Budget;
 #[non_exhaustive]
 pub struct PlanConstraints {
     /// The agents, functions and tools that can run a step, by name.
-    pub performers: BTreeMap<Arc<str>, StepRunner>,
+    pub runners: BTreeMap<Arc<str>, StepRunner>,
     /// `true` if steps may be code.
     pub code: bool,
     /// The limits of the whole run.
@@ -34,7 +34,7 @@ impl PlanConstraints {
     /// Creates constraints without runners and with the default limits.
     pub fn new() -> Self {
         Self {
-            performers: BTreeMap::new(),
+            runners: BTreeMap::new(),
             code: false,
             limits: Limits::new(),
             max_steps: Self::MAX_STEPS,
@@ -46,15 +46,15 @@ impl PlanConstraints {
     /// Adds a runner under a name.
     #[must_use]
     pub fn with(mut self, name: impl Into<Arc<str>>, performer: StepRunner) -> Self {
-        self.performers.insert(name.into(), performer);
+        self.runners.insert(name.into(), performer);
         self
     }
 }
 
 impl PlanConstraints {
     /// Returns the runner with this name. `Coder` and `CoderAgent` are treated as the same name.
-    pub fn performer(&self, name: &str) -> Option<(&Arc<str>, &StepRunner)> {
-        let find = |name: &str| self.performers.get_key_value(name);
+    pub fn runner(&self, name: &str) -> Option<(&Arc<str>, &StepRunner)> {
+        let find = |name: &str| self.runners.get_key_value(name);
         find(name)
             .or_else(|| find(name.strip_suffix("Agent")?))
             .or_else(|| {

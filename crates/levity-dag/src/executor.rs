@@ -21,7 +21,7 @@ use serde_json::{Map, Value};
 
 use crate::function::{Function, StepInput};
 use crate::machine::{AUTHOR, PLAN, TIMEOUT};
-use crate::planner::{Brief, TeamPlanner};
+use crate::planner::{PlannerInput, TeamPlanner};
 use crate::step::Budget;
 
 /// Performs the effects of a plan: its agents, functions, tools and code.
@@ -128,7 +128,7 @@ impl TeamExecutor {
     }
 
     async fn plan(&self, call: &ToolCall) -> Outcome {
-        let made = match (&self.planner, Brief::deserialize(&call.args)) {
+        let made = match (&self.planner, PlannerInput::deserialize(&call.args)) {
             (Some(planner), Ok(brief)) => {
                 let plan = AssertUnwindSafe(async { planner.plan(&brief).await })
                     .catch_unwind()

@@ -46,7 +46,7 @@ pub enum FaultKind {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub struct Faults {
-    /// The first faults, at most [`MOST`](Self::MOST).
+    /// The first faults, at most [`MAX_REPORTED`](Self::MAX_REPORTED).
     pub faults: Vec<Fault>,
     /// The number of further faults.
     pub more: usize,
@@ -54,7 +54,7 @@ pub struct Faults {
 
 impl Faults {
     /// The maximum number of faults reported in full: 50.
-    pub const MOST: usize = 50;
+    pub const MAX_REPORTED: usize = 50;
 }
 
 impl fmt::Display for Faults {
@@ -99,7 +99,7 @@ impl Fault {
     }
 }
 
-/// Collects faults; beyond [`Faults::MOST`] it only counts them.
+/// Collects faults; beyond [`Faults::MAX_REPORTED`] it only counts them.
 #[derive(Debug, Default)]
 pub(crate) struct FaultCollector {
     faults: Vec<Fault>,
@@ -113,7 +113,7 @@ impl FaultCollector {
 
     /// Creates the fault only if it is reported, because searching for a similar name is costly.
     pub(crate) fn push_with(&mut self, fault: impl FnOnce() -> Fault) {
-        if self.faults.len() < Faults::MOST {
+        if self.faults.len() < Faults::MAX_REPORTED {
             self.faults.push(fault());
         } else {
             self.more += 1;

@@ -97,7 +97,7 @@ pub struct StepInput {
     /// The variables that the step reads, and its fixed inputs.
     pub values: Map<String, Value>,
     /// `true` if an earlier process started this call and did not finish it.
-    pub again: bool,
+    pub interrupted: bool,
     cx: EffectCx,
 }
 
@@ -105,7 +105,7 @@ impl StepInput {
     pub(crate) fn new(values: Map<String, Value>, cx: EffectCx) -> Self {
         Self {
             values,
-            again: cx.again,
+            interrupted: cx.again,
             cx,
         }
     }

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use levity_builtin_tools::profile::Manifest;
+use levity_builtin_tools::profile::FileManifest;
 use levity_core::{
     Effect, EffectId, Ending, Failure, Input, Limit, Limits, Machine, MachineKind, MachineOutput,
     Outcome, RunId, Stats, Status, Usage,
@@ -103,7 +103,7 @@ pub(crate) struct Start {
     pub(crate) given: BTreeMap<Arc<str>, Value>,
     /// The description of the input files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) files: Option<Manifest>,
+    pub(crate) files: Option<FileManifest>,
     /// The plan, if the run starts with one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) plan: Option<Arc<Plan>>,
@@ -207,7 +207,7 @@ impl GraphMachine {
     fn request(&mut self, effect: Effect, out: &mut MachineOutput) -> EffectId {
         let id = EffectId::new(self.now.next);
         self.now.next += 1;
-        out.want(id, effect);
+        out.request(id, effect);
         id
     }
 
@@ -227,7 +227,7 @@ impl GraphMachine {
 
     fn notify(out: &mut MachineOutput, notice: impl FnOnce() -> PlanNotice) {
         if out.is_watched() {
-            out.tell(notice().into_event());
+            out.emit(notice().into_event());
         }
     }
 
@@ -250,7 +250,7 @@ impl GraphMachine {
         for one in skipped {
             Self::notify(out, || PlanNotice::StepSkipped {
                 step: self.id(one.at),
-                why: self.skip_message(one),
+                reason: self.skip_message(one),
             });
         }
     }
@@ -324,7 +324,7 @@ impl Machine for GraphMachine {
             Input::Begin { run, wrap } => self.begin(run, wrap, out),
             Input::Finished { effect, outcome } => self.handle_finished(effect, outcome, out),
             Input::Say(message) => self.now.messages.push(message.text().into_owned()),
-            Input::Wrap(limit) => self.now.near_limit = Some(limit),
+            Input::FinishSoon(limit) => self.now.near_limit = Some(limit),
             Input::Stop(limit) => self.stop(Status::Partial(limit)),
             Input::Cancel { reason } => self.stop(Status::Cancelled { reason }),
             _ => {}
@@ -339,7 +339,7 @@ impl Machine for GraphMachine {
         }
     }
 
-    fn so_far(&self, status: Status) -> Ending {
+    fn partial_ending(&self, status: Status) -> Ending {
         self.ending_now(status)
     }
 }
@@ -359,7 +359,7 @@ impl fmt::Debug for GraphMachine {
 
 /// Returns the status of a run that failed as a whole.
 fn unreached(reason: impl Into<String>) -> Status {
-    Status::Failed(Failure::Unreached(reason.into()))
+    Status::Failed(Failure::GoalNotReached(reason.into()))
 }
 
 #[cfg(test)]

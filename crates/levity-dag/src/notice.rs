@@ -55,7 +55,8 @@ pub enum PlanNotice {
         /// The steps that failed or were rejected.
         steps: Vec<StepId>,
         /// The reason for the replan.
-        why: String,
+        #[serde(rename = "why")]
+        reason: String,
     },
     /// The plan was changed.
     Replanned {
@@ -71,7 +72,8 @@ pub enum PlanNotice {
     /// The planner found no other way to reach the goal.
     GaveUp {
         /// The reason for giving up.
-        why: String,
+        #[serde(rename = "why")]
+        reason: String,
     },
     /// An attempt at a step started.
     StepStarted {
@@ -131,7 +133,7 @@ pub enum PlanNotice {
         /// The complete output of the step.
         output: Value,
         /// The resources that the step used.
-        spent: StepSpent,
+        spent: StepUsage,
     },
     /// A step failed in all its attempts.
     StepFailed {
@@ -140,14 +142,15 @@ pub enum PlanNotice {
         /// The error message of the step.
         error: String,
         /// The resources that the step used.
-        spent: StepSpent,
+        spent: StepUsage,
     },
     /// A step was skipped.
     StepSkipped {
         /// The id of the step.
         step: StepId,
         /// The reason for skipping it.
-        why: String,
+        #[serde(rename = "why")]
+        reason: String,
     },
     /// A judge returned a verdict on the work of other steps.
     Verdict {
@@ -202,7 +205,7 @@ pub enum Strategy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
-pub struct StepSpent {
+pub struct StepUsage {
     /// The number of attempts.
     pub attempts: u32,
     /// The tokens and the cost.

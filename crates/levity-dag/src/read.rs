@@ -57,7 +57,7 @@ pub(crate) fn value(text: &str, what: &str, fits: fn(&Value) -> bool) -> Result<
     })?;
     // A single missing brace is a typing error. A text that ends within a value has lost content,
     // and half a plan is a different plan.
-    if repaired.mends.contains(Repair::Truncated) && !is_closed(text) {
+    if repaired.repairs.contains(Repair::Truncated) && !is_closed(text) {
         return Err(malformed(format!(
             "the {what} is cut off at byte {}; write it completely",
             text.len()

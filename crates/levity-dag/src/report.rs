@@ -2,18 +2,18 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use levity_core::Finished;
+use levity_core::RunOutput;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::machine::GraphMachine;
-use crate::notice::{StepSpent, StepStatus};
+use crate::notice::{StepStatus, StepUsage};
 use crate::plan::Plan;
 use crate::step::StepId;
 
-/// The result of a team's run; see [`Finished`] and [`TeamDetails`]. Its text is the output of the
+/// The result of a team's run; see [`RunOutput`] and [`TeamDetails`]. Its text is the output of the
 /// last completed step.
-pub type TeamAnswer = Finished<TeamDetails>;
+pub type TeamAnswer = RunOutput<TeamDetails>;
 
 /// The team-specific part of a result: variables, steps and the plan.
 pub struct TeamDetails {
@@ -32,7 +32,7 @@ pub struct StepReport {
     /// The error message, if the step failed.
     pub error: Option<String>,
     /// The resources that the step used.
-    pub spent: StepSpent,
+    pub spent: StepUsage,
 }
 
 impl TeamDetails {

@@ -1,13 +1,13 @@
 //! Inputs and runs of a team.
 
-use levity_core::{Error, Executor, Limits, MachineKind, Message, Reached, Result, SharedError};
+use levity_core::{Error, Executor, Limits, MachineKind, Message, Result, SharedError, StoppedRun};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use levity_builtin_tools::profile::{Manifest, profile_all};
+use levity_builtin_tools::profile::{self, FileManifest};
 use levity_core::text::is_blank;
-use levity_runtime::{Beginning, Observe, Runnable, Runtime};
+use levity_runtime::{MachineStart, Observe, Runnable, Runtime};
 use serde_json::Value;
 
 use crate::graph::Graph;
@@ -135,7 +135,7 @@ impl Runnable for Team {
         self.inner.limits
     }
 
-    fn begin(&self, input: TeamInput, limits: &Limits) -> Result<Beginning<GraphMachine>> {
+    fn begin(&self, input: TeamInput, limits: &Limits) -> Result<MachineStart<GraphMachine>> {
         let TeamInput {
             goal,
             given,
@@ -144,7 +144,8 @@ impl Runnable for Team {
             checked,
             seed,
         } = input;
-        let (plan, done) = seed.map_or((plan, Vec::new()), |seed| (Some(seed.plan), seed.done));
+        let (plan, done) =
+            seed.map_or((plan, Vec::new()), |seed| (Some(seed.plan), seed.completed));
         // A plan needs no goal.
         if plan.is_none() && is_blank(&goal) {
             return Err(Error::EmptyPrompt);
@@ -165,9 +166,9 @@ impl Runnable for Team {
             .check_start(!files.is_empty(), checked)
             .map_err(Error::from)?;
         if files.is_empty() {
-            return Ok(Beginning::now(machine));
+            return Ok(MachineStart::now(machine));
         }
-        Ok(Beginning::later(async move {
+        Ok(MachineStart::later(async move {
             start.files = Some(profile_files(files).await?);
             Ok(GraphMachine::new(rules, start).into())
         }))
@@ -178,7 +179,7 @@ impl Runnable for Team {
         GraphMachine::restore(self.inner.rules.clone(), state)
     }
 
-    fn conclude(&self, reached: Reached<GraphMachine>) -> Result<TeamAnswer> {
+    fn conclude(&self, reached: StoppedRun<GraphMachine>) -> Result<TeamAnswer> {
         reached.finish(TeamDetails::new)
     }
 
@@ -188,7 +189,8 @@ impl Runnable for Team {
 }
 
 /// Profiles files on a blocking thread, so that it does not delay other tasks.
-async fn profile_files(files: Vec<PathBuf>) -> Result<Manifest, SharedError> {
-    let profiled = tokio::runtime::Handle::current().spawn_blocking(move || profile_all(files));
+async fn profile_files(files: Vec<PathBuf>) -> Result<FileManifest, SharedError> {
+    let profiled =
+        tokio::runtime::Handle::current().spawn_blocking(move || profile::profile_files(files));
     profiled.await.map_err(SharedError::new)
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::condition::Condition;
 use crate::graph::{Edge, Graph};
-use crate::notice::{StepSpent, StepStatus};
+use crate::notice::{StepStatus, StepUsage};
 use crate::step::{Join, OnFailure, Step, StepId};
 
 /// The state of each step of a graph, and the steps that may start.
@@ -46,7 +46,7 @@ pub(crate) struct Node {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) output: Option<Box<Value>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) spent: Option<Box<StepSpent>>,
+    pub(crate) spent: Option<Box<StepUsage>>,
 }
 
 /// The reason why a step is skipped.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::graph::Graph;
-use crate::notice::{PlanNotice, StepSpent, StepStatus, WrittenVariable};
+use crate::notice::{PlanNotice, StepStatus, StepUsage, WrittenVariable};
 use crate::plan::Plan;
 use crate::schedule::Scheduler;
 use crate::step::StepId;
@@ -18,7 +18,8 @@ pub struct StartingPlan {
     /// The plan to carry out.
     pub plan: Arc<Plan>,
     /// The completed steps, with their outputs.
-    pub done: Vec<CompletedStep>,
+    #[serde(rename = "done")]
+    pub completed: Vec<CompletedStep>,
 }
 
 /// A step that was completed before the run starts.
@@ -49,14 +50,14 @@ impl StartingPlan {
     pub fn new(plan: impl Into<Arc<Plan>>) -> Self {
         Self {
             plan: plan.into(),
-            done: Vec::new(),
+            completed: Vec::new(),
         }
     }
 
     /// Adds a completed step.
     #[must_use]
     pub fn with(mut self, done: CompletedStep) -> Self {
-        self.done.push(done);
+        self.completed.push(done);
         self
     }
 }
@@ -100,8 +101,8 @@ pub(crate) fn emit_notices(seed: &[CompletedStep], graph: &Graph, out: &mut Mach
             step: done.step.clone(),
             writes: done.writes.clone(),
             output: done.output.clone(),
-            spent: StepSpent::default(),
+            spent: StepUsage::default(),
         };
-        out.tell(notice.into_event());
+        out.emit(notice.into_event());
     }
 }

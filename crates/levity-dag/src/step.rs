@@ -391,7 +391,7 @@ impl Step {
     }
 
     /// Returns the retry policy of the step.
-    pub fn tries(&self) -> Retry {
+    pub fn retry_policy(&self) -> Retry {
         self.more
             .as_ref()
             .map_or_else(Retry::default, |more| more.retry)
@@ -414,7 +414,7 @@ impl Step {
     }
 
     /// Returns the step that this one is a fallback for.
-    pub fn stands_in_for(&self) -> Option<&StepId> {
+    pub fn fallback_for(&self) -> Option<&StepId> {
         self.more.as_ref()?.instead_of.as_ref()
     }
 }
@@ -484,9 +484,10 @@ pub struct FanOut {
     /// The name under which a run of the step receives its element; `item` by default.
     #[serde(rename = "as", default = "item")]
     pub name: Arc<str>,
-    /// The maximum number of elements; [`DEFAULT_MOST`](Self::DEFAULT_MOST) by default.
+    /// The maximum number of elements; [`DEFAULT_MAX_ITEMS`](Self::DEFAULT_MAX_ITEMS) by default.
     #[serde(default = "most")]
-    pub most: usize,
+    #[serde(rename = "most")]
+    pub max_items: usize,
     /// The number of elements that must succeed; all by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quorum: Option<usize>,
@@ -503,21 +504,21 @@ fn item() -> Arc<str> {
 }
 
 fn most() -> usize {
-    FanOut::DEFAULT_MOST
+    FanOut::DEFAULT_MAX_ITEMS
 }
 
 impl FanOut {
     /// The default maximum: 1,000 elements.
-    pub const DEFAULT_MOST: usize = 1_000;
+    pub const DEFAULT_MAX_ITEMS: usize = 1_000;
     /// The largest maximum that a plan may set: 100,000 elements.
-    pub const MAX_MOST: usize = 100_000;
+    pub const LARGEST_MAX_ITEMS: usize = 100_000;
 
     /// Creates a fan-out over the list in `variable`.
     pub fn over(variable: impl Into<Arc<str>>) -> Self {
         Self {
             over: variable.into(),
             name: item(),
-            most: Self::DEFAULT_MOST,
+            max_items: Self::DEFAULT_MAX_ITEMS,
             quorum: None,
             stop_early: false,
             reducer: Reducer::default(),
@@ -526,15 +527,15 @@ impl FanOut {
 
     /// Sets the name under which a run of the step receives its element.
     #[must_use]
-    pub fn named(mut self, name: impl Into<Arc<str>>) -> Self {
+    pub fn item_name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.name = name.into();
         self
     }
 
     /// Sets the maximum number of elements.
     #[must_use]
-    pub fn most(mut self, most: usize) -> Self {
-        self.most = most;
+    pub fn max_items(mut self, most: usize) -> Self {
+        self.max_items = most;
         self
     }
 
@@ -555,7 +556,7 @@ impl FanOut {
 
     /// Sets the reducer that combines the results.
     #[must_use]
-    pub fn reduced_by(mut self, reducer: Reducer) -> Self {
+    pub fn reducer(mut self, reducer: Reducer) -> Self {
         self.reducer = reducer;
         self
     }

@@ -89,10 +89,10 @@ impl Team {
     /// # Errors
     /// Returns the same errors as [`history`](Self::history).
     pub async fn asks(&self, run: &RunId) -> Result<Vec<Ask>> {
-        Ok(levity_runtime::asks(self, run).await?)
+        Ok(levity_runtime::pending_asks(self, run).await?)
     }
 
-    /// Resumes a run of an earlier process from its journal. Finished work is not repeated.
+    /// Resumes a run of an earlier process from its journal. RunOutput work is not repeated.
     pub fn resume(&self, run: impl Into<RunId>) -> Run<Self> {
         Run::resume(self.clone(), run)
     }
@@ -111,7 +111,7 @@ impl Team {
     }
 
     /// Returns the runners and limits that plans for this team must respect.
-    pub fn known(&self) -> &PlanConstraints {
+    pub fn constraints(&self) -> &PlanConstraints {
         &self.inner.rules.known
     }
 
@@ -123,7 +123,7 @@ impl Team {
 
 impl fmt::Debug for Team {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<_> = self.inner.rules.known.performers.keys().collect();
+        let names: Vec<_> = self.inner.rules.known.runners.keys().collect();
         f.debug_struct("Team")
             .field("performers", &names)
             .finish_non_exhaustive()

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use levity_core::{
     Ask, CancelToken, ControlCommand, Digest, Divergence, Effect, EffectId, EffectKind, Ending,
-    Entry, Event, Machine, Opened, Prepared, Record, RunId, RuntimeError, Spending, Timestamp,
+    Entry, Event, Machine, Prepared, Record, RunHeader, RunId, RuntimeError, Spending, Timestamp,
     ToolCall, Waiting,
 };
 use serde_json::Value;
@@ -20,7 +20,7 @@ mod input;
 pub use input::EffectResult;
 
 /// The maximum number of pending messages before a run calls the model again.
-pub const MAX_SAID: usize = 256;
+pub const MAX_PENDING_MESSAGES: usize = 256;
 
 /// Decides what a run does next: the half of a runtime that does no I/O.
 ///
@@ -231,11 +231,11 @@ impl<M: Machine> RunDriver<M> {
             } else {
                 Value::Null
             };
-            let mut opened = Opened::new(self.state.machine.kind(), state, *meter.limits());
+            let mut opened = RunHeader::new(self.state.machine.kind(), state, *meter.limits());
             (opened.wrap, opened.low, opened.origin) =
                 (meter.almost_reached(), meter.low(), self.settings.origin);
             if keeps {
-                (opened.setup, opened.hears) = setup();
+                (opened.setup, opened.screens_input) = setup();
             }
             self.stage(now, vec![Entry::Opened(opened)]);
         }
@@ -417,7 +417,7 @@ impl<M: Machine> RunDriver<M> {
 
     /// Returns the token that is cancelled when there may be budget for waiting effects. Call
     /// [`advance`](Self::advance) then.
-    pub fn freed(&self) -> Option<&CancelToken> {
+    pub fn budget_released(&self) -> Option<&CancelToken> {
         self.budget.freed()
     }
 

@@ -1,8 +1,8 @@
 //! Runs that continue differently from a record of an existing run.
 
 use levity_core::{
-    Divergence, EffectKind, Entry, Forked, Machine, Opened, Record, RunId, RuntimeError, Timestamp,
-    idempotency_key,
+    Divergence, EffectKind, Entry, ForkPoint, Machine, Record, RunHeader, RunId, RuntimeError,
+    Timestamp, idempotency_key,
 };
 
 use crate::state::State;
@@ -56,7 +56,7 @@ pub struct Fork {
     /// The id of the existing run.
     pub from: RunId,
     /// The record that opened the existing run, with the limits and the setup of the new one.
-    pub opened: Opened,
+    pub opened: RunHeader,
     /// The time at which the new run is opened.
     pub now: Timestamp,
 }
@@ -69,14 +69,14 @@ impl Fork {
         state: &mut State<M>,
         records: Vec<Record>,
     ) -> Result<Vec<Record>, Divergence> {
-        let mut opened = Opened::new(
+        let mut opened = RunHeader::new(
             state.machine.kind(),
             state.machine.save(),
             *self.opened.limits,
         );
         (opened.wrap, opened.low) = (self.opened.wrap, self.opened.low);
-        (opened.setup, opened.hears) = (self.opened.setup, self.opened.hears);
-        opened.forked = Some(Forked::new(
+        (opened.setup, opened.screens_input) = (self.opened.setup, self.opened.screens_input);
+        opened.forked = Some(ForkPoint::new(
             self.from.clone(),
             (records.len() as u64).saturating_sub(1),
         ));

@@ -24,7 +24,7 @@
 //! #         match input {
 //! #             Input::Begin { .. } => {
 //! #                 let minute = Wait::new(Duration::from_secs(60));
-//! #                 step.want(EffectId::new(0), Effect::Wait(minute))
+//! #                 step.request(EffectId::new(0), Effect::Wait(minute))
 //! #             }
 //! #             _ => self.0 = Some(Ending::new(Status::Complete)),
 //! #         }
@@ -76,7 +76,7 @@ mod state;
 
 pub use budget::tally;
 pub use driver::{
-    Action, DriverHost, DriverSettings, EffectResult, EffectStart, MAX_SAID, RunDriver,
+    Action, DriverHost, DriverSettings, EffectResult, EffectStart, MAX_PENDING_MESSAGES, RunDriver,
 };
 pub use fork::{Fork, cut};
 pub use meter::Meter;

@@ -141,7 +141,8 @@ impl Meter {
         let unpriced = spent.unpriced();
         if self.limits.money.is_some() && unpriced > 0 {
             // Tokens from a time when money was not limited: use the assumed price, or the maximum.
-            let dearest = |price: Price| price.most(unpriced, 0).max(price.most(0, unpriced));
+            let dearest =
+                |price: Price| price.max_cost(unpriced, 0).max(price.max_cost(0, unpriced));
             used.spent.cost += self.assumed_price().map_or(Money::MAX, dearest);
             used.spent.priced = used.spent.priced.saturating_add(unpriced);
         }

@@ -16,7 +16,7 @@ pub struct Replay<M> {
     /// The events of the run, except transient ones.
     pub events: Vec<Event>,
     /// The effects that had begun and not finished: open questions and interrupted calls.
-    pub under_way: Vec<(EffectId, Effect)>,
+    pub in_progress: Vec<(EffectId, Effect)>,
 }
 
 /// Folds a run's records without performing any effects.
@@ -43,7 +43,7 @@ pub fn replay<M: Machine>(
     Ok(Replay {
         machine,
         events,
-        under_way,
+        in_progress: under_way,
     })
 }
 

@@ -1,8 +1,8 @@
 //! The state of a run as data.
 
 use levity_core::{
-    CallId, Effect, EffectId, EffectNote, Machine, MachineKind, Opened, RunId, Snapshot, Spending,
-    Timestamp,
+    CallId, Effect, EffectId, EffectNote, Machine, MachineKind, RunHeader, RunId, Snapshot,
+    Spending, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -24,7 +24,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub struct RunSnapshot {
     version: String,
     /// The record that opened the run, without the first state of its machine.
-    opened: Opened,
+    opened: RunHeader,
     opened_at: Timestamp,
     seq: u64,
     /// The kind of the machine at the time of the snapshot, and its state.
@@ -73,7 +73,7 @@ impl RunSnapshot {
     }
 
     /// Returns the record that opened the run, without the first state of its machine.
-    pub fn opened(&self) -> &Opened {
+    pub fn opened(&self) -> &RunHeader {
         &self.opened
     }
 

@@ -2,8 +2,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 use levity_core::{
     Ask, CallId, ControlCommand, Decision, Digest, Divergence, Effect, EffectId, EffectKind,
-    EffectNote, Entry, Event, EventKind, Input, Limit, Machine, MachineOutput, Opened, Outcome,
-    Permit, Prepared, Record, RunId, Spending, Timestamp,
+    EffectNote, Entry, Event, EventKind, Input, Limit, Machine, MachineOutput, Outcome, Permit,
+    Prepared, Record, RunHeader, RunId, Spending, Timestamp,
 };
 
 use serde_json::Value;
@@ -38,7 +38,7 @@ pub(crate) struct State<M> {
     pub(crate) tally: Tally,
     /// The record that opened the run, without the first state of its machine, if snapshots are
     /// taken.
-    pub(crate) opened_as: Option<Box<Opened>>,
+    pub(crate) opened_as: Option<Box<RunHeader>>,
     /// `true` if snapshots are taken.
     pub(crate) snapshots: bool,
     /// The calls without a final outcome.
@@ -237,7 +237,7 @@ impl<M: Machine> State<M> {
             Entry::Wrapped(limit) => {
                 self.wrapped = true;
                 sink.push(EventKind::LimitNear(limit));
-                self.machine.apply(Input::Wrap(limit), &mut self.step);
+                self.machine.apply(Input::FinishSoon(limit), &mut self.step);
             }
             Entry::Low(limit) => self.warn_low(limit, sink),
             Entry::Stopped(limit) => {
@@ -284,7 +284,7 @@ impl<M: Machine> State<M> {
             }
             ControlCommand::Say { message } => {
                 self.pending_messages += 1;
-                sink.push(EventKind::Said {
+                sink.push(EventKind::MessageReceived {
                     message: message.clone(),
                 });
                 self.machine.apply(Input::Say(message), &mut self.step);
@@ -652,7 +652,7 @@ impl<M: Machine> State<M> {
 /// Returns `true` if other calls wait for the call of an effect that is not prepared yet. A
 /// question about a future call blocks none.
 fn blocks_later_calls(effect: &Effect) -> bool {
-    !matches!(effect, Effect::Ask(ask) if ask.wanted == levity_core::Wanted::Permission)
+    !matches!(effect, Effect::Ask(ask) if ask.wanted == levity_core::AskKind::Permission)
 }
 
 fn wanted(

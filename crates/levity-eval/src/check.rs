@@ -124,7 +124,8 @@ pub enum Expectation {
     /// The answer calls no tool.
     NoCalls,
     /// Only the judge of the suite can score it, from the state after the calls.
-    Judged,
+    #[serde(rename = "judged")]
+    JudgeOnly,
 }
 
 impl Expectation {
@@ -168,7 +169,7 @@ impl Expectation {
                 None => Score::pass(),
                 Some(call) => Score::fail(format!("`{}` was called", call.name)),
             },
-            Self::Judged => Score::fail("only the judge of the suite can score it"),
+            Self::JudgeOnly => Score::fail("only the judge of the suite can score it"),
         }
     }
 }

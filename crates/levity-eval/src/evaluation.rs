@@ -34,7 +34,7 @@ pub struct EvalProgress<'a> {
     /// The number of complete trials, including those of earlier processes.
     pub done: usize,
     /// The total number of trials.
-    pub of: usize,
+    pub total: usize,
     /// The number of trials that passed.
     pub passed: usize,
     /// The number of trials that only the judge of the suite can score; they do not count as
@@ -174,7 +174,7 @@ impl Evaluation {
             } = tally;
             watch(&EvalProgress {
                 done,
-                of,
+                total: of,
                 passed,
                 unjudged,
                 errors,
@@ -249,7 +249,7 @@ impl ProgressCounts {
         self.done += 1;
         self.passed += usize::from(score.passed);
         self.unjudged += usize::from(
-            case.expect == Expectation::Judged && !score.passed && trial.error().is_none(),
+            case.expect == Expectation::JudgeOnly && !score.passed && trial.error().is_none(),
         );
         self.errors += usize::from(trial.error().is_some());
     }

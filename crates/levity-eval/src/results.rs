@@ -4,7 +4,7 @@ use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use levity_system::Replace;
-use levity_system::files::{LARGEST, check_size, open, options, read_at_most};
+use levity_system::files::{MAX_SIZE, check_size, open, options, read_at_most};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -172,7 +172,7 @@ impl Results {
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self> {
         let folder = folder.into();
         let path = folder.join(HEADER);
-        let bytes = read_at_most(&path, LARGEST).map_err(|error| Error::io(&path, error))?;
+        let bytes = read_at_most(&path, MAX_SIZE).map_err(|error| Error::io(&path, error))?;
         let header = serde_json::from_slice(&bytes).map_err(|error| Error::Line {
             path,
             line: error.line(),
@@ -397,7 +397,7 @@ enum IncompleteLine {
 
 /// Reads one value from each line of a file.
 fn read_lines<T: DeserializeOwned>(path: &Path, incomplete: IncompleteLine) -> Result<Vec<T>> {
-    let bytes = read_at_most(path, LARGEST).map_err(|error| Error::io(path, error))?;
+    let bytes = read_at_most(path, MAX_SIZE).map_err(|error| Error::io(path, error))?;
     let complete = match incomplete {
         IncompleteLine::Drop => bytes
             .iter()
@@ -441,7 +441,7 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
 
 fn drop_incomplete_line(file: &mut File) -> std::io::Result<()> {
     let mut bytes = Vec::new();
-    check_size(file, LARGEST)?;
+    check_size(file, MAX_SIZE)?;
     file.seek(SeekFrom::Start(0))?;
     file.read_to_end(&mut bytes)?;
     let complete = bytes

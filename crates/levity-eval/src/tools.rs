@@ -31,7 +31,7 @@ const STOPPED: &str = "were stopped in a call";
 /// use serde_json::json;
 ///
 /// let script = r#"read first; echo '{"ready": true}'; while read call; do n=$((n+1)); echo "{\"result\": \"$n\"}"; done"#;
-/// let case = Case::new("1", "Count to two.", Expectation::Judged)
+/// let case = Case::new("1", "Count to two.", Expectation::JudgeOnly)
 ///     .with_tool(OfferedTool::new("count", "Counts."))
 ///     .with_environment(json!({}));
 /// let session = ToolHost::new("sh").args(["-c", script]).open(&case).await?;

@@ -15,7 +15,7 @@ pub enum Next<W> {
     /// The same worker tries again.
     Retry,
     /// This fallback worker takes the work.
-    StandIn(W),
+    Fallback(W),
     /// The work has failed.
     GiveUp,
 }
@@ -35,7 +35,7 @@ pub fn after_failure<W: PartialEq>(
     match (remedy, stand_in) {
         (Remedy::Nothing, _) => Next::GiveUp,
         (Remedy::Retry, _) if tried <= retries => Next::Retry,
-        (_, Some(other)) if !had.contains(&other) => Next::StandIn(other),
+        (_, Some(other)) if !had.contains(&other) => Next::Fallback(other),
         _ => Next::GiveUp,
     }
 }
@@ -48,10 +48,10 @@ mod tests {
     fn after_failure_retries_then_falls_back_once_then_gives_up() {
         let next = |remedy, tried, stand_in| after_failure(remedy, tried, 1, stand_in, &["a", "b"]);
         assert_eq!(next(Remedy::Retry, 1, Some("c")), Next::Retry);
-        assert_eq!(next(Remedy::Retry, 2, Some("c")), Next::StandIn("c"));
+        assert_eq!(next(Remedy::Retry, 2, Some("c")), Next::Fallback("c"));
         assert_eq!(next(Remedy::Retry, 2, Some("a")), Next::GiveUp);
         assert_eq!(next(Remedy::Retry, 2, None), Next::GiveUp);
-        assert_eq!(next(Remedy::OtherWorker, 1, Some("c")), Next::StandIn("c"));
+        assert_eq!(next(Remedy::OtherWorker, 1, Some("c")), Next::Fallback("c"));
         assert_eq!(next(Remedy::Nothing, 1, Some("c")), Next::GiveUp);
     }
 }

@@ -38,5 +38,5 @@ mod schedule;
 pub use drafts::Drafts;
 pub use failure::{Next, Remedy, after_failure};
 pub use links::{Edges, Links};
-pub use order::{a_cycle, sorted};
+pub use order::{find_cycle, sorted};
 pub use schedule::Schedule;

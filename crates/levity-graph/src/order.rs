@@ -38,7 +38,7 @@ pub fn sorted<K: Ord>(links: &impl Links, key: impl Fn(u32) -> K) -> Result<Vec<
 
 /// Returns one cycle among the pieces that [`sorted`] could not order, each followed by one of its
 /// dependencies.
-pub fn a_cycle(links: &impl Links, stuck: &[u32]) -> Vec<u32> {
+pub fn find_cycle(links: &impl Links, stuck: &[u32]) -> Vec<u32> {
     let mut place = vec![None; links.count()];
     let (mut path, mut next) = (Vec::new(), stuck.first().copied());
     while let Some(at) = next {
@@ -95,7 +95,7 @@ mod tests {
         ] {
             let edges = Edges::new(before);
             assert_eq!(sorted(&edges, |at| at), Err(stuck.clone()));
-            assert_eq!(a_cycle(&edges, &stuck), cycle);
+            assert_eq!(find_cycle(&edges, &stuck), cycle);
         }
     }
 }

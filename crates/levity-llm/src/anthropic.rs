@@ -1,7 +1,7 @@
 //! Models behind Anthropic's Messages API.
 
 use async_trait::async_trait;
-use levity_core::{Abilities, ModelCard, ModelError};
+use levity_core::{Capabilities, ModelCard, ModelError};
 use serde_json::Value;
 
 use crate::http::{Endpoint, Framing, Remote, Secret, Sink, Wire, WireRequest, provider};
@@ -44,7 +44,7 @@ pub(crate) const NAME: &str = "anthropic";
 ///   otherwise the card's `max_output`, otherwise 8,192 tokens (4,096 for the first Claude 3) plus
 ///   the tokens for thinking.
 /// - [`Options::thinking`](levity_core::Options): models before 4.6 receive a number of tokens:
-///   2,048 for `Low`, 8,192 for `Medium` and `Auto`, 24,576 for `High`, and never less than 1,024.
+///   2,048 for `LowBudgetAction`, 8,192 for `Medium` and `Auto`, 24,576 for `High`, and never less than 1,024.
 ///   It is limited to three quarters of the maximum reply length; if that leaves fewer than 1,024
 ///   tokens, thinking is disabled. Later models decide themselves how much to think, with an effort
 ///   of `low`, `medium` or `high`. A budget below 4,096 tokens is a low effort, and one below
@@ -95,7 +95,7 @@ impl AnthropicModel {
             generation: None,
         };
         let mut card = ModelCard::new("anthropic", model);
-        card.abilities = abilities(&card.id);
+        card.capabilities = capabilities(&card.id);
         Self(Remote::new(
             wire,
             card,
@@ -137,16 +137,16 @@ impl AnthropicModel {
 
 provider!(AnthropicModel);
 
-/// Returns the abilities that the name shows: answer schemas are enforced since 4.5, and by Opus
+/// Returns the capabilities that the name shows: answer schemas are enforced since 4.5, and by Opus
 /// 4.1.
-fn abilities(id: &str) -> Abilities {
+fn capabilities(id: &str) -> Capabilities {
     let generation = Generation::of(id);
     let since = |major, minor| generation.is_some_and(|known| known >= Generation(major, minor));
-    let mut abilities = Abilities::default();
-    abilities.images = since(3, 0);
-    abilities.thinking = since(3, 7);
-    abilities.output_schema = since(4, 5) || (since(4, 1) && id.contains("opus"));
-    abilities
+    let mut capabilities = Capabilities::default();
+    capabilities.images = since(3, 0);
+    capabilities.thinking = since(3, 7);
+    capabilities.output_schema = since(4, 5) || (since(4, 1) && id.contains("opus"));
+    capabilities
 }
 
 impl Anthropic {

@@ -378,7 +378,7 @@ impl Chat {
         let thinks = self.dialect != Dialect::OpenAi || effort::thinks(&card.id, true);
         let mode = options
             .thinking
-            .filter(|_| thinks || card.abilities.thinking);
+            .filter(|_| thinks || card.capabilities.thinking);
         body.optional(
             "reasoning_effort",
             mode.and_then(|mode| effort::effort(base, &card.id, true, mode)),

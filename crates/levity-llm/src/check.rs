@@ -16,11 +16,11 @@ const MAX_TOKENS: u64 = 1_024;
 #[non_exhaustive]
 pub struct ToolCheck {
     /// The treatment of the tools that a request offers.
-    pub tools: ToolsSeen,
+    pub tools: ToolVisibility,
     /// The form in which a call is returned.
-    pub calls: CallsSeen,
+    pub calls: CallFormat,
     /// The treatment of a JSON Schema for the reply.
-    pub schema: SchemaSeen,
+    pub schema: SchemaSupport,
     /// The recommended mode for this model.
     pub mode: ToolMode,
     /// The total usage of all requests.
@@ -31,7 +31,7 @@ pub struct ToolCheck {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum ToolsSeen {
+pub enum ToolVisibility {
     /// The model sees the tools: it made a call, or the server counted their tokens.
     Yes,
     /// The server accepted the tools but counted no more tokens than without them.
@@ -46,7 +46,7 @@ pub enum ToolsSeen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum CallsSeen {
+pub enum CallFormat {
     /// A call in the provider's own form.
     Native,
     /// Text that levity parses as a call.
@@ -59,9 +59,10 @@ pub enum CallsSeen {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum SchemaSeen {
+pub enum SchemaSupport {
     /// The reply matches the schema.
-    Holds,
+    #[serde(rename = "holds")]
+    Enforced,
     /// The server accepts the schema, but the reply does not match it.
     Ignored,
     /// The server rejected the request with this error.
@@ -101,9 +102,11 @@ pub async fn check_tools(model: &dyn Model) -> Result<ToolCheck, ModelError> {
     let (tools, calls) = check_calls(model, &plain, &mut usage).await?;
     let schema = check_schema(model, &mut usage).await?;
     let mode = match (&tools, &schema) {
-        (ToolsSeen::Yes | ToolsSeen::Unknown, _) if calls == CallsSeen::Text => ToolMode::Guided,
-        (ToolsSeen::Yes | ToolsSeen::Unknown, _) => ToolMode::Native,
-        (_, SchemaSeen::Holds) => ToolMode::Structured,
+        (ToolVisibility::Yes | ToolVisibility::Unknown, _) if calls == CallFormat::Text => {
+            ToolMode::Guided
+        }
+        (ToolVisibility::Yes | ToolVisibility::Unknown, _) => ToolMode::Native,
+        (_, SchemaSupport::Enforced) => ToolMode::Structured,
         _ => ToolMode::Text,
     };
     Ok(ToolCheck {
@@ -134,22 +137,22 @@ async fn check_calls(
     model: &dyn Model,
     plain: &Response,
     usage: &mut Usage,
-) -> Result<(ToolsSeen, CallsSeen), ModelError> {
+) -> Result<(ToolVisibility, CallFormat), ModelError> {
     let tool = weather();
     let size = (tool.description.len() + tool.input.to_string().len()) as u64;
     let probe = request("What is the weather in Rome today?").with_tools([tool.into()]);
     let reply = match model.complete(probe).await {
         Ok(reply) => reply,
         Err(error) if refuses_tools(&error) => {
-            return Ok((ToolsSeen::Refused(error.to_string()), CallsSeen::None));
+            return Ok((ToolVisibility::Refused(error.to_string()), CallFormat::None));
         }
         Err(error) => return Err(error),
     };
     *usage += reply.usage;
     let calls = match reply.message.calls().next() {
-        Some(call) if call.is_from_text() => CallsSeen::Text,
-        Some(_) => CallsSeen::Native,
-        None => CallsSeen::None,
+        Some(call) if call.is_from_text() => CallFormat::Text,
+        Some(_) => CallFormat::Native,
+        None => CallFormat::None,
     };
     let more = reply
         .usage
@@ -157,17 +160,17 @@ async fn check_calls(
         .zip(plain.usage.input)
         .map(|(with, without)| with.saturating_sub(without));
     let tools = match (calls, more) {
-        (CallsSeen::Native | CallsSeen::Text, _) => ToolsSeen::Yes,
+        (CallFormat::Native | CallFormat::Text, _) => ToolVisibility::Yes,
         // The two prompts differ by a few tokens.
-        (CallsSeen::None, Some(more)) if more < 10 + size / 8 => ToolsSeen::Dropped,
-        (CallsSeen::None, Some(_)) => ToolsSeen::Yes,
-        (CallsSeen::None, None) => ToolsSeen::Unknown,
+        (CallFormat::None, Some(more)) if more < 10 + size / 8 => ToolVisibility::Dropped,
+        (CallFormat::None, Some(_)) => ToolVisibility::Yes,
+        (CallFormat::None, None) => ToolVisibility::Unknown,
     };
     Ok((tools, calls))
 }
 
 /// Requests an object with keys that no model would choose on its own.
-async fn check_schema(model: &dyn Model, usage: &mut Usage) -> Result<SchemaSeen, ModelError> {
+async fn check_schema(model: &dyn Model, usage: &mut Usage) -> Result<SchemaSupport, ModelError> {
     let properties =
         json!({"seat_letter": {"enum": ["A", "B"]}, "row_number": {"type": "integer"}});
     let schema = json!({
@@ -177,7 +180,9 @@ async fn check_schema(model: &dyn Model, usage: &mut Usage) -> Result<SchemaSeen
     let probe = request("Pick a seat in a train.").with_output(OutputSchema::new("seat", schema));
     let reply = match model.complete(probe).await {
         Ok(reply) => reply,
-        Err(error) if refuses_schema(&error) => return Ok(SchemaSeen::Refused(error.to_string())),
+        Err(error) if refuses_schema(&error) => {
+            return Ok(SchemaSupport::Refused(error.to_string()));
+        }
         Err(error) => return Err(error),
     };
     *usage += reply.usage;
@@ -192,8 +197,8 @@ async fn check_schema(model: &dyn Model, usage: &mut Usage) -> Result<SchemaSeen
                 && seat.get("row_number").is_some_and(Value::is_i64)
         });
     Ok(if holds && reply.finish != Finish::Length {
-        SchemaSeen::Holds
+        SchemaSupport::Enforced
     } else {
-        SchemaSeen::Ignored
+        SchemaSupport::Ignored
     })
 }

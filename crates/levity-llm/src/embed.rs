@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use async_trait::async_trait;
-use levity_core::{Embedded, Embedder, EmbedderCard, ModelError, ModelErrorKind, Purpose, Usage};
+use levity_core::{Embedder, EmbedderCard, Embeddings, ModelError, ModelErrorKind, Purpose, Usage};
 use serde_json::Value;
 
 use crate::http::{
@@ -120,7 +120,7 @@ impl<E: EmbeddingWire> Remote<E> {
     }
 
     /// Returns the vectors of texts that are not empty.
-    async fn embed_all(&self, texts: &[&str], purpose: Purpose) -> Result<Embedded, ModelError> {
+    async fn embed_all(&self, texts: &[&str], purpose: Purpose) -> Result<Embeddings, ModelError> {
         let prefix = self.wire.prefix(&self.card, purpose);
         let texts: Vec<Cow<'_, str>> = texts.iter().map(|text| prefixed(&prefix, text)).collect();
         let mut checked = ValidVectors::new(self.card.dimensions);
@@ -138,7 +138,7 @@ impl<E: EmbeddingWire> Remote<E> {
         }
         let mut usage = Usage::default();
         usage.input = input;
-        Ok(Embedded::new(checked.vectors).with_usage(usage))
+        Ok(Embeddings::new(checked.vectors).with_usage(usage))
     }
 }
 
@@ -148,9 +148,9 @@ impl<E: EmbeddingWire> Embedder for Remote<E> {
         &self.card
     }
 
-    async fn embed(&self, texts: &[String], purpose: Purpose) -> Result<Embedded, ModelError> {
+    async fn embed(&self, texts: &[String], purpose: Purpose) -> Result<Embeddings, ModelError> {
         if texts.is_empty() {
-            return Ok(Embedded::default());
+            return Ok(Embeddings::default());
         }
         // Providers reject an empty text, along with all other texts of the request.
         let mut nonempty: Vec<&str> = texts
@@ -161,7 +161,7 @@ impl<E: EmbeddingWire> Embedder for Remote<E> {
         let all_empty = nonempty.is_empty();
         if all_empty {
             if let Some(dimensions) = self.card.dimensions {
-                return Ok(Embedded::new(vec![vec![0.0; dimensions]; texts.len()]));
+                return Ok(Embeddings::new(vec![vec![0.0; dimensions]; texts.len()]));
             }
             nonempty.push(PLACEHOLDER);
         }
@@ -279,7 +279,7 @@ macro_rules! embedder {
                 &self,
                 texts: &[String],
                 purpose: levity_core::Purpose,
-            ) -> Result<levity_core::Embedded, levity_core::ModelError> {
+            ) -> Result<levity_core::Embeddings, levity_core::ModelError> {
                 self.0.embed(texts, purpose).await
             }
         }

@@ -12,19 +12,19 @@ use levity_core::{ModelError, ModelErrorKind};
 pub enum Error {
     /// The text is not a valid model name.
     #[error("`{name}` is not a model name; {}write `provider:model`, such as \
-        `gemini:gemini-3.8-flash`", suggestion(near.as_ref()))]
-    Name {
+        `gemini:gemini-3.8-flash`", did_you_mean(suggestion.as_ref()))]
+    InvalidName {
         /// The requested name, without any secret parts of an address.
         name: String,
         /// A similar name that the user probably meant.
-        near: Option<String>,
+        suggestion: Option<String>,
     },
     /// The address of the model's server is not valid.
     #[error(
         "`{address}` is not a valid server address for `{model}`; write `http://HOST:PORT/v1` \
             or `https://HOST/v1`, and `%40` for an `@` in a password"
     )]
-    Address {
+    InvalidAddress {
         /// The model that the address belongs to.
         model: String,
         /// The address, without any secret parts.
@@ -32,14 +32,14 @@ pub enum Error {
     },
     /// No provider has this name.
     #[error("there is no provider `{provider}`; {}the known providers are \
-        {known}", suggestion(near.as_ref()))]
+        {known}", did_you_mean(suggestion.as_ref()))]
     UnknownProvider {
         /// The requested provider name.
         provider: String,
         /// The known providers, as a list in words.
         known: String,
         /// A similar name that the user probably meant.
-        near: Option<String>,
+        suggestion: Option<String>,
     },
     /// No profile has this name.
     #[error("there is no profile `{profile}`; {known}")]
@@ -54,24 +54,24 @@ pub enum Error {
         "the profile `{profile}` refers back to itself or its chain is too long; remove a \
         reference"
     )]
-    Circle {
+    ProfileCycle {
         /// The name of one profile in the cycle.
         profile: String,
     },
     /// A profile resolves to too many models.
-    #[error("the profile `{profile}` resolves to more than {most} models; name fewer")]
-    TooMany {
+    #[error("the profile `{profile}` resolves to more than {limit} models; name fewer")]
+    TooManyModels {
         /// The name of the profile.
         profile: String,
         /// The maximum number of models.
-        most: usize,
+        limit: usize,
     },
     /// The provider is not compiled in.
     #[error(
         "`{provider}` is not compiled in; add levity's feature `{feature}`: `cargo add levity \
             --features {feature}`"
     )]
-    Feature {
+    MissingFeature {
         /// The name of the provider.
         provider: String,
         /// The Cargo feature that enables the provider.
@@ -84,18 +84,20 @@ pub enum Error {
         provider: String,
     },
     /// A setting that the provider needs is missing.
-    #[error("`{provider}` needs {what}; set {variables}")]
-    Missing {
+    #[error("`{provider}` needs {setting}; set {variables}")]
+    MissingSetting {
         /// The name of the provider.
         provider: String,
         /// The missing setting, such as a key.
-        what: &'static str,
+        setting: &'static str,
         /// The environment variables that levity checks.
         variables: String,
     },
     /// A file sets the model's address, but the key does not come from that file.
-    #[error("{key}, set {set}, is not sent to `{address}`, since that address is from {by}; {way}")]
-    ForeignAddress {
+    #[error(
+        "{key}, set {set}, is not sent to `{address}`, since that address is from {by}; {remedy}"
+    )]
+    UntrustedAddress {
         /// The variable that holds the key, or a description of the other secret.
         key: String,
         /// A phrase that names the place where the key is set.
@@ -105,11 +107,11 @@ pub enum Error {
         /// A phrase that names the file with the address.
         by: String,
         /// A phrase with the next step for the user.
-        way: String,
+        remedy: String,
     },
     /// A model list in a folder gives a server the name of a built-in provider.
     #[error("the server `{name}` of {by} has the name of a built-in provider; rename the server")]
-    ForeignServer {
+    UntrustedServer {
         /// The name of the server.
         name: String,
         /// A phrase that names the list.
@@ -118,10 +120,10 @@ pub enum Error {
     /// A profile in a file sends extra fields to a provider that charges the user. Such fields may
     /// make the provider call third-party servers.
     #[error(
-        "the profile `{profile}`, from {by}, sends extra fields (`extra`) with {key}; {way}, \
+        "the profile `{profile}`, from {by}, sends extra fields (`extra`) with {key}; {remedy}, \
             or leave `extra` out"
     )]
-    ForeignFields {
+    UntrustedFields {
         /// The name of the profile.
         profile: String,
         /// A phrase that names the key and the place where it is set.
@@ -129,7 +131,7 @@ pub enum Error {
         /// A phrase that names the file with the profile.
         by: String,
         /// A phrase with the next step for the user.
-        way: String,
+        remedy: String,
     },
     /// A `.env` file is a link to a file outside its folder.
     #[error(
@@ -137,13 +139,13 @@ pub enum Error {
             have chosen that file; copy the file there, or set its variables in the environment",
         path.display()
     )]
-    Link {
+    ExternalLink {
         /// The path of the link.
         path: PathBuf,
     },
     /// The environment configures no model.
     #[error("the environment configures no model; set {variables}, or name one in `LEVITY_MODEL`")]
-    Nothing {
+    NoModel {
         /// The variables that the user can set.
         variables: String,
     },
@@ -157,7 +159,7 @@ pub enum Error {
     },
     /// An embedding table or its tokenizer is invalid.
     #[error("`{}` cannot be used: {problem}", path.display())]
-    Table {
+    InvalidTable {
         /// The path of the file.
         path: PathBuf,
         /// A description of the problem.
@@ -165,7 +167,7 @@ pub enum Error {
     },
     /// A model list is invalid.
     #[error("{place}: {problem}")]
-    List {
+    InvalidList {
         /// The file and the position in it.
         place: String,
         /// A description of the problem and its fix.
@@ -193,7 +195,7 @@ pub enum ErrorKind {
     Untrusted,
 }
 
-fn suggestion(near: Option<&String>) -> String {
+fn did_you_mean(near: Option<&String>) -> String {
     near.map_or_else(String::new, |near| format!("did you mean `{near}`? "))
 }
 
@@ -201,22 +203,24 @@ impl Error {
     /// Returns the category of the error.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Name { .. }
-            | Self::Address { .. }
+            Self::InvalidName { .. }
+            | Self::InvalidAddress { .. }
             | Self::UnknownProvider { .. }
             | Self::UnknownProfile { .. }
             | Self::NoEmbedders { .. } => ErrorKind::Name,
-            Self::Missing { .. } | Self::Nothing { .. } | Self::Model(_) => ErrorKind::Missing,
-            Self::Feature { .. } => ErrorKind::Feature,
-            Self::ForeignAddress { .. }
-            | Self::ForeignServer { .. }
-            | Self::ForeignFields { .. }
-            | Self::Link { .. } => ErrorKind::Untrusted,
+            Self::MissingSetting { .. } | Self::NoModel { .. } | Self::Model(_) => {
+                ErrorKind::Missing
+            }
+            Self::MissingFeature { .. } => ErrorKind::Feature,
+            Self::UntrustedAddress { .. }
+            | Self::UntrustedServer { .. }
+            | Self::UntrustedFields { .. }
+            | Self::ExternalLink { .. } => ErrorKind::Untrusted,
             Self::File { .. }
-            | Self::Table { .. }
-            | Self::List { .. }
-            | Self::Circle { .. }
-            | Self::TooMany { .. } => ErrorKind::File,
+            | Self::InvalidTable { .. }
+            | Self::InvalidList { .. }
+            | Self::ProfileCycle { .. }
+            | Self::TooManyModels { .. } => ErrorKind::File,
         }
     }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use levity_core::{Abilities, ModelCard, ModelError, Request, ToolSpec};
+use levity_core::{Capabilities, ModelCard, ModelError, Request, ToolSpec};
 use serde_json::{Map, Value, json};
 
 use crate::body::{Body, list, write};
@@ -117,9 +117,9 @@ impl GeminiModel {
     }
 
     fn at(service: Service, access: Access, provider: &str, model: String) -> Self {
-        let mut abilities = Abilities::default();
-        (abilities.images, abilities.thinking) = (true, Family::of(&model).thinks());
-        let card = ModelCard::new(provider, model).with_abilities(abilities);
+        let mut capabilities = Capabilities::default();
+        (capabilities.images, capabilities.thinking) = (true, Family::of(&model).thinks());
+        let card = ModelCard::new(provider, model).with_capabilities(capabilities);
         let endpoint = Endpoint::new(service.base());
         Self(Remote::new(
             Gemini {

@@ -25,7 +25,7 @@
 //! assert_eq!(verdict, Verdict { score: 7, why: "it says \"yes\" twice".into() });
 //!
 //! let error = json::parse_with_keys(r#"{"score": 7}"#, &["score", "why"]).unwrap_err();
-//! assert_eq!(error.kind(), &JsonErrorKind::Missing(vec!["why".into()]));
+//! assert_eq!(error.kind(), &JsonErrorKind::MissingKeys(vec!["why".into()]));
 //! assert_eq!(error.text(), r#"{"score": 7}"#);
 //! # Ok::<(), json::JsonError>(())
 //! ```
@@ -45,7 +45,7 @@
 //!    value.
 //! 2. Otherwise the objects and arrays in the text compete by their position. The order is: a fence
 //!    marked as JSON; a fence without a mark, or marked as text or JavaScript; the text outside
-//!    fences; a fence in another language. Within one kind of position the longest wins, and among
+//!    fences; a fence in another language. WithTimeout one kind of position the longest wins, and among
 //!    equal lengths the last.
 //! 3. Text before the last `</think>` counts only if no value follows it.
 //! 4. Without objects and arrays: the whole text, or otherwise the first fence, if it is a single
@@ -73,7 +73,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub use error::{JsonError, JsonErrorKind};
-pub use repairs::{Mends, Repair};
+pub use repairs::{Repair, Repairs};
 
 use find::Found;
 
@@ -87,7 +87,7 @@ pub struct Repaired {
     /// The parsed and repaired value.
     pub value: Value,
     /// The repairs that were made; empty if the whole text was valid JSON.
-    pub mends: Mends,
+    pub repairs: Repairs,
     /// The byte range of the text that contains the value.
     pub span: Range<usize>,
 }
@@ -95,7 +95,7 @@ pub struct Repaired {
 /// Returns the value that `text` contains.
 ///
 /// # Errors
-/// Returns [`JsonErrorKind::Nothing`] if the text contains no value, and [`JsonErrorKind::TooDeep`]
+/// Returns [`JsonErrorKind::NoJson`] if the text contains no value, and [`JsonErrorKind::TooDeep`]
 /// if the nesting is too deep.
 pub fn parse(text: &str) -> Result<Value, JsonError> {
     repair(text).map(|repaired| repaired.value)
@@ -104,7 +104,7 @@ pub fn parse(text: &str) -> Result<Value, JsonError> {
 /// Returns the value that `text` contains as a `T`.
 ///
 /// # Errors
-/// Returns the same errors as [`parse`], and [`JsonErrorKind::Shape`] if no value in `text` is a
+/// Returns the same errors as [`parse`], and [`JsonErrorKind::WrongShape`] if no value in `text` is a
 /// `T`. The source of that error is the reason for the best candidate.
 pub fn parse_as<T: DeserializeOwned>(text: &str) -> Result<T, JsonError> {
     if let Ok(value) = serde_json::from_str(text) {
@@ -119,14 +119,14 @@ pub fn parse_as<T: DeserializeOwned>(text: &str) -> Result<T, JsonError> {
     }
     Err(match first_error {
         Some((error, at)) => JsonError::shape(text, at, error),
-        None => JsonError::new(JsonErrorKind::Nothing, text, None),
+        None => JsonError::new(JsonErrorKind::NoJson, text, None),
     })
 }
 
 /// Returns the object that `text` contains and that has all of `keys`.
 ///
 /// # Errors
-/// Returns the same errors as [`parse`], and [`JsonErrorKind::Missing`] if no object in `text` has
+/// Returns the same errors as [`parse`], and [`JsonErrorKind::MissingKeys`] if no object in `text` has
 /// all keys. That error lists the keys that the best candidate lacks.
 pub fn parse_with_keys(text: &str, keys: &[&str]) -> Result<Value, JsonError> {
     let mut first_error = None;
@@ -141,13 +141,13 @@ pub fn parse_with_keys(text: &str, keys: &[&str]) -> Result<Value, JsonError> {
         first_error.get_or_insert_with(|| {
             let missing = missing.into_iter().map(|key| (*key).to_owned()).collect();
             JsonError::new(
-                JsonErrorKind::Missing(missing),
+                JsonErrorKind::MissingKeys(missing),
                 text,
                 Some(found.span.start),
             )
         });
     }
-    Err(first_error.unwrap_or_else(|| JsonError::new(JsonErrorKind::Nothing, text, None)))
+    Err(first_error.unwrap_or_else(|| JsonError::new(JsonErrorKind::NoJson, text, None)))
 }
 
 /// Returns the value that `text` contains, with its repairs and its position.
@@ -158,10 +158,10 @@ pub fn repair(text: &str) -> Result<Repaired, JsonError> {
     match candidates(text, 1)?.pop() {
         Some(found) => Ok(Repaired {
             value: found.value,
-            mends: found.mends,
+            repairs: found.mends,
             span: found.span,
         }),
-        None => Err(JsonError::new(JsonErrorKind::Nothing, text, None)),
+        None => Err(JsonError::new(JsonErrorKind::NoJson, text, None)),
     }
 }
 
@@ -184,9 +184,9 @@ fn strict(text: &str) -> Option<Found> {
         .filter(|inner| inner.trim_start().starts_with(['{', '[']));
     let inner = inner.and_then(|inner| serde_json::from_str(inner).ok());
     let mends = if inner.is_some() {
-        Mends::of(Repair::Unwrapped)
+        Repairs::of(Repair::Unwrapped)
     } else {
-        Mends::default()
+        Repairs::default()
     };
     Some(Found {
         value: inner.unwrap_or(value),

@@ -65,7 +65,7 @@ mod thoughts;
 pub use anthropic::{AnthropicModel, CacheTtl};
 #[cfg(any(feature = "openai", feature = "compatible"))]
 pub use chat::{ChatModel, OpenAiEmbedder};
-pub use check::{CallsSeen, SchemaSeen, ToolCheck, ToolsSeen, check_tools};
+pub use check::{CallFormat, SchemaSupport, ToolCheck, ToolVisibility, check_tools};
 #[cfg(any(feature = "http", feature = "static-embedder"))]
 pub use error::{Error, ErrorKind};
 #[cfg(feature = "gemini")]
@@ -74,7 +74,7 @@ pub use gemini::{AccessToken, AccessTokens, GeminiEmbedder, GeminiModel};
 pub use http::{Endpoint, Secret, TimeLimits};
 pub use layers::ext::ModelExt;
 #[cfg(feature = "http")]
-pub use models::{Chosen, ModelList, Models, ToolModes, embedder, model, model_from_env};
+pub use models::{ChosenModel, ModelList, Models, ToolModes, embedder, model, model_from_env};
 #[cfg(feature = "ollama")]
 pub use ollama::{OllamaEmbedder, OllamaEntry, OllamaModel};
 #[cfg(feature = "openai")]

@@ -59,7 +59,7 @@ pub fn model(name: &str) -> Result<Arc<dyn Model>, Error> {
 /// Returns the model that the environment configures.
 ///
 /// The model named in `LEVITY_MODEL` takes precedence, then the first provider whose key is set.
-/// The returned [`Chosen`] is a model itself and states the choice and its reason.
+/// The returned [`ChosenModel`] is a model itself and states the choice and its reason.
 ///
 /// # Errors
 /// Returns an error that names the variables to set if the environment configures no model.
@@ -69,7 +69,7 @@ pub fn model(name: &str) -> Result<Arc<dyn Model>, Error> {
 /// println!("{model}"); // gemini:gemini-3.8-flash, since `GEMINI_API_KEY` is set
 /// # Ok::<(), levity_llm::Error>(())
 /// ```
-pub fn model_from_env() -> Result<Chosen, Error> {
+pub fn model_from_env() -> Result<ChosenModel, Error> {
     Models::from_env()?.choose()
 }
 
@@ -152,8 +152,8 @@ impl Models {
     ///
     /// The file may come from a third party, so an address in it receives only keys from the same
     /// file. A list is another file, so its addresses receive no key. A model that would need
-    /// another key fails with [`Error::ForeignAddress`]. A link to a file outside the folder fails
-    /// with [`Error::Link`].
+    /// another key fails with [`Error::UntrustedAddress`]. A link to a file outside the folder fails
+    /// with [`Error::ExternalLink`].
     ///
     /// ```
     /// # use levity_llm::Models;
@@ -263,7 +263,7 @@ impl Models {
     /// may come from a third party, so an address in the name receives no key.
     ///
     /// # Errors
-    /// Returns the same errors as [`model`], and [`Error::ForeignAddress`] if a key would be sent
+    /// Returns the same errors as [`model`], and [`Error::UntrustedAddress`] if a key would be sent
     /// to an address in the name.
     pub fn model_named_in(
         &self,
@@ -336,9 +336,9 @@ impl Models {
             .map(|name| format!("`{name}`"))
             .collect();
         if known.is_empty() {
-            return Error::Name {
+            return Error::InvalidName {
                 name: bare_model_name(name),
-                near,
+                suggestion: near,
             };
         }
         let suggestion = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));
@@ -365,9 +365,9 @@ struct Name<'a> {
 
 impl<'a> Name<'a> {
     fn parse(name: &'a str) -> Result<Self, Error> {
-        let invalid = || Error::Name {
+        let invalid = || Error::InvalidName {
             name: bare_model_name(name),
-            near: None,
+            suggestion: None,
         };
         let (model, base_url) = match split_model_address(name) {
             Some((model, base_url)) => (model, Some(base_url)),
@@ -380,7 +380,7 @@ impl<'a> Name<'a> {
             return Err(invalid());
         }
         if let Some(address) = base_url.filter(|address| !is_web_address(address)) {
-            return Err(Error::Address {
+            return Err(Error::InvalidAddress {
                 model: model.to_owned(),
                 address: bare_url(address),
             });
@@ -432,21 +432,21 @@ fn is_web_address(text: &str) -> bool {
 
 /// A model chosen from the environment; its `Display` text states the choice and the reason.
 #[derive(Clone)]
-pub struct Chosen {
+pub struct ChosenModel {
     model: Arc<dyn Model>,
     name: String,
     reason: String,
     remark: Option<String>,
 }
 
-impl Chosen {
+impl ChosenModel {
     /// Returns the model's name, in the format of [`model`].
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// Returns the reason for the choice.
-    pub fn why(&self) -> &str {
+    pub fn reason(&self) -> &str {
         &self.reason
     }
 
@@ -462,15 +462,15 @@ impl Chosen {
     }
 }
 
-impl fmt::Display for Chosen {
+impl fmt::Display for ChosenModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, since {}", bare_model_name(&self.name), self.reason)
     }
 }
 
-impl fmt::Debug for Chosen {
+impl fmt::Debug for ChosenModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Chosen")
+        f.debug_struct("ChosenModel")
             .field("name", &bare_model_name(&self.name))
             .field("why", &self.reason)
             .finish_non_exhaustive()
@@ -479,7 +479,7 @@ impl fmt::Debug for Chosen {
 
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
-impl Model for Chosen {
+impl Model for ChosenModel {
     fn card(&self) -> &ModelCard {
         self.model.card()
     }

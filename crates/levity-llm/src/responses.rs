@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use levity_core::{
-    Abilities, ModelCard, ModelError, ModelErrorKind, OutputSchema, Request, ToolChoice, ToolSpec,
+    Capabilities, ModelCard, ModelError, ModelErrorKind, OutputSchema, Request, ToolChoice,
+    ToolSpec,
 };
 use serde_json::{Value, json};
 
@@ -41,7 +42,7 @@ const IMAGE: &str = "image_generation_call";
 /// let model = OpenAiModel::new("sk-…", "gpt-5.2")
 ///     .with_endpoint(|endpoint| endpoint.with_header("OpenAI-Project", "proj_1"));
 /// assert_eq!(model.card().id, "gpt-5.2");
-/// assert!(model.card().abilities.thinking);
+/// assert!(model.card().capabilities.thinking);
 /// ```
 ///
 /// The model's thoughts are sent back to it together with the calls that followed from them. By
@@ -132,10 +133,10 @@ impl OpenAiModel {
 provider!(OpenAiModel);
 
 fn card(provider: &str, model: String, own: bool) -> ModelCard {
-    let mut abilities = Abilities::default();
-    abilities.images = true;
-    abilities.thinking = effort::thinks(&model, own);
-    ModelCard::new(provider, model).with_abilities(abilities)
+    let mut capabilities = Capabilities::default();
+    capabilities.images = true;
+    capabilities.thinking = effort::thinks(&model, own);
+    ModelCard::new(provider, model).with_capabilities(capabilities)
 }
 
 #[async_trait]
@@ -277,7 +278,7 @@ impl Responses {
         fields.optional("temperature", options.temperature);
         fields.optional("top_p", options.top_p);
         fields.optional("max_output_tokens", options.max_tokens);
-        let thinks = card.abilities.thinking || effort::thinks(&card.id, self.own);
+        let thinks = card.capabilities.thinking || effort::thinks(&card.id, self.own);
         let effort = options
             .thinking
             .and_then(|mode| effort::effort(base, &card.id, thinks || !self.own, mode));

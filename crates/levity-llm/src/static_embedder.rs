@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use levity_core::{Embedded, Embedder, EmbedderCard, ModelError, ModelErrorKind, Purpose, Usage};
+use levity_core::{Embedder, EmbedderCard, Embeddings, ModelError, ModelErrorKind, Purpose, Usage};
 
 use crate::Error;
 
@@ -92,7 +92,7 @@ impl StaticEmbedder {
 }
 
 impl Parts {
-    fn embed(&self, texts: &[String]) -> Embedded {
+    fn embed(&self, texts: &[String]) -> Embeddings {
         let mut all = 0_usize;
         let vectors = texts.iter().map(|text| {
             let tokens = self.tokens.of(head(text));
@@ -102,7 +102,7 @@ impl Parts {
         let vectors = vectors.collect();
         let mut usage = Usage::default();
         usage.input = u64::try_from(all).ok();
-        Embedded::new(vectors).with_usage(usage)
+        Embeddings::new(vectors).with_usage(usage)
     }
 }
 
@@ -112,7 +112,7 @@ impl Embedder for StaticEmbedder {
         &self.card
     }
 
-    async fn embed(&self, texts: &[String], _: Purpose) -> Result<Embedded, ModelError> {
+    async fn embed(&self, texts: &[String], _: Purpose) -> Result<Embeddings, ModelError> {
         let bytes: usize = texts.iter().map(String::len).sum();
         let runtime = tokio::runtime::Handle::try_current();
         let Some(runtime) = runtime.ok().filter(|_| bytes > INLINE_BYTES) else {
@@ -164,7 +164,7 @@ fn read(path: &Path, max_bytes: u64) -> Result<Vec<u8>, Error> {
 }
 
 fn table_error(path: &Path, problem: impl Into<String>) -> Error {
-    Error::Table {
+    Error::InvalidTable {
         path: path.to_owned(),
         problem: problem.into(),
     }

@@ -324,7 +324,9 @@ fn size_of(kind: &EventKind) -> usize {
     512 + match kind {
         EventKind::Goal { text } | EventKind::Note { text } => text.len(),
         EventKind::Plan { steps } => steps.iter().map(String::len).sum(),
-        EventKind::ModelFinished { message, .. } | EventKind::Said { message } => message.size(),
+        EventKind::ModelFinished { message, .. } | EventKind::MessageReceived { message } => {
+            message.size()
+        }
         EventKind::ToolStarted { call, .. } => json_size(&call.args),
         EventKind::ToolFinished { result, .. } if result.is_error() => answer_size(result),
         EventKind::Asked(ask) => json_size(&ask.call.args) + ask.reason.len(),

@@ -42,6 +42,6 @@ mod sanitize;
 
 pub use error::{Error, ErrorKind, Result};
 pub use files::{LogCleanup, LogFiles, LogFilesBuilder, LogLayer, Retention, clean};
-pub use lines::Lines;
+pub use lines::LineLayer;
 #[cfg(feature = "otlp")]
 pub use otlp::{Otlp, OtlpBuilder, OtlpLayer};

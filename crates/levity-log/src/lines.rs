@@ -19,21 +19,21 @@ use crate::layer::{store_span_run, to_entry};
 ///
 /// ```
 /// use levity_core::Secrets;
-/// use levity_log::Lines;
+/// use levity_log::LineLayer;
 /// use tracing_subscriber::{Layer as _, filter::Targets, layer::SubscriberExt as _};
 ///
 /// let only: Targets = "levity=debug,warn".parse().unwrap();
-/// let lines = Lines::new(std::io::stderr(), Secrets::new()).with_filter(only);
+/// let lines = LineLayer::new(std::io::stderr(), Secrets::new()).with_filter(only);
 /// let subscriber = tracing_subscriber::registry().with(lines);
 /// # let log = || tracing::info!(target: "other", "not shown");
 /// # tracing::subscriber::with_default(subscriber, log);
 /// ```
-pub struct Lines<W> {
+pub struct LineLayer<W> {
     stream: Mutex<W>,
     style: Style,
 }
 
-impl<W: Write + Send + 'static> Lines<W> {
+impl<W: Write + Send + 'static> LineLayer<W> {
     /// Creates a layer that writes to `stream` and redacts these secrets.
     pub fn new(stream: W, secrets: Secrets) -> Self {
         let style = Style {
@@ -48,7 +48,7 @@ impl<W: Write + Send + 'static> Lines<W> {
     }
 }
 
-impl<W: Write + Send + 'static, S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines<W> {
+impl<W: Write + Send + 'static, S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LineLayer<W> {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &tracing::Id, cx: Context<'_, S>) {
         store_span_run(attributes, id, &cx);
     }
@@ -63,8 +63,8 @@ impl<W: Write + Send + 'static, S: Subscriber + for<'a> LookupSpan<'a>> Layer<S>
     }
 }
 
-impl<W> fmt::Debug for Lines<W> {
+impl<W> fmt::Debug for LineLayer<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lines").finish_non_exhaustive()
+        f.debug_struct("LineLayer").finish_non_exhaustive()
     }
 }

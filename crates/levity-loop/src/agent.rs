@@ -5,11 +5,11 @@ use futures_util::future::BoxFuture;
 use levity_core::text::is_blank;
 use levity_core::{
     Child, ChildLease, ContextSource, ConversationId, Error, Executor, History, Lease, Limits,
-    MachineKind, Message, ModelCard, Part, Reached, RunId, RunRequest, SharedError, ToolError,
+    MachineKind, Message, ModelCard, Part, RunId, RunRequest, SharedError, StoppedRun, ToolError,
 };
 use levity_runtime::{
-    Beginning, Conversational, Delivery, LeaseFuture, Made, Run, RunHandle, Runnable, Runtime,
-    TypedOutput,
+    Conversational, Delivery, LeaseFuture, LeasedMachine, MachineStart, Run, RunHandle, Runnable,
+    Runtime, TypedOutput,
 };
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -168,9 +168,9 @@ impl Agent {
     ///     panic!("it asks")
     /// };
     /// // Days later, perhaps in another process:
-    /// for ask in agent.asks(&run).await? {
+    /// for ask in agent.pending_asks(&run).await? {
     ///     let request = RunRequest::Decide { effect: ask.effect, decision: Decision::Allow };
-    ///     agent.runtime().tell(&ask.run, request).await?;
+    ///     agent.runtime().send_request(&ask.run, request).await?;
     /// }
     /// assert_eq!(agent.resume(run).await?.text(), "Sent.");
     /// # Ok(())
@@ -290,7 +290,7 @@ impl Agent {
     /// Rebuilds the machine from a state that it saved at any time.
     ///
     /// If the run has a typed answer, the agent must be
-    /// [expecting](levity_runtime::TypedOutput::expecting) that type.
+    /// [expecting](levity_runtime::TypedOutput::with_output_type) that type.
     ///
     /// # Errors
     /// Returns an error if the state does not belong to an agent, is damaged, or expects another
@@ -318,7 +318,7 @@ impl Agent {
         self.inner.name.as_deref()
     }
 
-    /// Returns the card of the agent's model: provider, id, window, abilities and price.
+    /// Returns the card of the agent's model: provider, id, window, capabilities and price.
     pub fn card(&self) -> &ModelCard {
         self.inner.executor.model.card()
     }
@@ -329,20 +329,20 @@ impl Agent {
     }
 
     /// Sends a message to a run of this agent that this process does not drive, as
-    /// [`Runtime::tell`] does.
+    /// [`Runtime::send_request`] does.
     ///
     /// If no process drives the run, this agent's guards check the message before it is stored.
     ///
     /// # Errors
-    /// Fails in the same cases as [`Runtime::tell_by`].
-    pub async fn tell(
+    /// Fails in the same cases as [`Runtime::send_screened_request`].
+    pub async fn send_request(
         &self,
         run: &RunId,
         post: RunRequest,
     ) -> Result<Delivery, levity_core::RuntimeError> {
         self.inner
             .runtime
-            .tell_by(&*self.inner.performer, run, post)
+            .send_screened_request(&*self.inner.performer, run, post)
             .await
     }
 
@@ -358,7 +358,7 @@ impl Agent {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let agent = Agent::builder(ScriptedModel::new()).build()?;
-    /// let new = agent.child(ChildTask::new("Do it").with_said(), None).await?;
+    /// let new = agent.child(ChildTask::new("Do it").include_messages(), None).await?;
     /// let saved = new.machine.save();
     /// // In another process, from the journal:
     /// let same = agent.child("Do it", Some(&saved)).await?;
@@ -440,7 +440,7 @@ impl Runnable for Agent {
         self.inner.limits
     }
 
-    fn begin(&self, input: AgentInput, _: &Limits) -> Result<Beginning<AgentMachine>, Error> {
+    fn begin(&self, input: AgentInput, _: &Limits) -> Result<MachineStart<AgentMachine>, Error> {
         if input.is_blank() {
             return Err(Error::EmptyPrompt);
         }
@@ -464,7 +464,7 @@ impl Runnable for Agent {
                 history,
                 ..Past::default()
             };
-            return Ok(Beginning::now(self.set_in(
+            return Ok(MachineStart::now(self.set_in(
                 goal,
                 past,
                 gathered,
@@ -474,7 +474,7 @@ impl Runnable for Agent {
         // The output of the context sources is part of the first state, so a resumed run sees what
         // the first one saw.
         let agent = self.clone();
-        Ok(Beginning::later(async move {
+        Ok(MachineStart::later(async move {
             let goal = agent.screen_goal(goal).await;
             let (past, lease) = agent.load_past(history, conversation).await?;
             let gathered = agent
@@ -483,7 +483,7 @@ impl Runnable for Agent {
                     past.talk.as_ref().map(ConversationState::id),
                 )
                 .await?;
-            Ok(Made::with_lease(
+            Ok(LeasedMachine::with_lease(
                 agent.set_in(goal, past, gathered, agent.output()),
                 lease,
             ))
@@ -500,7 +500,7 @@ impl Runnable for Agent {
         AgentMachine::restore_untyped(self.inner.spec.clone(), state)
     }
 
-    fn conclude(&self, reached: Reached<AgentMachine>) -> Result<Answer, Error> {
+    fn conclude(&self, reached: StoppedRun<AgentMachine>) -> Result<Answer, Error> {
         reached.finish(AgentDetails::new)
     }
 
@@ -508,7 +508,7 @@ impl Runnable for Agent {
         self.inner.name.clone()
     }
 
-    fn audits(&self) -> bool {
+    fn verifies_replay(&self) -> bool {
         self.inner.audit
     }
 
@@ -546,7 +546,7 @@ impl Runnable for Agent {
 impl Conversational for Agent {}
 
 impl TypedOutput for Agent {
-    fn expecting<T: DeserializeOwned + JsonSchema>(&self) -> Self {
+    fn with_output_type<T: DeserializeOwned + JsonSchema>(&self) -> Self {
         Self {
             inner: self.inner.clone(),
             output: Some(Arc::new(OutputCheck::of::<T>())),

@@ -1,14 +1,14 @@
 use std::sync::Arc;
 
-use levity_core::{Context, Finished, History, Message, WorkspaceView};
+use levity_core::{Context, History, Message, RunOutput, WorkspaceView};
 use serde_json::Value;
 
 use crate::machine::{AgentMachine, Parts};
 use crate::spec::AgentSpec;
 
-/// The answer of an agent, with the conversation that led there; see [`Finished`] and
+/// The answer of an agent, with the conversation that led there; see [`RunOutput`] and
 /// [`AgentDetails`].
-pub type Answer = Finished<AgentDetails>;
+pub type Answer = RunOutput<AgentDetails>;
 
 /// The part of a result that only an agent's run has: the conversation that led there.
 #[derive(Clone)]

@@ -13,7 +13,7 @@ use levity_tools::{Policy, Registry, RegistryBuilder};
 use crate::agent::Agent;
 use crate::guards::Guards;
 use crate::spec::AgentSpec;
-use crate::strategy::{Low, Planner, Reflector};
+use crate::strategy::{LowBudgetAction, Planner, Reflector};
 
 mod build;
 mod safety;
@@ -159,15 +159,15 @@ impl AgentBuilder {
     }
 
     /// Sets another model for a purpose: `planner`, `reflector`, `summariser`, or `cheap` for
-    /// [`Low::Switch`].
+    /// [`LowBudgetAction::Switch`].
     pub fn model_for(mut self, slot: impl Into<String>, model: impl Model + 'static) -> Self {
         self.slots.insert(slot.into(), Arc::new(model));
         self
     }
 
     /// Sets the reaction once only [`Limits::low`] percent of the money or the tokens remain;
-    /// [`Low::Answer`] by default.
-    pub fn when_low(mut self, low: Low) -> Self {
+    /// [`LowBudgetAction::Answer`] by default.
+    pub fn on_low_budget(mut self, low: LowBudgetAction) -> Self {
         self.spec.when_low = low;
         self
     }
@@ -318,7 +318,7 @@ impl AgentBuilder {
     ///
     /// Use it in tests: it detects a planner or a reflector that is not deterministic before a
     /// crash does. A run without a journal is held in memory for the replay.
-    pub fn audited(mut self) -> Self {
+    pub fn verify_replay(mut self) -> Self {
         self.audit = true;
         self
     }

@@ -15,8 +15,8 @@ use crate::output::OutputCheck;
 /// # use levity_core::{History, Message};
 /// # use levity_loop::ChildTask;
 /// let mut history = History::new();
-/// history.say(Message::user("My name is on the list."))?;
-/// let task = ChildTask::new("Find it").history(history).with_said();
+/// history.push(Message::user("My name is on the list."))?;
+/// let task = ChildTask::new("Find it").history(history).include_messages();
 /// # Ok::<(), levity_core::HistoryError>(())
 /// ```
 #[must_use = "a task does nothing until it is passed to an agent"]
@@ -61,8 +61,8 @@ impl ChildTask {
         self
     }
 
-    /// Includes the messages of the run in its [`Ending::said`](levity_core::Ending::said).
-    pub fn with_said(mut self) -> Self {
+    /// Includes the messages of the run in its [`Ending::messages`](levity_core::Ending::said).
+    pub fn include_messages(mut self) -> Self {
         self.said = true;
         self
     }
@@ -126,7 +126,14 @@ impl Agent {
                 ToolError::failed("the agent's context could not be loaded").with_source(error)
             })?;
         let machine = self.set_in(goal, past, gathered, output.map(OutputCheck::new));
-        Ok((if said { machine.with_said() } else { machine }, lease))
+        Ok((
+            if said {
+                machine.include_messages()
+            } else {
+                machine
+            },
+            lease,
+        ))
     }
 }
 

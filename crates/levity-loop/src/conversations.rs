@@ -1,8 +1,8 @@
 //! Runs that are part of a conversation.
 
 use levity_core::{
-    ConversationChange, ConversationId, History, Lease, MemoryError, MemoryErrorKind, Outcome,
-    Save, SharedError, TalkEnd, Timestamp,
+    ConversationChange, ConversationEnd, ConversationId, History, Lease, MemoryError,
+    MemoryErrorKind, Outcome, Save, SharedError, Timestamp,
 };
 use levity_memory::Conversations;
 use levity_runtime::LeaseFuture;
@@ -92,7 +92,7 @@ impl Agent {
 impl AgentExecutor {
     /// Saves what a run that was stopped at once had no time to save, and stores the topic of its
     /// conversation.
-    async fn settle(&self, talk: &TalkEnd) {
+    async fn settle(&self, talk: &ConversationEnd) {
         for save in &talk.unsaved {
             self.save(save.clone()).await;
         }
@@ -101,7 +101,7 @@ impl AgentExecutor {
             .as_ref()
             .and_then(Conversations::sessions)
         {
-            let _ = sessions.note(&talk.id, &talk.about).await;
+            let _ = sessions.save(&talk.id, &talk.about).await;
         }
     }
 

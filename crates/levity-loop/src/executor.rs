@@ -204,7 +204,7 @@ impl AgentExecutor {
             let tools = self.specs(call.reads, &call.found);
             request.tools = self.fitting(&**model, &call.slot, &request, cx.max_input, tools);
         }
-        if !model.card().abilities.output_schema {
+        if !model.card().capabilities.output_schema {
             request = schema_in_prompt(request);
         }
         let sent = request.clone();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use levity_core::{ContextAsk, ContextBlock, ContextLifetime, ConversationId, SharedError};
+use levity_core::{ContextBlock, ContextLifetime, ContextRequest, ConversationId, SharedError};
 
 use crate::agent::Agent;
 
@@ -46,7 +46,7 @@ impl Agent {
                 long.unasked += 1;
                 continue;
             }
-            let ask = ContextAsk::new(budget)
+            let ask = ContextRequest::new(budget)
                 .for_goal(goal)
                 .in_conversation(conversation.cloned());
             for block in source.blocks(&ask).await.map_err(SharedError::new)? {

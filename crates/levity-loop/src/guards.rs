@@ -31,7 +31,7 @@ const MAX_REASON: usize = 1_000;
 /// timed out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum WhenGuardFails {
+pub enum GuardFailurePolicy {
     /// The item is blocked.
     #[default]
     Block,
@@ -44,7 +44,7 @@ pub enum WhenGuardFails {
 pub struct Guards {
     pub(crate) all: Vec<Arc<dyn Guard>>,
     pub(crate) timeout: Duration,
-    pub(crate) when_failing: WhenGuardFails,
+    pub(crate) when_failing: GuardFailurePolicy,
 }
 
 impl Default for Guards {
@@ -52,7 +52,7 @@ impl Default for Guards {
         Self {
             all: Vec::new(),
             timeout: Self::DEFAULT_TIMEOUT,
-            when_failing: WhenGuardFails::default(),
+            when_failing: GuardFailurePolicy::default(),
         }
     }
 }
@@ -115,7 +115,7 @@ impl Guards {
         for guard in self.all.iter().filter(|guard| watches(&***guard, stage)) {
             let verdict = match self.ask(&**guard, &subject, cx, world).await {
                 Ok(verdict) => verdict,
-                Err(_) if self.when_failing == WhenGuardFails::Pass => Verdict::Pass,
+                Err(_) if self.when_failing == GuardFailurePolicy::Pass => Verdict::Pass,
                 Err(problem) => Verdict::Block { reason: problem },
             };
             let name: Arc<str> = name(&**guard).into();

@@ -12,7 +12,7 @@ impl Agent {
     /// to the byte.
     ///
     /// If the run has a typed answer, the agent must be
-    /// [expecting](levity_runtime::TypedOutput::expecting) that type.
+    /// [expecting](levity_runtime::TypedOutput::with_output_type) that type.
     ///
     /// # Errors
     /// Returns an error if there is no such run, or at the first difference: the instructions, a
@@ -34,8 +34,8 @@ impl Agent {
     ///
     /// # Errors
     /// Returns an error if there is no such run, or it does not belong to this agent.
-    pub async fn asks(&self, run: &RunId) -> Result<Vec<Ask>> {
-        Ok(levity_runtime::asks(self, run).await?)
+    pub async fn pending_asks(&self, run: &RunId) -> Result<Vec<Ask>> {
+        Ok(levity_runtime::pending_asks(self, run).await?)
     }
 }
 

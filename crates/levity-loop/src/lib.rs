@@ -43,12 +43,12 @@ pub use agent::{Agent, AgentInput};
 pub use answer::{AgentDetails, Answer};
 pub use builder::AgentBuilder;
 pub use child_task::ChildTask;
-pub use guards::{Guarded, SecretGuard, SizeGuard, TopicGuard, WhenGuardFails};
+pub use guards::{GuardFailurePolicy, Guarded, SecretGuard, SizeGuard, TopicGuard};
 pub use levity_core::{Error, Result};
 pub use machine::AgentMachine;
 pub use strategy::{
-    Goal, Low, NoPlan, NoReflection, PlanByModel, PlanRules, Planner, Planning, ReflectByModel,
-    ReflectRules, Reflection, Reflector, TurnSummary,
+    Goal, LowBudgetAction, ModelPlanner, ModelReflector, NoPlan, NoReflection, Planner, Planning,
+    Reflection, Reflector, RulePlanner, RuleReflector, TurnSummary,
 };
 
 /// Internal items for levity's own crates, which use guards elsewhere. They carry no stability

@@ -128,7 +128,7 @@ impl AgentMachine {
             next: EffectId::new(0),
         };
         let mut machine = Self::with_state(spec, output, state);
-        if machine.history().kept() > 0 {
+        if machine.history().retained_bytes() > 0 {
             machine.state.tools.offer_reader(&machine.spec);
         }
         machine
@@ -152,7 +152,7 @@ impl AgentMachine {
         }
         // It is in no journal, because it follows from the rest.
         if let Phase::Ended(ending) = phase {
-            ending.talk = conversation.talk_end().map(Box::new);
+            ending.conversation_end = conversation.talk_end().map(Box::new);
         }
         machine
     }
@@ -267,7 +267,7 @@ impl AgentMachine {
 
     fn note(&mut self, text: String, step: &mut MachineOutput) {
         self.add_note(Message::system(text.clone()));
-        step.tell(EventKind::Note { text });
+        step.emit(EventKind::Note { text });
     }
 
     fn add_note(&mut self, message: Message) {
@@ -412,7 +412,7 @@ impl Machine for AgentMachine {
             (_, Input::Say(message)) => {
                 self.state.conversation.said.push(Arc::new(plain(&message)));
             }
-            (_, Input::Wrap(limit)) => self.state.budget.wrap(limit),
+            (_, Input::FinishSoon(limit)) => self.state.budget.wrap(limit),
             (_, Input::Low(limit)) => self.low(limit),
             (_, Input::Stop(limit)) => self.stop_now(Status::Partial(limit), step),
             (_, Input::Cancel { reason }) => self.stop_now(Status::Cancelled { reason }, step),
@@ -428,7 +428,7 @@ impl Machine for AgentMachine {
         }
     }
 
-    fn so_far(&self, status: Status) -> Ending {
+    fn partial_ending(&self, status: Status) -> Ending {
         self.state
             .tally
             .ending(status, self.state.conversation.last_text())

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use levity_core::{Digest, Options, ToolChoice, WorkspaceSource, WorkspaceView};
 use levity_memory::Window;
-use levity_tools::Arguments;
+use levity_tools::ArgumentValidator;
 
 use crate::result_reader;
-use crate::strategy::{Low, NoPlan, NoReflection, Planner, Reflector};
+use crate::strategy::{LowBudgetAction, NoPlan, NoReflection, Planner, Reflector};
 
 /// A tool by which the model sends a signal to the caller of the run.
 #[derive(Clone, Debug)]
 pub(crate) struct SignalTool {
-    pub(crate) arguments: Arguments,
+    pub(crate) arguments: ArgumentValidator,
     /// `true` if it ends the run.
     pub(crate) is_last: bool,
 }
@@ -38,7 +38,7 @@ pub(crate) struct AgentSpec {
     /// The source of the workspace's files, unless the workspace was given.
     pub(crate) workspace_source: Option<Arc<dyn WorkspaceSource>>,
     /// The reaction once little remains of a limit.
-    pub(crate) when_low: Low,
+    pub(crate) when_low: LowBudgetAction,
     /// The maximum time that the model may wait at once, if it may wait.
     pub(crate) longest_wait: Option<Duration>,
     /// `true` if the model may ask the user.
@@ -130,7 +130,7 @@ impl Default for AgentSpec {
             reader: result_reader::RESERVED_NAME,
             max_piece: 32 << 10,
             finder: None,
-            when_low: Low::default(),
+            when_low: LowBudgetAction::default(),
         }
     }
 }

@@ -56,14 +56,14 @@ impl Planner for NoPlan {
 ///
 /// ```
 /// # use levity_core::Message;
-/// # use levity_loop::{Goal, PlanRules, Planner, Planning};
-/// let rules = PlanRules::new().when("deploy", ["run the tests", "deploy", "look at the logs"]);
+/// # use levity_loop::{Goal, RulePlanner, Planner, Planning};
+/// let rules = RulePlanner::new().when("deploy", ["run the tests", "deploy", "look at the logs"]);
 /// # let agent = levity_loop::Agent::builder(levity_test::ScriptedModel::new()).planner(rules);
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct PlanRules(Vec<(String, Vec<String>)>);
+pub struct RulePlanner(Vec<(String, Vec<String>)>);
 
-impl PlanRules {
+impl RulePlanner {
     /// Creates a planner without rules.
     pub fn new() -> Self {
         Self::default()
@@ -80,7 +80,7 @@ impl PlanRules {
     }
 }
 
-impl Planner for PlanRules {
+impl Planner for RulePlanner {
     fn plan(&self, goal: &Goal<'_>) -> Planning {
         let text = goal.message.text().to_lowercase();
         let rule = self.0.iter().find(|(word, _)| text.contains(word));
@@ -90,17 +90,17 @@ impl Planner for PlanRules {
 
 /// A planner that asks a model: one more call, by the model of the slot `planner` if there is one.
 #[derive(Clone, Debug)]
-pub struct PlanByModel {
+pub struct ModelPlanner {
     prompt: String,
 }
 
-impl Default for PlanByModel {
+impl Default for ModelPlanner {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl PlanByModel {
+impl ModelPlanner {
     /// Creates a planner that asks for a short list of steps.
     pub fn new() -> Self {
         let prompt = "Before you begin, write a plan: at most 7 short steps, one on a line, and \
@@ -118,7 +118,7 @@ impl PlanByModel {
     }
 }
 
-impl Planner for PlanByModel {
+impl Planner for ModelPlanner {
     fn plan(&self, _: &Goal<'_>) -> Planning {
         Planning::Ask(self.prompt.clone())
     }
@@ -150,7 +150,7 @@ pub(crate) fn steps(text: &str) -> Vec<String> {
 /// [`Limits::low`](levity_core::Limits::low).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Low {
+pub enum LowBudgetAction {
     /// The agent answers from what it knows: no more tools, and the answer is marked best effort.
     #[default]
     Answer,
@@ -189,7 +189,7 @@ pub struct TurnSummary<'a> {
 #[non_exhaustive]
 pub enum Reflection {
     /// The run continues unchanged.
-    GoOn,
+    Continue,
     /// The run continues, and the model gets this note.
     Note(String),
     /// A model is asked with this text, and its answer becomes a note.
@@ -204,21 +204,21 @@ pub struct NoReflection;
 
 impl Reflector for NoReflection {
     fn reflect(&self, _: &TurnSummary<'_>) -> Reflection {
-        Reflection::GoOn
+        Reflection::Continue
     }
 }
 
 /// A reflector that follows rules.
 ///
 /// ```
-/// # use levity_loop::ReflectRules;
-/// let rules = ReflectRules::new()
+/// # use levity_loop::RuleReflector;
+/// let rules = RuleReflector::new()
 ///     .when_fails("search", "The index may be stale: call `reindex` first.")
 ///     .finish_after("submit");
 /// # let agent = levity_loop::Agent::builder(levity_test::ScriptedModel::new()).reflector(rules);
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct ReflectRules(Vec<ReflectRule>);
+pub struct RuleReflector(Vec<ReflectRule>);
 
 #[derive(Clone, Debug)]
 enum ReflectRule {
@@ -226,7 +226,7 @@ enum ReflectRule {
     FinishAfter { tool: String },
 }
 
-impl ReflectRules {
+impl RuleReflector {
     /// Creates a reflector without rules.
     pub fn new() -> Self {
         Self::default()
@@ -250,7 +250,7 @@ impl ReflectRules {
     }
 }
 
-impl Reflector for ReflectRules {
+impl Reflector for RuleReflector {
     fn reflect(&self, turn: &TurnSummary<'_>) -> Reflection {
         let called = |tool: &str, failed: bool| {
             turn.calls
@@ -264,7 +264,7 @@ impl Reflector for ReflectRules {
         match hit {
             Some(ReflectRule::Fails { note, .. }) => Reflection::Note(note.clone()),
             Some(ReflectRule::FinishAfter { .. }) => Reflection::Finish,
-            None => Reflection::GoOn,
+            None => Reflection::Continue,
         }
     }
 }
@@ -272,17 +272,17 @@ impl Reflector for ReflectRules {
 /// A reflector that asks a model: one more call a turn, by the model of the slot `reflector` if
 /// there is one.
 #[derive(Clone, Debug)]
-pub struct ReflectByModel {
+pub struct ModelReflector {
     prompt: String,
 }
 
-impl Default for ReflectByModel {
+impl Default for ModelReflector {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl ReflectByModel {
+impl ModelReflector {
     /// Creates a reflector that asks for two sentences.
     pub fn new() -> Self {
         let prompt = "Look at the last results against the goal. Say in at most two sentences what \
@@ -301,7 +301,7 @@ impl ReflectByModel {
     }
 }
 
-impl Reflector for ReflectByModel {
+impl Reflector for ModelReflector {
     fn reflect(&self, _: &TurnSummary<'_>) -> Reflection {
         Reflection::Ask(self.prompt.clone())
     }

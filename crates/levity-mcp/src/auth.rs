@@ -22,9 +22,9 @@ mod settings;
 mod store;
 mod token;
 
-pub use browser::{Browser, Loopback};
-pub use settings::{Enterprise, Identity, OAuth, TokenFile};
-pub use store::{FileTokens, MemoryTokens, TokenLock, TokenStore};
+pub use browser::{Browser, LoopbackBrowser};
+pub use settings::{EnterpriseLogin, IdentityTokenSource, OAuth, TokenFile};
+pub use store::{FileTokenStore, MemoryTokenStore, TokenLock, TokenStore};
 
 use std::sync::Arc;
 

@@ -108,7 +108,7 @@ impl Client {
                 if let Some(process) = &process
                     && let Some(death) = process.exit_status().await
                 {
-                    error = error.with_death(death);
+                    error = error.with_exit(death);
                 }
                 return Err((error.redacted(&secrets), failure));
             }
@@ -351,7 +351,7 @@ impl Client {
     async fn with_exit_status(&self, error: Error) -> Error {
         match &self.process {
             Some(process) => match process.exit_status().await {
-                Some(death) => error.with_death(death),
+                Some(death) => error.with_exit(death),
                 None => error,
             },
             None => error,
@@ -431,7 +431,7 @@ async fn cancelled(token: Option<&CancelToken>) {
 fn refusal_kind(code: ErrorCode) -> ErrorKind {
     match code {
         ErrorCode::METHOD_NOT_FOUND => ErrorKind::Unsupported,
-        code => ErrorKind::Refused(code.0),
+        code => ErrorKind::Rejected(code.0),
     }
 }
 

@@ -35,7 +35,7 @@ mod values;
 ///     .arg("/srv/docs")
 ///     .env("NODE_ENV", "production")
 ///     .allow(["read_file", "list_*"])
-///     .start_limit(Duration::from_secs(20));
+///     .start_timeout(Duration::from_secs(20));
 /// assert_eq!(files.name(), "files");
 /// ```
 #[derive(Clone, Debug)]
@@ -156,7 +156,7 @@ pub(crate) struct Connect(pub(crate) Arc<dyn Fn() -> DuplexStream + Send + Sync>
 pub enum Trust {
     /// levity trusts only annotations that call for more caution: that a tool is destructive.
     #[default]
-    Wary,
+    Cautious,
     /// levity trusts all annotations.
     Full,
 }
@@ -244,7 +244,7 @@ impl ServerConfig {
     ///
     /// It has no arguments and no parts of a URL that may be secrets. Variables that a file expands
     /// appear as `${VAR}`.
-    pub fn place(&self) -> String {
+    pub fn display_target(&self) -> String {
         match &self.transport {
             Transport::Stdio(stdio) => stdio.shown().to_owned(),
             Transport::Http(http) | Transport::Sse(http) => http.shown(),
@@ -259,13 +259,13 @@ impl ServerConfig {
     /// # use levity_mcp::Config;
     /// let text = r#"{"a": {"command": "npx", "args": ["files", "--key", "${TOKEN}"]}}"#;
     /// let config = Config::parse(text, |_| Some("hush".to_owned()));
-    /// assert_eq!(config.servers()[0].shown_args(), ["files", "--key", "${TOKEN}"]);
+    /// assert_eq!(config.servers()[0].display_args(), ["files", "--key", "${TOKEN}"]);
     /// ```
-    pub fn shown_args(&self) -> Vec<String> {
+    pub fn display_args(&self) -> Vec<String> {
         let secrets = Secrets::new();
         match &self.transport {
             Transport::Stdio(stdio) => stdio
-                .shown_args()
+                .display_args()
                 .iter()
                 .map(|arg| secrets.redact(arg).into_owned())
                 .collect(),
@@ -274,7 +274,7 @@ impl ServerConfig {
     }
 
     /// Returns the working directory of the program as written in a file, if one is set.
-    pub fn shown_cwd(&self) -> Option<String> {
+    pub fn display_cwd(&self) -> Option<String> {
         let Transport::Stdio(stdio) = &self.transport else {
             return None;
         };
@@ -288,7 +288,7 @@ impl ServerConfig {
     }
 
     /// Returns the names of the variables that are set for the program, without their values.
-    pub fn set_variables(&self) -> Vec<&str> {
+    pub fn env_names(&self) -> Vec<&str> {
         match &self.transport {
             Transport::Stdio(stdio) => stdio.env.keys().map(String::as_str).collect(),
             _ => Vec::new(),
@@ -305,9 +305,9 @@ impl ServerConfig {
     /// let text =
     ///     r#"{"a": {"url": "https://h/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}}}"#;
     /// let config = Config::parse(text, |_| Some("hush".to_owned()));
-    /// assert_eq!(config.servers()[0].variables(), ["TOKEN"]);
+    /// assert_eq!(config.servers()[0].inherited_variables(), ["TOKEN"]);
     /// ```
-    pub fn variables(&self) -> Vec<&str> {
+    pub fn inherited_variables(&self) -> Vec<&str> {
         let mut names: BTreeSet<&str> = self.variables.iter().map(String::as_str).collect();
         if let Transport::Stdio(stdio) = &self.transport {
             match &stdio.inherit {
@@ -353,7 +353,7 @@ impl ServerConfig {
     /// Sets which environment variables of the host the program inherits;
     /// [`InheritedEnvironment::Basics`] by default.
     #[must_use]
-    pub fn inherit(mut self, inherit: InheritedEnvironment) -> Self {
+    pub fn inherit_environment(mut self, inherit: InheritedEnvironment) -> Self {
         if let Transport::Stdio(stdio) = &mut self.transport {
             stdio.inherit = inherit;
         }
@@ -390,21 +390,21 @@ impl ServerConfig {
 
     /// Sets the timeout from the start of the server to its list of tools; 60 s by default.
     #[must_use]
-    pub fn start_limit(mut self, limit: Duration) -> Self {
+    pub fn start_timeout(mut self, limit: Duration) -> Self {
         self.start_limit = limit;
         self
     }
 
     /// Sets the total timeout of a call; 300 s by default.
     #[must_use]
-    pub fn call_limit(mut self, limit: Duration) -> Self {
+    pub fn call_timeout(mut self, limit: Duration) -> Self {
         self.call_limit = limit;
         self
     }
 
     /// Sets the maximum time of a call without progress; 60 s by default.
     #[must_use]
-    pub fn idle_limit(mut self, limit: Duration) -> Self {
+    pub fn idle_timeout(mut self, limit: Duration) -> Self {
         self.idle_limit = limit;
         self
     }
@@ -413,7 +413,7 @@ impl ServerConfig {
     ///
     /// levity sends the probe once and uses the older version if no response arrives.
     #[must_use]
-    pub fn probe_limit(mut self, limit: Duration) -> Self {
+    pub fn probe_timeout(mut self, limit: Duration) -> Self {
         self.probe_limit = limit;
         self
     }
@@ -422,7 +422,7 @@ impl ServerConfig {
     ///
     /// `None` disables pings.
     #[must_use]
-    pub fn ping_every(mut self, time: impl Into<Option<Duration>>) -> Self {
+    pub fn ping_interval(mut self, time: impl Into<Option<Duration>>) -> Self {
         self.ping_every = time.into();
         self
     }

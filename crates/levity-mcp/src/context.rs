@@ -1,5 +1,5 @@
 use async_trait::async_trait;
-use levity_core::{ContextAsk, ContextBlock, ContextError, ContextLifetime, ContextSource};
+use levity_core::{ContextBlock, ContextError, ContextLifetime, ContextRequest, ContextSource};
 
 use crate::Servers;
 
@@ -32,7 +32,7 @@ impl Servers {
 
 #[async_trait]
 impl ContextSource for ResourceContext {
-    async fn blocks(&self, ask: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
+    async fn blocks(&self, ask: &ContextRequest) -> Result<Vec<ContextBlock>, ContextError> {
         let blocks = self.places.iter().map(|(server, uri)| async move {
             let text = match self.servers.get(server) {
                 Some(found) => match found.read_content(uri).await {

@@ -43,7 +43,7 @@ pub enum ErrorKind {
     /// The server requires a login that is missing or has expired.
     Auth,
     /// The server is starting or restarting, or levity stopped trying to start it.
-    Away,
+    Unavailable,
     /// The connection ended before the response arrived.
     Closed,
     /// No response arrived in time.
@@ -53,7 +53,7 @@ pub enum ErrorKind {
     /// The server's response violates the protocol.
     Protocol,
     /// The server responded with an error that has this JSON-RPC code.
-    Refused(i32),
+    Rejected(i32),
     /// The server does not support the request.
     Unsupported,
     /// The caller cancelled the request.
@@ -73,7 +73,7 @@ impl Error {
 
     /// Adds the exit status of the server's process.
     #[must_use]
-    pub fn with_death(mut self, death: ServerExit) -> Self {
+    pub fn with_exit(mut self, death: ServerExit) -> Self {
         Arc::make_mut(&mut self.0).death = Some(death);
         self
     }
@@ -112,14 +112,14 @@ impl Error {
     }
 
     /// Returns the exit status of the server's process, if the server has a process that ended.
-    pub fn death(&self) -> Option<&ServerExit> {
+    pub fn exit(&self) -> Option<&ServerExit> {
         self.0.death.as_ref()
     }
 
     /// Returns `true` if the same request may succeed later.
     pub fn is_retryable(&self) -> bool {
-        use ErrorKind::{Away, Closed, Start, Timeout};
-        matches!(self.0.kind, Away | Closed | Start | Timeout)
+        use ErrorKind::{Closed, Start, Timeout, Unavailable};
+        matches!(self.0.kind, Unavailable | Closed | Start | Timeout)
     }
 
     /// Returns `true` if the error suggests that the server is no longer running.

@@ -30,11 +30,11 @@ pub enum ServerEventKind {
     },
     /// The server is unavailable. levity restarts it after `retry`, or not at all if that is
     /// `None`.
-    Away {
+    Unavailable {
         /// The reason why the server is unavailable.
         error: Error,
         /// The time until the next start.
-        retry: Option<Duration>,
+        retry_after: Option<Duration>,
     },
     /// The server's list of tools has changed.
     ToolsChanged {
@@ -110,9 +110,12 @@ impl Events {
             Cow::Owned(redact) => redact,
         };
         match kind {
-            ServerEventKind::Away { error, retry } => ServerEventKind::Away {
+            ServerEventKind::Unavailable {
+                error,
+                retry_after: retry,
+            } => ServerEventKind::Unavailable {
                 error: error.redacted(&self.secrets),
-                retry,
+                retry_after: retry,
             },
             ServerEventKind::ResourcesChanged { uri } => {
                 ServerEventKind::ResourcesChanged { uri: uri.map(text) }
@@ -136,7 +139,10 @@ fn log(server: &str, kind: &ServerEventKind) {
         ServerEventKind::Ready { tools } => {
             info!(target: "levity::mcp", server, tools, "MCP server ready");
         }
-        ServerEventKind::Away { error, retry } => {
+        ServerEventKind::Unavailable {
+            error,
+            retry_after: retry,
+        } => {
             let again = retry.map(tracing::field::debug);
             warn!(target: "levity::mcp", server, %error, again, "MCP server unavailable");
         }

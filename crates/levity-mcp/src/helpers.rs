@@ -160,7 +160,7 @@ impl Servers {
                 "name": status.name, "transport": status.transport,
                 "state": status.state.to_string(), "tools": status.tools,
             });
-            if let crate::ServerState::Away { error, .. } = &status.state {
+            if let crate::ServerState::Unavailable { error, .. } = &status.state {
                 entry["why"] = json!(error.to_string());
             }
             if let Some(instructions) = &status.instructions {

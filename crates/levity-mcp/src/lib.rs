@@ -65,16 +65,16 @@ mod tool;
 
 #[cfg(feature = "oauth")]
 pub use auth::{
-    Browser, Enterprise, FileTokens, Identity, Loopback, MemoryTokens, OAuth, TokenFile, TokenLock,
-    TokenStore,
+    Browser, EnterpriseLogin, FileTokenStore, IdentityTokenSource, LoopbackBrowser,
+    MemoryTokenStore, OAuth, TokenFile, TokenLock, TokenStore,
 };
 pub use config::{Config, ConfigProblem, InheritedEnvironment, ServerConfig, Trust};
 pub use context::ResourceContext;
 pub use error::{Error, ErrorKind, Result, ServerExit};
 pub use event::{ServerEvent, ServerEventKind};
 pub use host::{
-    AcceptDefaults, Decline, ElicitAsk, ElicitForm, ElicitReply, ElicitUrl, Elicitor, ModelSampler,
-    Refusal, RefusalKind, SampleAsk, SampleReply, Sampler,
+    AcceptDefaults, Decline, ElicitForm, ElicitReply, ElicitRequest, ElicitUrl, Elicitor,
+    ModelSampler, Refusal, RefusalKind, SampleReply, SampleRequest, Sampler,
 };
 pub use items::{Prompt, PromptArgument, PromptReply, Resource, ResourceContent, ResourceTemplate};
 pub use server::{Server, ServerState, ServerStatus};

@@ -124,11 +124,11 @@ pub enum ServerState {
     /// The server is ready for requests.
     Ready,
     /// The server is unavailable; calls fail until it is ready again.
-    Away {
+    Unavailable {
         /// The reason why the server is unavailable.
         error: Error,
         /// The time until the next start; `None` if levity waits for the next request to try again.
-        retry: Option<Duration>,
+        retry_after: Option<Duration>,
     },
     /// The server was stopped.
     Stopped,
@@ -147,10 +147,13 @@ impl fmt::Display for ServerState {
             Self::Disabled => f.write_str("disabled"),
             Self::Starting => f.write_str("starting"),
             Self::Ready => f.write_str("ready"),
-            Self::Away {
-                retry: Some(time), ..
+            Self::Unavailable {
+                retry_after: Some(time),
+                ..
             } => write!(f, "away, restarts in {time:?}"),
-            Self::Away { retry: None, .. } => f.write_str("away, restarts on the next request"),
+            Self::Unavailable {
+                retry_after: None, ..
+            } => f.write_str("away, restarts on the next request"),
             Self::Stopped => f.write_str("stopped"),
         }
     }
@@ -194,7 +197,7 @@ impl Server {
     /// # Errors
     /// Returns an error if the server is unavailable, does not respond in time or rejects the call,
     /// or if its configuration excludes the tool. A tool that reports its own failure gives
-    /// [`Refused`](ErrorKind::Refused) with code 0.
+    /// [`Rejected`](ErrorKind::Rejected) with code 0.
     pub async fn call(&self, tool: &str, args: Value) -> Result<ToolOutput> {
         let cx = ToolCx::detached();
         self.0.call(tool, args, &cx).await
@@ -277,9 +280,9 @@ impl ServerInner {
             Phase::Ready(_) => ServerState::Ready,
             Phase::Away { error, retry } => {
                 let retry = retry.map(|at| at.since(self.world.now()));
-                ServerState::Away {
+                ServerState::Unavailable {
                     error: error.clone(),
-                    retry,
+                    retry_after: retry,
                 }
             }
             Phase::Stopped => ServerState::Stopped,
@@ -336,7 +339,7 @@ impl ServerInner {
     }
 
     fn unavailable(&self, message: &str) -> Error {
-        Error::new(ErrorKind::Away, self.config.name.clone(), message)
+        Error::new(ErrorKind::Unavailable, self.config.name.clone(), message)
     }
 
     fn unavailable_error(&self, error: &Error, retry: Option<Timestamp>) -> Error {
@@ -351,9 +354,9 @@ impl ServerInner {
                 format!("it failed to start too often and is now restarted once more: {reason}")
             }
         };
-        let unavailable = Error::new(ErrorKind::Away, self.config.name.clone(), message);
-        match error.death() {
-            Some(death) => unavailable.with_death(death.clone()),
+        let unavailable = Error::new(ErrorKind::Unavailable, self.config.name.clone(), message);
+        match error.exit() {
+            Some(death) => unavailable.with_exit(death.clone()),
             None => unavailable,
         }
     }
@@ -390,7 +393,7 @@ impl ServerInner {
             .await?;
         crate::convert::output(result).map_err(|error| {
             Error::new(
-                ErrorKind::Refused(0),
+                ErrorKind::Rejected(0),
                 self.config.name.clone(),
                 format!("`{tool}` failed: {}", error.explain()),
             )
@@ -475,7 +478,7 @@ impl ServerInner {
 
     fn invalid_arguments(&self, message: &str) -> Error {
         Error::new(
-            ErrorKind::Refused(-32_602),
+            ErrorKind::Rejected(-32_602),
             self.config.name.clone(),
             message,
         )

@@ -95,9 +95,12 @@ impl Tool for McpTool {
 
     async fn call(&self, args: Value, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
         let Some(server) = self.server.upgrade() else {
-            return Err(
-                Error::new(ErrorKind::Away, self.server_name.clone(), "it was stopped").into(),
-            );
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                self.server_name.clone(),
+                "it was stopped",
+            )
+            .into());
         };
         let (progress, cancel) = (cx.progress.clone(), Some(&cx.cancel));
         let result = server

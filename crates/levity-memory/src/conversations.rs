@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{
-    ConversationId, ConversationInfo, ConversationQuery, Lease, MemoryError, MemoryErrorKind,
-    MemoryStore, Remembered, Timestamp, World,
+    ConversationId, ConversationInfo, ConversationQuery, Lease, LoadedConversation, MemoryError,
+    MemoryErrorKind, MemoryStore, Timestamp, World,
 };
 use levity_system::SystemWorld;
 
-use crate::Sessions;
+use crate::SessionNotes;
 use crate::stored::align;
 
 mod busy_retry;
@@ -19,12 +19,12 @@ mod queue;
 
 use busy_retry::BusyRetry;
 pub use clean::MemoryCleanup;
-pub use open::Open;
+pub use open::OpenConversation;
 use queue::{OpenQueue, QueueSlot};
 
 /// Conversations in a [`MemoryStore`]: one run at a time on each, with removal of unused ones.
 ///
-/// - Runs of one conversation follow one another. Within a process they run in the order of their
+/// - Runs of one conversation follow one another. WithTimeout a process they run in the order of their
 ///   `open` calls; across processes the order depends on the store's [`hold`](MemoryStore::hold).
 /// - A conversation that has not changed for 30 days reads as empty, and is removed.
 /// - Opening a conversation with more than 10,000 messages removes the oldest. Messages that the
@@ -59,12 +59,12 @@ pub struct Conversations {
     expiry: Option<Duration>,
     max_messages: u64,
     max_wait: Duration,
-    sessions: Option<Arc<dyn Sessions>>,
+    sessions: Option<Arc<dyn SessionNotes>>,
 }
 
 impl Conversations {
-    /// The recommended interval for [`keep_clean`](Self::keep_clean).
-    pub const CLEAN_EVERY: Duration = Duration::from_secs(60);
+    /// The recommended interval for [`clean_up_periodically`](Self::clean_up_periodically).
+    pub const CLEAN_UP_INTERVAL: Duration = Duration::from_secs(60);
 
     /// Creates conversations over a store. To share the store with other code, pass an `Arc` of it.
     pub fn new(store: impl MemoryStore + 'static) -> Self {
@@ -122,13 +122,13 @@ impl Conversations {
     /// An agent writes the note at the end of each run. [`forget`](Self::forget) removes a
     /// conversation's note as well; expiry leaves the note in place.
     #[must_use]
-    pub fn noted_in(mut self, sessions: impl Sessions + 'static) -> Self {
+    pub fn with_session_notes(mut self, sessions: impl SessionNotes + 'static) -> Self {
         self.sessions = Some(Arc::new(sessions));
         self
     }
 
-    /// Returns the session notes, if [`noted_in`](Self::noted_in) set them.
-    pub fn sessions(&self) -> Option<&Arc<dyn Sessions>> {
+    /// Returns the session notes, if [`with_session_notes`](Self::with_session_notes) set them.
+    pub fn sessions(&self) -> Option<&Arc<dyn SessionNotes>> {
         self.sessions.as_ref()
     }
 
@@ -152,7 +152,11 @@ impl Conversations {
     /// # Errors
     /// [`Busy`](MemoryErrorKind::Busy) if another process still holds the conversation after
     /// [`max_wait`](Self::max_wait), and every error of the store.
-    pub async fn open(&self, id: &ConversationId, limit: usize) -> Result<Open, MemoryError> {
+    pub async fn open(
+        &self,
+        id: &ConversationId,
+        limit: usize,
+    ) -> Result<OpenConversation, MemoryError> {
         let slot = QueueSlot::acquire(&self.queue, id).await;
         let mut busy_retry = BusyRetry::new(self);
         loop {
@@ -162,7 +166,7 @@ impl Conversations {
                 remembered.first = self.bound(id, &remembered).await;
                 shorten(&mut remembered);
                 let conversations = self.clone();
-                return Ok(Open {
+                return Ok(OpenConversation {
                     id: id.clone(),
                     remembered,
                     conversations,
@@ -205,7 +209,7 @@ impl Conversations {
     }
 
     /// Returns the expiry deadline if the conversation was last changed before it.
-    fn expired(&self, remembered: &Remembered) -> Option<Timestamp> {
+    fn expired(&self, remembered: &LoadedConversation) -> Option<Timestamp> {
         self.deadline()
             .filter(|deadline| is_expired(remembered.changed, *deadline))
     }
@@ -220,7 +224,7 @@ impl Conversations {
 
     /// Trims messages beyond the limit, and returns the position at which the conversation then
     /// begins.
-    async fn bound(&self, id: &ConversationId, remembered: &Remembered) -> u64 {
+    async fn bound(&self, id: &ConversationId, remembered: &LoadedConversation) -> u64 {
         let upto = remembered
             .summary
             .as_ref()
@@ -300,7 +304,7 @@ impl Conversations {
     /// Calls [`clean_up`](Self::clean_up) forever, with this interval between calls. Run it
     /// alongside the host's work, and stop it by dropping the future. A later pass retries a
     /// removal that failed.
-    pub async fn keep_clean(&self, every: Duration) -> Infallible {
+    pub async fn clean_up_periodically(&self, every: Duration) -> Infallible {
         loop {
             // There is no caller to report to; use `clean_up` to get the result.
             let _ = self.clean_up().await;
@@ -310,7 +314,7 @@ impl Conversations {
 }
 
 /// Drops messages that were trimmed after loading, and tool results whose calls were left out.
-fn shorten(remembered: &mut Remembered) {
+fn shorten(remembered: &mut LoadedConversation) {
     let count = remembered.end.saturating_sub(remembered.first);
     let count = usize::try_from(count).unwrap_or(usize::MAX);
     let trimmed = remembered.messages.len().saturating_sub(count);

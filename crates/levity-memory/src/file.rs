@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use levity_core::{
-    ConversationChange, ConversationId, ConversationInfo, ConversationQuery, Lease, MemoryError,
-    MemoryErrorKind, MemoryStore, Message, Remembered, Timestamp,
+    ConversationChange, ConversationId, ConversationInfo, ConversationQuery, Lease,
+    LoadedConversation, MemoryError, MemoryErrorKind, MemoryStore, Message, Timestamp,
 };
 use tokio::sync::{Semaphore, oneshot};
 
@@ -28,12 +28,12 @@ use folder::{Folder, Location};
 /// Use it in a server to check an id before passing it to a store.
 ///
 /// ```
-/// use levity_memory::conversation_id_fits;
-/// assert!(conversation_id_fits("monday") && conversation_id_fits(&"a".repeat(200)));
-/// assert!(!conversation_id_fits(&"a".repeat(201)) && !conversation_id_fits(""));
-/// assert!(!conversation_id_fits(&"A".repeat(67)));
+/// use levity_memory::is_valid_conversation_id;
+/// assert!(is_valid_conversation_id("monday") && is_valid_conversation_id(&"a".repeat(200)));
+/// assert!(!is_valid_conversation_id(&"a".repeat(201)) && !is_valid_conversation_id(""));
+/// assert!(!is_valid_conversation_id(&"A".repeat(67)));
 /// ```
-pub fn conversation_id_fits(id: &str) -> bool {
+pub fn is_valid_conversation_id(id: &str) -> bool {
     !id.is_empty() && name::escape(id).is_some()
 }
 
@@ -100,7 +100,7 @@ impl FileMemory {
     ///
     /// # Errors
     /// If the path does not name a file.
-    pub fn at(file: impl Into<PathBuf>) -> Result<Self, MemoryError> {
+    pub fn single_file(file: impl Into<PathBuf>) -> Result<Self, MemoryError> {
         let file = absolute_path(&file.into())?;
         if file.file_name().and_then(|name| name.to_str()).is_none() {
             let message = format!("`{}` is not the path of a file", file.display());
@@ -114,7 +114,7 @@ impl FileMemory {
 
     /// Returns warnings about the storage, for instance that other users of the system can read the
     /// files. New files are readable by their owner only; existing files keep their permissions.
-    pub fn problems(&self) -> Vec<String> {
+    pub fn warnings(&self) -> Vec<String> {
         let warning = match &self.folder.location {
             Location::Directory(dir) => levity_system::files::warning(dir),
             Location::SingleFile(file) => levity_system::files::warning_of(file),
@@ -165,7 +165,11 @@ fn absolute_path(path: &Path) -> Result<PathBuf, MemoryError> {
 
 #[async_trait]
 impl MemoryStore for FileMemory {
-    async fn load(&self, id: &ConversationId, limit: usize) -> Result<Remembered, MemoryError> {
+    async fn load(
+        &self,
+        id: &ConversationId,
+        limit: usize,
+    ) -> Result<LoadedConversation, MemoryError> {
         let id = id.clone();
         self.with(move |folder| folder.with_conversation(&id, |stored| stored.load(limit)))
             .await

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use levity_core::{
-    ConversationChange, ConversationId, ConversationInfo, ConversationQuery, Lease, MemoryError,
-    MemoryStore, Message, Remembered, Timestamp,
+    ConversationChange, ConversationId, ConversationInfo, ConversationQuery, Lease,
+    LoadedConversation, MemoryError, MemoryStore, Message, Timestamp,
 };
 
 use crate::stored::{self, StoredConversation};
@@ -326,7 +326,11 @@ impl InMemory {
 
 #[async_trait]
 impl MemoryStore for InMemory {
-    async fn load(&self, id: &ConversationId, limit: usize) -> Result<Remembered, MemoryError> {
+    async fn load(
+        &self,
+        id: &ConversationId,
+        limit: usize,
+    ) -> Result<LoadedConversation, MemoryError> {
         Ok(self.with_conversation(id, |stored| stored.load(limit)))
     }
 

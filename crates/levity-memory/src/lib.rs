@@ -8,7 +8,7 @@
 //! let messages: Vec<_> = (1..=10_000)
 //!     .map(|n| Message::user(format!("message {n}")).into())
 //!     .collect();
-//! let shown = Window::new().tokens(2_000).show(&messages, Some("They counted."), &Counter::new());
+//! let shown = Window::new().tokens(2_000).contents(&messages, Some("They counted."), &Counter::new());
 //! assert!(shown.fits && shown.tokens <= 2_000);
 //! ```
 //!
@@ -47,17 +47,17 @@ mod sqlite_error;
 mod stored;
 mod window;
 
-pub use conversations::{Conversations, MemoryCleanup, Open};
-pub use file::{FileMemory, conversation_id_fits};
+pub use conversations::{Conversations, MemoryCleanup, OpenConversation};
+pub use file::{FileMemory, is_valid_conversation_id};
 pub use in_memory::InMemory;
 pub use key_value::{KeyValueMemory, KeyValueStore, Version, Versioned};
 pub use levity_core::Durability;
 #[cfg(feature = "sqlite")]
 pub use recall::{
-    EmbeddingReport, FactId, Recall, RecallContext, RecallResult, RecallSessions, Recalled,
+    EmbeddingReport, FactId, Recall, RecallContext, RecallResult, RecallSessionNotes, RecalledFact,
     SavedFact, Scope,
 };
-pub use sessions::Sessions;
+pub use sessions::SessionNotes;
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteMemory;
 pub use window::{Counter, Window, WindowContents, WindowFit, WindowView};

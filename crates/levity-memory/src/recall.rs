@@ -25,9 +25,9 @@ mod tables;
 mod tools;
 mod vectors;
 
-pub use fact::{EmbeddingReport, FactId, RecallResult, Recalled, SavedFact};
+pub use fact::{EmbeddingReport, FactId, RecallResult, RecalledFact, SavedFact};
 pub use scope::Scope;
-pub use sessions::RecallSessions;
+pub use sessions::RecallSessionNotes;
 pub use source::RecallContext;
 
 use embedding::Embedding;
@@ -62,7 +62,7 @@ const MAX_SCOPES: usize = 32;
 /// - The store rejects files of other programs, of newer versions and with damage, and leaves them
 ///   unchanged.
 ///
-/// Clones share the file. Within a tokio runtime, file access runs where it delays no other task.
+/// Clones share the file. WithTimeout a tokio runtime, file access runs where it delays no other task.
 /// `docs/recall.md` describes the limits and the tables.
 ///
 /// ```
@@ -105,7 +105,7 @@ impl Recall {
 
     /// Returns warnings about the file, for instance that other users of the system can read it. A
     /// new file is readable by its owner only; an existing file keeps its permissions.
-    pub fn problems(&self) -> Vec<String> {
+    pub fn warnings(&self) -> Vec<String> {
         self.file.permission_warning().into_iter().collect()
     }
 
@@ -148,8 +148,8 @@ impl Recall {
     /// embedders cannot be compared, so use one embedder per file.
     ///
     /// A failure of the embedder, or a call that exceeds 20 seconds, does not fail the operation.
-    /// Facts are then stored without a vector and found by their words; [`SavedFact::unembedded`]
-    /// and [`RecallResult::words_only`] report it. The store retries the embedder after 30 seconds.
+    /// Facts are then stored without a vector and found by their words; [`SavedFact::embedding_error`]
+    /// and [`RecallResult::embedding_error`] report it. The store retries the embedder after 30 seconds.
     /// Facts without a vector get one later: a few with every `remember` or `recall`, or all by
     /// [`embed_missing`](Self::embed_missing).
     #[must_use]
@@ -230,7 +230,7 @@ impl Recall {
             .await?;
         Ok(RecallResult {
             facts,
-            words_only,
+            embedding_error: words_only,
             usage,
         })
     }
@@ -326,7 +326,7 @@ impl Recall {
         scope: &Scope,
         after: Option<FactId>,
         limit: usize,
-    ) -> Result<Vec<Recalled>, MemoryError> {
+    ) -> Result<Vec<RecalledFact>, MemoryError> {
         let scope = scope.clone();
         let limit = limit.min(MAX_RESULTS);
         self.run_on_file(move |file| file.read(|view| rows::list(view, &scope, after, limit)))
@@ -367,13 +367,13 @@ impl Recall {
             Ok(usage) => Ok(SavedFact {
                 id,
                 new,
-                unembedded: None,
+                embedding_error: None,
                 usage,
             }),
             Err(error) => Ok(SavedFact {
                 id,
                 new,
-                unembedded: Some(error),
+                embedding_error: Some(error),
                 usage: Usage::default(),
             }),
         }
@@ -416,7 +416,7 @@ fn search(
     query: &str,
     vector: Option<&(Arc<str>, Vec<f32>, f32)>,
     limit: usize,
-) -> rusqlite::Result<Vec<Recalled>> {
+) -> rusqlite::Result<Vec<RecalledFact>> {
     let scopes = rows::scope_keys(view, scopes)?;
     let candidates = limit.max(MIN_CANDIDATES);
     let mut lists = Vec::new();

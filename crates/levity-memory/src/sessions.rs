@@ -10,9 +10,9 @@ use levity_core::{ConversationId, MemoryError};
 /// - Each conversation has at most one note; a new note replaces the old one.
 /// - `forget` leaves no data of the note behind.
 #[async_trait]
-pub trait Sessions: Send + Sync {
+pub trait SessionNotes: Send + Sync {
     /// Records the current topic of a conversation.
-    async fn note(&self, id: &ConversationId, text: &str) -> Result<(), MemoryError>;
+    async fn save(&self, id: &ConversationId, text: &str) -> Result<(), MemoryError>;
 
     /// Removes the note of a conversation.
     async fn forget(&self, id: &ConversationId) -> Result<(), MemoryError>;

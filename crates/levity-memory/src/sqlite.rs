@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use levity_core::{
-    ConversationChange, ConversationId, ConversationInfo, ConversationQuery, Lease, MemoryError,
-    MemoryStore, Message, Remembered, Timestamp,
+    ConversationChange, ConversationId, ConversationInfo, ConversationQuery, Lease,
+    LoadedConversation, MemoryError, MemoryStore, Message, Timestamp,
 };
 
 use crate::Durability;
@@ -66,7 +66,7 @@ pub struct SqliteMemory {
 struct Store {
     database: Arc<Database>,
     readers: Arc<Readers>,
-    /// Started by the first write.
+    /// StartedRun by the first write.
     writer: Mutex<Option<Arc<Writer>>>,
 }
 
@@ -86,8 +86,13 @@ impl SqliteMemory {
 
     /// Returns warnings about the file, for instance that other users of the system can read it. A
     /// new file is readable by its owner only; an existing file keeps its permissions.
-    pub fn problems(&self) -> Vec<String> {
-        self.store.database.file.exposed().into_iter().collect()
+    pub fn warnings(&self) -> Vec<String> {
+        self.store
+            .database
+            .file
+            .exposure_warning()
+            .into_iter()
+            .collect()
     }
 
     fn open(database: Database) -> Self {
@@ -210,7 +215,11 @@ async fn unindex(writer: &Writer, id: &ConversationId, before: u64) -> Result<()
 
 #[async_trait]
 impl MemoryStore for SqliteMemory {
-    async fn load(&self, id: &ConversationId, limit: usize) -> Result<Remembered, MemoryError> {
+    async fn load(
+        &self,
+        id: &ConversationId,
+        limit: usize,
+    ) -> Result<LoadedConversation, MemoryError> {
         let id = id.clone();
         self.read_blocking(move |readers| readers.load(&id, limit))
             .await

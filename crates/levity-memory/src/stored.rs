@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use levity_core::{
-    ConversationChange, ConversationId, ConversationInfo, ConversationQuery, MemoryError,
-    MemoryErrorKind, Message, Remembered, Summary, Timestamp,
+    ConversationChange, ConversationId, ConversationInfo, ConversationQuery, LoadedConversation,
+    MemoryError, MemoryErrorKind, Message, Summary, Timestamp,
 };
 
 use crate::query_words::{QueryWords, searchable};
@@ -32,11 +32,11 @@ impl StoredConversation {
         index.min(self.messages.len())
     }
 
-    pub(crate) fn load(&self, limit: usize) -> Remembered {
+    pub(crate) fn load(&self, limit: usize) -> LoadedConversation {
         let fresh = self.index(self.summary.as_ref().map_or(0, |summary| summary.upto));
         let start = fresh.max(self.messages.len().saturating_sub(limit));
         let messages = self.messages.range(start..).cloned().collect();
-        Remembered::new(self.summary.clone(), messages, self.end())
+        LoadedConversation::new(self.summary.clone(), messages, self.end())
             .with_first(self.first)
             .with_changed(self.changed)
     }

@@ -26,7 +26,7 @@ pub use view::WindowView;
 /// use levity_memory::{Counter, Window};
 ///
 /// let messages: Vec<_> = (1..=40).map(|n| Message::user(format!("message {n}")).into()).collect();
-/// let shown = Window::new().messages(10).show(&messages, Some("They counted."), &Counter::new());
+/// let shown = Window::new().messages(10).contents(&messages, Some("They counted."), &Counter::new());
 /// assert_eq!(shown.left_out, 30);
 /// assert_eq!(shown.history.messages()[0].text(), "Previous Summary: They counted.");
 /// assert_eq!(shown.history.messages()[1].text(), "message 31");
@@ -51,7 +51,7 @@ impl Window {
     /// The default maximum number of words in a summary: 120.
     pub const DEFAULT_SUMMARY_WORDS: usize = 120;
     /// The minimum token limit of a window: 512.
-    pub const LEAST_TOKENS: u64 = 512;
+    pub const MIN_TOKENS: u64 = 512;
 
     /// Creates a window of the last 10 messages, regardless of their length.
     pub fn new() -> Self {
@@ -94,12 +94,12 @@ impl Window {
 
     /// Returns the token limit, if there is one.
     pub fn max_tokens(&self) -> Option<u64> {
-        self.tokens.map(|tokens| tokens.max(Self::LEAST_TOKENS))
+        self.tokens.map(|tokens| tokens.max(Self::MIN_TOKENS))
     }
 
     /// Returns `true` if the contents exceed the limits: `estimate` is the estimated number of
     /// tokens, and `past` the number of messages from before the current run.
-    pub fn is_over(&self, estimate: u64, past: usize, counter: &Counter) -> bool {
+    pub fn exceeds_limits(&self, estimate: u64, past: usize, counter: &Counter) -> bool {
         let too_long = self
             .max_tokens()
             .is_some_and(|tokens| counter.count(estimate) > tokens);
@@ -108,18 +108,18 @@ impl Window {
 
     /// Returns the end of a conversation, as much as fits. The cost depends on what the window
     /// shows, not on the length of the conversation.
-    pub fn show(
+    pub fn contents(
         &self,
         messages: &[Arc<Message>],
         summary: Option<&str>,
         counter: &Counter,
     ) -> WindowContents {
-        self.show_pinned(messages, &[], summary, counter)
+        self.contents_with_pins(messages, &[], summary, counter)
     }
 
     /// Returns the same, and always includes the messages at the indices `pins`. A message that
     /// calls tools or answers a call cannot be pinned.
-    pub fn show_pinned(
+    pub fn contents_with_pins(
         &self,
         messages: &[Arc<Message>],
         pins: &[usize],
@@ -129,7 +129,7 @@ impl Window {
         let before = WindowView::new(summary.map(Into::into));
         let fit = self.fit_to(messages, messages.len(), pins, &before, counter, false);
         let (view, fits) = fit.map_or((before, true), |fit| (fit.view, fit.fits));
-        let history = view.show(messages, pins, "");
+        let history = view.history(messages, pins, "");
         WindowContents {
             left_out: view.start(),
             shortened: view.shortened(),

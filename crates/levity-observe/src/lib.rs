@@ -55,6 +55,6 @@ pub use session::{
 };
 #[cfg(feature = "dag")]
 pub use view::{
-    Activity, Items, LogLine, PlanStage, PlanView, Preparation, StepView, Totals, TreeOptions,
-    one_line,
+    Activity, ItemProgress, LogLine, PlanStage, PlanView, Preparation, StepView, Totals,
+    TreeOptions, one_line,
 };

@@ -115,7 +115,7 @@ impl Lineage {
 
     /// Creates a lineage like [`new`](Self::new), with this run as the root. Use it for a listener
     /// that joins a run late whose own id contains a dot, and for a swarm inside a larger run.
-    pub fn of_run(name: impl Into<Arc<str>>, run: RunId) -> Self {
+    pub fn with_root(name: impl Into<Arc<str>>, run: RunId) -> Self {
         Self {
             root: Some(run),
             is_fixed: true,
@@ -133,7 +133,7 @@ impl Lineage {
     }
 
     /// Returns the origin of a run's events, if the run is in progress.
-    pub fn who(&self, run: &RunId) -> Option<Origin> {
+    pub fn origin_of(&self, run: &RunId) -> Option<Origin> {
         let known = self.root.as_ref() == Some(run) || self.runs.contains_key(run);
         known.then(|| self.origin(run, None))
     }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use levity_core::{Ending, RunId, Timestamp};
 use levity_dag::{
-    CompletedStep, Plan, StartingPlan, Step, StepId, StepSpent, StepStatus, WrittenVariable,
+    CompletedStep, Plan, StartingPlan, Step, StepId, StepStatus, StepUsage, WrittenVariable,
 };
 use serde_json::{Map, Value};
 
-use crate::view::{Items, PlanStage, PlanView, Preparation};
+use crate::view::{ItemProgress, PlanStage, PlanView, Preparation};
 
 mod content;
 mod date;
@@ -99,13 +99,13 @@ pub struct SessionStep {
     /// The reason why the step failed or was skipped.
     pub error: Option<String>,
     /// The usage of the step.
-    pub spent: StepSpent,
+    pub spent: StepUsage,
     /// The attempt number, from 1; for a step that runs for each element of a list, the latest.
     pub attempt: u32,
     /// The round of the attempt.
     pub round: u32,
     /// The progress of a step that runs once for each element of a list.
-    pub items: Option<Items>,
+    pub items: Option<ItemProgress>,
     /// The start time of the step.
     pub started: Option<Timestamp>,
     /// The time at which the step was settled.
@@ -165,7 +165,7 @@ impl Session {
     }
 
     /// Returns the starting point for a run that continues this one: all completed steps are done.
-    pub fn seed(&self) -> StartingPlan {
+    pub fn starting_plan(&self) -> StartingPlan {
         self.seed_except(&HashSet::new())
     }
 
@@ -174,7 +174,10 @@ impl Session {
     ///
     /// # Errors
     /// If there is no such step.
-    pub fn seed_without(&self, steps: &[StepId]) -> Result<StartingPlan, SessionProblem> {
+    pub fn starting_plan_repeating(
+        &self,
+        steps: &[StepId],
+    ) -> Result<StartingPlan, SessionProblem> {
         let indices: HashMap<&StepId, u32> = self
             .steps
             .iter()

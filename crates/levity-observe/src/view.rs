@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{Ask, Ending, RunId, Stats, Timestamp, Usage};
-use levity_dag::{Plan, Step, StepId, StepSpent, StepStatus};
+use levity_dag::{Plan, Step, StepId, StepStatus, StepUsage};
 use serde_json::Value;
 
 mod activity;
@@ -81,7 +81,7 @@ pub struct StepView {
     /// The round of the attempt, from 1; 0 before the step begins.
     pub round: u32,
     /// The progress of a step that runs once for each element of a list.
-    pub items: Option<Items>,
+    pub items: Option<ItemProgress>,
     /// The steps directly before it, in the order of the plan.
     pub before: Vec<StepId>,
     /// The start time of the step.
@@ -89,7 +89,7 @@ pub struct StepView {
     /// The time at which the step was settled.
     pub ended: Option<Timestamp>,
     /// The usage of the step; while it runs, the usage that its agent has reported.
-    pub spent: StepSpent,
+    pub spent: StepUsage,
     /// The reason why the step failed or was skipped; during a retry, the error of the last
     /// attempt.
     pub error: Option<String>,
@@ -102,13 +102,13 @@ pub struct StepView {
 /// The progress of a step over the elements of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Items {
+pub struct ItemProgress {
     /// The number of settled elements, including the failed ones.
     pub done: u32,
     /// The number of failed elements.
     pub failed: u32,
     /// The total number of elements.
-    pub of: u32,
+    pub total: u32,
 }
 
 /// The work before the steps: profiling of files, or planning.
@@ -359,7 +359,7 @@ impl StepView {
             before: Vec::new(),
             started: None,
             ended: None,
-            spent: StepSpent::default(),
+            spent: StepUsage::default(),
             error: None,
             activity: Activity::None,
             asks: Vec::new(),

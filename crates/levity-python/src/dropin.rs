@@ -50,7 +50,7 @@ impl fmt::Debug for PythonFileTools {
 ///
 /// ```
 /// use levity_core::ToolCx;
-/// use levity_python::{Python, tools_of};
+/// use levity_python::{Python, tools_from_source};
 /// use serde_json::json;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -67,7 +67,7 @@ impl fmt::Debug for PythonFileTools {
 /// def _joined(parts):
 ///     return " ".join(parts)
 /// "#;
-/// let tools = tools_of("texts.py", source, &Python::new())?.tools;
+/// let tools = tools_from_source("texts.py", source, &Python::new())?.tools;
 /// let repeat = &tools[0];
 /// assert_eq!(repeat.spec().name, "repeat");
 /// assert_eq!(
@@ -82,7 +82,7 @@ impl fmt::Debug for PythonFileTools {
 /// # Errors
 /// Fails if the file is not Python that the interpreter supports, or if running it fails. The error
 /// names the line.
-pub fn tools_of(file: &str, source: &str, python: &Python) -> Result<PythonFileTools> {
+pub fn tools_from_source(file: &str, source: &str, python: &Python) -> Result<PythonFileTools> {
     // The parser recurses as deeply as the source, so it gets the stack size of the interpreter.
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()

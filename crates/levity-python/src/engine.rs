@@ -152,7 +152,7 @@ impl<'a, 'w> Run<'a, 'w> {
         let resources = ResourceLimits::default()
             .max_duration(limits.time)
             .max_memory(limits.memory)
-            .max_recursion_depth(limits.recursion.min(ProgramLimits::MOST_RECURSION));
+            .max_recursion_depth(limits.recursion.min(ProgramLimits::MAX_RECURSION));
         MontyRun::new(code.to_owned(), file, names, CompileOptions::default())
             .and_then(|program| {
                 program.start(values, ResourceTracker::new(resources), self.print())

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use levity_tools::{FileLoader, LinkedLoader, Loaded, ToolFile};
+use levity_tools::{FileLoader, LinkedLoader, LoadedFile, ToolFile};
 
-use crate::dropin::tools_of;
+use crate::dropin::tools_from_source;
 use crate::error::Error;
 use crate::python::Python;
 
@@ -30,30 +30,30 @@ use crate::python::Python;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct PythonFiles(Python);
+pub struct PythonFileLoader(Python);
 
-impl PythonFiles {
+impl PythonFileLoader {
     /// Creates a loader that runs functions in this interpreter, within its limits.
     pub fn new(python: Python) -> Self {
         Self(python)
     }
 }
 
-impl Default for PythonFiles {
+impl Default for PythonFileLoader {
     fn default() -> Self {
         Self::new(Python::new())
     }
 }
 
-impl FileLoader for PythonFiles {
+impl FileLoader for PythonFileLoader {
     fn takes(&self, name: &str) -> bool {
         name.ends_with(".py")
     }
 
-    fn load(&self, file: &ToolFile) -> Loaded {
-        match tools_of(&file.name, &file.text, &self.0) {
+    fn load(&self, file: &ToolFile) -> LoadedFile {
+        match tools_from_source(&file.name, &file.text, &self.0) {
             Ok(file_tools) => {
-                let mut loaded = Loaded::tools(file_tools.tools);
+                let mut loaded = LoadedFile::tools(file_tools.tools);
                 // Warnings begin with the file and line; the caller already reports the file.
                 let prefix = format!("{}:", file.name);
                 let line = |note: String| {
@@ -64,11 +64,11 @@ impl FileLoader for PythonFiles {
                 loaded
             }
             Err(Error::File { line, problem, .. }) => {
-                Loaded::problem(format!("line {line}: {problem}"))
+                LoadedFile::problem(format!("line {line}: {problem}"))
             }
-            Err(error) => Loaded::problem(error.to_string()),
+            Err(error) => LoadedFile::problem(error.to_string()),
         }
     }
 }
 
-inventory::submit! { LinkedLoader::new(|| Arc::new(PythonFiles::default())) }
+inventory::submit! { LinkedLoader::new(|| Arc::new(PythonFileLoader::default())) }

@@ -32,7 +32,7 @@ pub enum Isolation {
 }
 
 /// The stack size of the interpreter in bytes: enough for
-/// [`MOST_RECURSION`](crate::ProgramLimits::MOST_RECURSION).
+/// [`MAX_RECURSION`](crate::ProgramLimits::MAX_RECURSION).
 pub(crate) const STACK: usize = 256 << 20;
 /// The number of programs that a worker runs before it is replaced.
 const MAX_JOBS: usize = 1_000;

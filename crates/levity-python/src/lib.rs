@@ -17,7 +17,7 @@
 //!   out.
 //! - [`RunPython`] gives it to an agent. The code calls tools; each call is validated, checked by
 //!   the policy and journaled. Code that waits for a tool survives the end of the process.
-//! - [`tools_of`] makes tools from the functions in a Python file. A tools folder uses it for its
+//! - [`tools_from_source`] makes tools from the functions in a Python file. A tools folder uses it for its
 //!   `*.py` files.
 //! - [`worker_main`], called first in `main`, runs all programs in separate processes.
 //!
@@ -46,10 +46,10 @@ mod tool;
 mod values;
 mod worker;
 
-pub use dropin::{PythonFileTools, tools_of};
+pub use dropin::{PythonFileTools, tools_from_source};
 pub use error::{Error, Result};
 pub use fault::{ProgramFault, ProgramFaultKind};
-pub use folder::PythonFiles;
+pub use folder::PythonFileLoader;
 pub use isolation::Isolation;
 pub use limits::ProgramLimits;
 pub use program::RunPython;

@@ -41,7 +41,7 @@ impl ProgramLimits {
     /// The default recursion depth: 200 levels.
     pub const DEFAULT_RECURSION: usize = 200;
     /// The maximum recursion depth: 1,000 levels. More would overflow the stack.
-    pub const MOST_RECURSION: usize = 1_000;
+    pub const MAX_RECURSION: usize = 1_000;
     /// The default number of tool calls: 100.
     pub const DEFAULT_CALLS: usize = 100;
     /// The default size of the printed text: 32 KiB.
@@ -81,11 +81,11 @@ impl ProgramLimits {
         self
     }
 
-    /// Sets the limit of the recursion, at most [`MOST_RECURSION`](Self::MOST_RECURSION).
+    /// Sets the limit of the recursion, at most [`MAX_RECURSION`](Self::MAX_RECURSION).
     #[must_use]
     pub const fn recursion(mut self, levels: usize) -> Self {
-        self.recursion = if levels > Self::MOST_RECURSION {
-            Self::MOST_RECURSION
+        self.recursion = if levels > Self::MAX_RECURSION {
+            Self::MAX_RECURSION
         } else {
             levels
         };

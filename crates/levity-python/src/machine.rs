@@ -152,7 +152,7 @@ impl PythonMachine {
         let id = self.state.next;
         self.state.next = id.next();
         self.state.waiting.insert(id, waiting);
-        step.want(id, effect(id));
+        step.request(id, effect(id));
     }
 
     fn begin(&mut self, run: RunId, step: &mut MachineOutput) {
@@ -328,7 +328,7 @@ impl PythonMachine {
                 self.state.variant + 1,
                 fault.message
             );
-            step.tell(EventKind::Note { text });
+            step.emit(EventKind::Note { text });
         }
         self.state.failed.push(fault);
         self.state.variant += 1;

@@ -25,13 +25,13 @@ const LEVELS: usize = 64;
 /// in the export as well.
 ///
 /// ```
-/// # use levity_core::{Entry, Journal, Limits, MachineKind, Opened, Record, RunId, Timestamp};
+/// # use levity_core::{Entry, Journal, Limits, MachineKind, RunHeader, Record, RunId, Timestamp};
 /// # use levity_runtime::{MemoryJournal, export, import};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), levity_core::RuntimeError> {
 /// # let (here, run) = (MemoryJournal::new(), RunId::new("monday"));
 /// # let kind = MachineKind::new("agent", 1);
-/// # let opened = Opened::new(kind, serde_json::Value::Null, Limits::default());
+/// # let opened = RunHeader::new(kind, serde_json::Value::Null, Limits::default());
 /// # let record = Record::new(0, Timestamp::from_millis(1), Entry::Opened(opened));
 /// # here.open(&run).await?.log.append(&[record]).await?;
 /// let bytes = export(&here, &run).await?;

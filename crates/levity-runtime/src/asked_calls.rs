@@ -8,12 +8,12 @@ use serde_json::Value;
 /// A reply may use an id twice, or one that was used before. [`History`] renames such calls, and so
 /// does this type.
 #[derive(Debug, Default)]
-pub struct AskedCalls {
+pub struct RequestedCalls {
     calls: Vec<ToolCall>,
     history: History,
 }
 
-impl AskedCalls {
+impl RequestedCalls {
     /// Adds the calls of a reply.
     pub fn add(&mut self, reply: &Message) {
         // A message without calls opens no exchange.

@@ -49,7 +49,7 @@ impl Control {
 
     /// Addresses the direct child agents of this name, such as a worker of a swarm.
     ///
-    /// Each command goes to all its runs in progress. It fails with [`ControlError::NotAtWork`] if
+    /// Each command goes to all its runs in progress. It fails with [`ControlError::AgentNotRunning`] if
     /// there are none.
     #[must_use]
     pub fn agent(&self, name: &str) -> Self {
@@ -94,7 +94,7 @@ impl Control {
     ///
     /// # Errors
     /// Returns an error if the run is not running, or has too many pending messages.
-    pub async fn say(&self, message: impl Into<Message>) -> Result<(), ControlError> {
+    pub async fn send_message(&self, message: impl Into<Message>) -> Result<(), ControlError> {
         let message = Arc::new(message.into());
         self.command(ControlCommand::Say { message }).await
     }
@@ -157,7 +157,7 @@ impl Control {
     ///
     /// # Errors
     /// Returns an error if the run is not running.
-    pub async fn asks(&self) -> Result<Vec<Ask>, ControlError> {
+    pub async fn pending_asks(&self) -> Result<Vec<Ask>, ControlError> {
         let mut asks = Vec::new();
         let mut sent = SendResult::default();
         for to in self.addressed_runs() {
@@ -259,7 +259,7 @@ impl SendResult {
     fn by(&self, control: &Control) -> Result<(), ControlError> {
         match &control.agent {
             _ if self.0 => Ok(()),
-            Some(name) => Err(ControlError::NotAtWork(name.clone())),
+            Some(name) => Err(ControlError::AgentNotRunning(name.clone())),
             None => Err(ControlError::NotRunning(control.run.clone())),
         }
     }

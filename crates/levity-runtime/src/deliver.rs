@@ -32,32 +32,36 @@ impl Runtime {
     /// # async fn cancel(runtime: Runtime) -> Result<(), levity_core::RuntimeError> {
     /// let reason = "no longer needed".to_owned();
     /// let request = RunRequest::Command(ControlCommand::Cancel { reason });
-    /// runtime.tell(&RunId::new("monday"), request).await?;
+    /// runtime.send_request(&RunId::new("monday"), request).await?;
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// A message for a run with guards is journaled after they have checked it. If no process
     /// drives the run, the message is left for the one that resumes it, if the journal supports
-    /// that (`SqliteJournal` does). Otherwise, use [`tell_by`](Self::tell_by) to call the guards.
+    /// that (`SqliteJournal` does). Otherwise, use [`send_screened_request`](Self::send_screened_request) to call the guards.
     ///
     /// # Errors
     /// Returns an error if there is no such run, it has ended, or it does not wait for the request.
     /// It also fails if this journal cannot reach the process that drives the run, or if its guards
-    /// cannot be called ([`ControlError::Unheard`]).
-    pub async fn tell(&self, run: &RunId, post: RunRequest) -> Result<Delivery, RuntimeError> {
+    /// cannot be called ([`ControlError::NotDriven`]).
+    pub async fn send_request(
+        &self,
+        run: &RunId,
+        post: RunRequest,
+    ) -> Result<Delivery, RuntimeError> {
         self.tell_screened(None, run, post).await
     }
 
-    /// Sends a request as [`tell`](Self::tell) does, and screens it with the
+    /// Sends a request as [`send_request`](Self::send_request) does, and screens it with the
     /// [screener](levity_core::Inspection::screener) of this executor if no process drives the run.
     ///
     /// Pass the executor of the agent whose run it is; for a child run, that of the child agent.
     ///
     /// # Errors
-    /// Fails in the same cases as [`tell`](Self::tell), and with [`ControlError::Blocked`] if a
+    /// Fails in the same cases as [`send_request`](Self::send_request), and with [`ControlError::Blocked`] if a
     /// guard blocks the request.
-    pub async fn tell_by(
+    pub async fn send_screened_request(
         &self,
         executor: &dyn Executor,
         run: &RunId,
@@ -114,7 +118,7 @@ impl Runtime {
                             intervention: by.clone(),
                         });
                     }
-                    (None, None) => return Err(ControlError::Unheard(run.clone()).into()),
+                    (None, None) => return Err(ControlError::NotDriven(run.clone()).into()),
                 }
             }
             (None, None) if words && has_guards(&open.records) => {
@@ -137,7 +141,7 @@ impl Runtime {
         match self.journal().post(run, post).await {
             Ok(()) => Ok(Delivery::Posted),
             Err(error) if error.kind() == JournalErrorKind::Busy => {
-                Err(ControlError::Unheard(run.clone()).into())
+                Err(ControlError::NotDriven(run.clone()).into())
             }
             Err(error) => Err(error.into()),
         }
@@ -158,7 +162,7 @@ fn entry(run: &RunId, records: &[Record], post: RunRequest) -> Result<Entry, Con
     };
     match post {
         RunRequest::Command(ControlCommand::Say { .. })
-            if pending_messages(records) >= levity_driver::MAX_SAID =>
+            if pending_messages(records) >= levity_driver::MAX_PENDING_MESSAGES =>
         {
             Err(ControlError::Full(run.clone()))
         }
@@ -181,7 +185,7 @@ fn entry(run: &RunId, records: &[Record], post: RunRequest) -> Result<Entry, Con
 fn has_guards(records: &[Record]) -> bool {
     matches!(
         records.first().map(|record| &record.entry),
-        Some(Entry::Opened(opened)) if opened.hears
+        Some(Entry::Opened(opened)) if opened.screens_input
     )
 }
 

@@ -605,7 +605,7 @@ impl<M: Machine + 'static> Driver<M> {
             Some(first) = self.effects.next() => self.finished(first)?,
             Some(first) = self.children.next() => self.finished(first)?,
             () = self.resting.changed(), if has_children => {}
-            () = budget_freed(self.core.freed()) => {}
+            () = budget_freed(self.core.budget_released()) => {}
             () = tokio::task::yield_now(), if more => {}
         }
         self.add_to_slice(seq);

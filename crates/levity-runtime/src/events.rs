@@ -73,7 +73,7 @@ impl Waiting {
             self.missed += u64::from(self.events.pop_front().is_some());
             return;
         }
-        self.events.retain(|event| !event.kind.is_fleeting());
+        self.events.retain(|event| !event.kind.is_transient());
         self.missed += std::mem::take(&mut self.fleeting) as u64;
     }
 }
@@ -86,13 +86,13 @@ impl Queue {
     fn push(&self, event: Event) {
         let mut waiting = self.waiting();
         if waiting.events.len() >= Events::CAPACITY {
-            if event.kind.is_fleeting() {
+            if event.kind.is_transient() {
                 waiting.missed += 1;
                 return;
             }
             waiting.make_room();
         }
-        waiting.fleeting += usize::from(event.kind.is_fleeting());
+        waiting.fleeting += usize::from(event.kind.is_transient());
         waiting.events.push_back(event);
         let waker = waiting.waker.take();
         drop(waiting);
@@ -120,7 +120,7 @@ impl Queue {
             return Poll::Ready(Some(Event::new(run, seq, at, EventKind::Lagged { missed })));
         }
         if let Some(event) = waiting.events.pop_front() {
-            waiting.fleeting -= usize::from(event.kind.is_fleeting());
+            waiting.fleeting -= usize::from(event.kind.is_transient());
             return Poll::Ready(Some(event));
         }
         if waiting.closed {

@@ -149,7 +149,7 @@ impl FileJournal {
     /// Returns `Busy` if a long text is being written at this moment, and `Io` if a file cannot be
     /// read, since its references are then unknown. In neither case is a text removed that a run
     /// needs.
-    pub async fn sweep(&self) -> Result<usize, JournalError> {
+    pub async fn remove_unused_texts(&self) -> Result<usize, JournalError> {
         let bodies = self.bodies();
         on_thread(move || bodies.sweep()).await
     }
@@ -163,7 +163,7 @@ impl FileJournal {
         let mut file = lock(&path, run)?;
         let bodies = self.bodies();
         let mut bytes = Vec::new();
-        private::check_size(&file, private::LARGEST)
+        private::check_size(&file, private::MAX_SIZE)
             .map_err(|error| failed(&path, "read", error))?;
         file.read_to_end(&mut bytes)
             .map_err(|error| failed(&path, "read", error))?;
@@ -213,7 +213,7 @@ impl FileJournal {
     ) -> Option<AfterSnapshot> {
         let (snapshot, last, len) = snapshot::read(path, run, file)?;
         let at = last.end;
-        private::check_size(file, private::LARGEST).ok()?;
+        private::check_size(file, private::MAX_SIZE).ok()?;
         file.seek(SeekFrom::Start(last.end)).ok()?;
         let (mut bytes, place) = (Vec::new(), usize::try_from(last.end).ok()?);
         file.read_to_end(&mut bytes).ok()?;
@@ -340,7 +340,7 @@ impl Journal for FileJournal {
     }
 
     /// Removes the file of a run and those of all its child runs. Long texts stay until
-    /// [`sweep`](FileJournal::sweep). You can call it again after a crash.
+    /// [`remove_unused_texts`](FileJournal::remove_unused_texts). You can call it again after a crash.
     async fn remove(&self, run: &RunId) -> Result<bool, JournalError> {
         let (journal, run) = (self.clone(), run.clone());
         on_thread(move || journal.remove_now(&run)).await
@@ -571,7 +571,7 @@ pub(crate) fn needs_sync(record: &Record) -> bool {
 
 /// Reads a regular file and nothing else: reading a pipe might never end.
 fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
-    private::read_at_most(path, private::LARGEST)
+    private::read_at_most(path, private::MAX_SIZE)
 }
 
 /// Opens a file and locks it against other processes.

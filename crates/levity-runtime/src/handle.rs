@@ -123,16 +123,16 @@ impl<W: Runnable> RunHandle<W> {
     ///
     /// # Errors
     /// Returns an error if the run has ended.
-    pub async fn say(&self, message: impl Into<Message>) -> Result<(), ControlError> {
-        self.control.say(message).await
+    pub async fn send_message(&self, message: impl Into<Message>) -> Result<(), ControlError> {
+        self.control.send_message(message).await
     }
 
     /// Returns the questions of this run and its child runs that wait for a decision.
     ///
     /// # Errors
     /// Returns an error if the run has ended.
-    pub async fn asks(&self) -> Result<Vec<Ask>, ControlError> {
-        self.control.asks().await
+    pub async fn pending_asks(&self) -> Result<Vec<Ask>, ControlError> {
+        self.control.pending_asks().await
     }
 
     /// Approves the call of a question.

@@ -27,9 +27,9 @@ pub async fn replay_run<W: Runnable>(
 ///
 /// # Errors
 /// Returns an error if there is no such run, or it is not of this kind.
-pub async fn asks<W: Runnable>(what: &W, run: &RunId) -> Result<Vec<Ask>, RuntimeError> {
+pub async fn pending_asks<W: Runnable>(what: &W, run: &RunId) -> Result<Vec<Ask>, RuntimeError> {
     let folded = replay_run(what, run).await?;
-    let (is_over, under_way) = (folded.machine.ending().is_some(), folded.under_way);
+    let (is_over, under_way) = (folded.machine.ending().is_some(), folded.in_progress);
     asks_of(
         run.clone(),
         is_over,
@@ -105,8 +105,14 @@ fn asks_of(
                     let folded = replay(&below, &records, |_, _| Ok(machine))?;
                     let is_over = folded.machine.ending().is_some();
                     asks.extend(
-                        asks_of(below, is_over, folded.under_way, executor, journal.clone())
-                            .await?,
+                        asks_of(
+                            below,
+                            is_over,
+                            folded.in_progress,
+                            executor,
+                            journal.clone(),
+                        )
+                        .await?,
                     );
                 }
                 _ => {}

@@ -59,7 +59,7 @@ pub use deliver::Delivery;
 pub use events::{Events, Watcher};
 pub use files::FileJournal;
 pub use handle::{ReplyText, RunHandle};
-pub use inspect::{asks, replay_run};
+pub use inspect::{pending_asks, replay_run};
 pub use journal::{MemoryJournal, NoJournal};
 pub use levity_core::Durability;
 pub use levity_driver::{Replay, changes, check_setup, replay};
@@ -68,7 +68,7 @@ pub use observe::{Observe, Observer};
 pub use report::{ReportStep, RunComparison, RunReport};
 pub use run::Run;
 pub use runnable::{
-    Beginning, Conversational, End, LeaseFuture, Made, Runnable, Typed, TypedOutput,
+    Conversational, End, LeaseFuture, LeasedMachine, MachineStart, Runnable, Typed, TypedOutput,
 };
 pub use runtime::{EndedMachine, MachineRun, MachineRunHandle, Runtime, StoppedMachine};
 #[cfg(feature = "sqlite")]
@@ -77,5 +77,5 @@ pub use sqlite::SqliteJournal;
 /// Internal items for levity's other crates; do not use them directly.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::asked_calls::AskedCalls;
+    pub use crate::asked_calls::RequestedCalls;
 }

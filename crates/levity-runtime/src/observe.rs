@@ -58,7 +58,7 @@ impl Observer {
     /// Calls `take` before a resumed run or a fork starts, with the events that the run starts
     /// from. They are not emitted again.
     #[must_use]
-    pub fn earlier(mut self, take: impl FnOnce(&[Event]) + Send + 'static) -> Self {
+    pub fn on_earlier_events(mut self, take: impl FnOnce(&[Event]) + Send + 'static) -> Self {
         self.earlier = Some(Box::new(take));
         self
     }

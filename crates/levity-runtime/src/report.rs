@@ -2,12 +2,12 @@ use std::fmt;
 use std::time::Duration;
 
 use levity_core::{
-    Decision, EffectId, EffectKind, EffectNote, Entry, Forked, Outcome, Record, RunId, Status,
+    Decision, EffectId, EffectKind, EffectNote, Entry, ForkPoint, Outcome, Record, RunId, Status,
     Usage,
 };
 use serde::Serialize;
 
-use crate::asked_calls::AskedCalls;
+use crate::asked_calls::RequestedCalls;
 
 /// A report on a run, computed from its records.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -17,7 +17,7 @@ pub struct RunReport {
     pub run: RunId,
     /// The run that it was forked from.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub forked: Option<Forked>,
+    pub forked: Option<ForkPoint>,
     /// The status at its end, if it has ended.
     pub status: Option<Status>,
     /// The last text of its model.
@@ -103,7 +103,7 @@ impl RunReport {
 /// The calls that a run has requested up to now.
 #[derive(Default)]
 struct Calls {
-    asked: AskedCalls,
+    asked: RequestedCalls,
     begun: Vec<(EffectId, EffectNote)>,
 }
 

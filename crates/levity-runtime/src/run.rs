@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use levity_core::{
-    Approver, ConversationId, Error, Event, Failure, History, Limits, Machine as _, Reached, RunId,
-    RuntimeError, Status,
+    Approver, ConversationId, Error, Event, Failure, History, Limits, Machine as _, RunId,
+    RuntimeError, Status, StoppedRun,
 };
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -152,7 +152,7 @@ impl<W: Runnable> Run<W> {
 
     /// Sets the approver that answers the questions of this run and its child runs, in place of the
     /// default one.
-    pub fn on_ask(mut self, approver: impl Approver + 'static) -> Self {
+    pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
         Arc::make_mut(self.given.get_or_insert_default()).approver = Some(Arc::new(approver));
         self
     }
@@ -274,7 +274,7 @@ impl<W: Runnable> Run<W> {
         if let Some(name) = what.name() {
             job = job.named(name);
         }
-        if what.audits() {
+        if what.verifies_replay() {
             job = job.audit(move |kind, state| async move { what.restore(&kind, &state) });
         }
         if let Some(watcher) = observers.watcher(watcher) {
@@ -432,7 +432,7 @@ pub(crate) async fn finish<W: Runnable>(
     }
     match ended {
         Ok(EndedMachine { run, machine }) => match machine.ending().cloned() {
-            Some(ending) => End::Ended(what.conclude(Reached::new(run, ending, machine))),
+            Some(ending) => End::Ended(what.conclude(StoppedRun::new(run, ending, machine))),
             None => End::Stopped(RuntimeError::Lost(run).into()),
         },
         Err(StoppedMachine {
@@ -441,8 +441,9 @@ pub(crate) async fn finish<W: Runnable>(
             error,
         }) => {
             let partial = machine.and_then(|machine| {
-                let ending = machine.so_far(Status::Failed(Failure::Internal(error.to_string())));
-                what.conclude(Reached::new(run, ending, machine))
+                let ending =
+                    machine.partial_ending(Status::Failed(Failure::Internal(error.to_string())));
+                what.conclude(StoppedRun::new(run, ending, machine))
                     .err()?
                     .partial()
                     .cloned()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use levity_core::{
     ConversationId, Error, Executor, History, Lease, Limits, Machine, MachineKind, Message,
-    Reached, SharedError,
+    SharedError, StoppedRun,
 };
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -28,8 +28,8 @@ use crate::runtime::Runtime;
 /// #     Status, MachineOutput, ToolError,
 /// # };
 /// # use serde_json::{Value, json};
-/// use levity_core::{Error, Reached};
-/// use levity_runtime::{Beginning, Run, Runnable, Runtime};
+/// use levity_core::{Error, StoppedRun};
+/// use levity_runtime::{MachineStart, Run, Runnable, Runtime};
 ///
 /// /// Returns its goal as the answer.
 /// #[derive(Clone)]
@@ -83,8 +83,8 @@ use crate::runtime::Runtime;
 ///         Limits::default()
 ///     }
 ///
-///     fn begin(&self, goal: String, _: &Limits) -> Result<Beginning<EchoMachine>, Error> {
-///         Ok(Beginning::now(EchoMachine(goal, None)))
+///     fn begin(&self, goal: String, _: &Limits) -> Result<MachineStart<EchoMachine>, Error> {
+///         Ok(MachineStart::now(EchoMachine(goal, None)))
 ///     }
 ///
 ///     fn restore(&self, _: &MachineKind, state: &Value) -> Result<EchoMachine, String> {
@@ -93,7 +93,7 @@ use crate::runtime::Runtime;
 ///         Ok(EchoMachine(goal, ending))
 ///     }
 ///
-///     fn conclude(&self, reached: Reached<EchoMachine>) -> Result<String, Error> {
+///     fn conclude(&self, reached: StoppedRun<EchoMachine>) -> Result<String, Error> {
 ///         Ok(reached.finish(|_| ())?.text().to_owned())
 ///     }
 /// }
@@ -126,8 +126,11 @@ pub trait Runnable: Clone + Send + Sync + 'static {
     /// # Errors
     /// Returns an error if a run cannot start with this input. A problem found later, while the
     /// machine is created, ends the run.
-    fn begin(&self, input: Self::Input, limits: &Limits)
-    -> Result<Beginning<Self::Machine>, Error>;
+    fn begin(
+        &self,
+        input: Self::Input,
+        limits: &Limits,
+    ) -> Result<MachineStart<Self::Machine>, Error>;
 
     /// Rebuilds the machine of an old run from the state that it saved: before its first input, or
     /// between two inputs.
@@ -146,12 +149,12 @@ pub trait Runnable: Clone + Send + Sync + 'static {
         self.restore(kind, state)
     }
 
-    /// Turns the end of a run into its result; [`Reached::finish`] does it. A run that could not be
+    /// Turns the end of a run into its result; [`StoppedRun::finish`] does it. A run that could not be
     /// driven to its end has an ending that states so.
     ///
     /// # Errors
     /// Returns an error with the partial result if the run has no result.
-    fn conclude(&self, reached: Reached<Self::Machine>) -> Result<Self::Output, Error>;
+    fn conclude(&self, reached: StoppedRun<Self::Machine>) -> Result<Self::Output, Error>;
 
     /// Returns the name of the runnable, for traces.
     fn name(&self) -> Option<Arc<str>> {
@@ -160,7 +163,7 @@ pub trait Runnable: Clone + Send + Sync + 'static {
 
     /// Returns `true` if each run is replayed from its journal at its end, to find a machine that
     /// is not deterministic.
-    fn audits(&self) -> bool {
+    fn verifies_replay(&self) -> bool {
         false
     }
 
@@ -229,19 +232,19 @@ pub type LeaseFuture = BoxFuture<'static, Result<Lease, SharedError>>;
 
 /// A machine, and the lease that its run holds while it is driven.
 #[derive(Debug)]
-pub struct Made<M> {
+pub struct LeasedMachine<M> {
     pub(crate) machine: M,
     pub(crate) lease: Option<Lease>,
 }
 
-impl<M> Made<M> {
+impl<M> LeasedMachine<M> {
     /// Creates a machine whose run holds this lease.
     pub fn with_lease(machine: M, lease: Option<Lease>) -> Self {
         Self { machine, lease }
     }
 }
 
-impl<M> From<M> for Made<M> {
+impl<M> From<M> for LeasedMachine<M> {
     fn from(machine: M) -> Self {
         Self {
             machine,
@@ -251,14 +254,14 @@ impl<M> From<M> for Made<M> {
 }
 
 /// The machine of a new run, ready or still to be created.
-pub struct Beginning<M>(pub(crate) MachineSource<M>);
+pub struct MachineStart<M>(pub(crate) MachineSource<M>);
 
 pub(crate) enum MachineSource<M> {
     Now(M),
-    Later(BoxFuture<'static, Result<Made<M>, SharedError>>),
+    Later(BoxFuture<'static, Result<LeasedMachine<M>, SharedError>>),
 }
 
-impl<M> Beginning<M> {
+impl<M> MachineStart<M> {
     /// Returns a machine that is ready.
     pub fn now(machine: M) -> Self {
         Self(MachineSource::Now(machine))
@@ -267,15 +270,15 @@ impl<M> Beginning<M> {
     /// Defers the creation of the machine to the run: within its time limit, and until it is
     /// cancelled.
     pub fn later(
-        machine: impl Future<Output = Result<Made<M>, SharedError>> + Send + 'static,
+        machine: impl Future<Output = Result<LeasedMachine<M>, SharedError>> + Send + 'static,
     ) -> Self {
         Self(MachineSource::Later(Box::pin(machine)))
     }
 }
 
-impl<M> std::fmt::Debug for Beginning<M> {
+impl<M> std::fmt::Debug for MachineStart<M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Beginning").finish_non_exhaustive()
+        f.debug_struct("MachineStart").finish_non_exhaustive()
     }
 }
 
@@ -288,7 +291,7 @@ pub trait Conversational: Runnable {}
 pub trait TypedOutput: Runnable {
     /// Returns the same runnable, with answers of the type `T`.
     #[must_use]
-    fn expecting<T: DeserializeOwned + JsonSchema>(&self) -> Self;
+    fn with_output_type<T: DeserializeOwned + JsonSchema>(&self) -> Self;
 
     /// Parses an answer as a `T`.
     ///
@@ -306,7 +309,7 @@ pub struct Typed<W, T> {
 impl<W: TypedOutput, T: DeserializeOwned + JsonSchema> Typed<W, T> {
     pub(crate) fn new(inner: &W) -> Self {
         Self {
-            inner: inner.expecting::<T>(),
+            inner: inner.with_output_type::<T>(),
             as_type: PhantomData,
         }
     }
@@ -344,7 +347,7 @@ impl<W: TypedOutput, T: DeserializeOwned + Send + 'static> Runnable for Typed<W,
         self.inner.limits()
     }
 
-    fn begin(&self, input: W::Input, limits: &Limits) -> Result<Beginning<W::Machine>, Error> {
+    fn begin(&self, input: W::Input, limits: &Limits) -> Result<MachineStart<W::Machine>, Error> {
         self.inner.begin(input, limits)
     }
 
@@ -356,7 +359,7 @@ impl<W: TypedOutput, T: DeserializeOwned + Send + 'static> Runnable for Typed<W,
         self.inner.inspect(kind, state)
     }
 
-    fn conclude(&self, reached: Reached<W::Machine>) -> Result<T, Error> {
+    fn conclude(&self, reached: StoppedRun<W::Machine>) -> Result<T, Error> {
         W::parse(&self.inner.conclude(reached)?)
     }
 
@@ -364,8 +367,8 @@ impl<W: TypedOutput, T: DeserializeOwned + Send + 'static> Runnable for Typed<W,
         self.inner.name()
     }
 
-    fn audits(&self) -> bool {
-        self.inner.audits()
+    fn verifies_replay(&self) -> bool {
+        self.inner.verifies_replay()
     }
 
     fn adapt(&self, machine: W::Machine) -> BoxFuture<'static, Result<W::Machine, String>> {

@@ -17,7 +17,7 @@ use crate::control::{CommandReceiver, CommandRouter, Control};
 use crate::drive::{AT_ONCE, CallerContext, DriveResult, Driver, RunEnvironment, meter};
 use crate::events::{CloseOnDrop, Events, Hub, Watcher};
 use crate::journal::NoJournal;
-use crate::runnable::{LeaseFuture, Made};
+use crate::runnable::{LeaseFuture, LeasedMachine};
 use crate::stored_run::StoredRun;
 use crate::trace::ParentSpan;
 use levity_driver::{Fork, cut};
@@ -188,7 +188,7 @@ impl Runtime {
         if let Some(lease) = lease {
             let left = {
                 let ending = driven.as_ref().ok().and_then(Machine::ending);
-                ending.and_then(|ending| ending.talk.clone())
+                ending.and_then(|ending| ending.conversation_end.clone())
             };
             lease.release(left).await;
         }
@@ -282,7 +282,7 @@ impl Runtime {
         executor: &dyn Executor,
     ) -> Result<Ready<M>, (Option<M>, RuntimeError)> {
         let machine = match origin {
-            Origin::New(machine) => Made::from(*machine),
+            Origin::New(machine) => LeasedMachine::from(*machine),
             Origin::Later(machine) => {
                 let time = limits.as_ref().and_then(|limits| limits.wall_time);
                 self.prepare(run, machine, time, &mut line)
@@ -317,7 +317,7 @@ impl Runtime {
                     .map_err(|error| (None, error));
             }
         };
-        let Made { machine, lease } = machine;
+        let LeasedMachine { machine, lease } = machine;
         match self.shared.journal.open(run).await {
             Ok(open) if open.records.is_empty() => {
                 let open = StoredRun::whole(open);
@@ -388,7 +388,7 @@ impl Runtime {
         let mut opened = opened.clone();
         opened.limits = limits.unwrap_or(opened.limits);
         let inspection = executor.inspect();
-        (opened.setup, opened.hears) = (inspection.setup, inspection.screener.is_some());
+        (opened.setup, opened.screens_input) = (inspection.setup, inspection.screener.is_some());
         let restored = (plan.restore)(opened.machine.clone(), opened.state.clone()).await;
         let restored = restored.map_err(|reason| RuntimeError::Restore {
             run: plan.from.clone(),
@@ -419,10 +419,10 @@ impl Runtime {
     async fn prepare<M>(
         &self,
         run: &RunId,
-        machine: BoxFuture<'static, Result<Made<M>, SharedError>>,
+        machine: BoxFuture<'static, Result<LeasedMachine<M>, SharedError>>,
         time: Option<Duration>,
         line: &mut Option<CommandReceiver>,
-    ) -> Result<Made<M>, RuntimeError> {
+    ) -> Result<LeasedMachine<M>, RuntimeError> {
         let run = run.clone();
         let world = &self.shared.world;
         tokio::select! {
@@ -500,7 +500,7 @@ struct ForkPlan<M> {
 enum Origin<M> {
     Fork(Box<ForkPlan<M>>),
     New(Box<M>),
-    Later(BoxFuture<'static, Result<Made<M>, SharedError>>),
+    Later(BoxFuture<'static, Result<LeasedMachine<M>, SharedError>>),
     Stored(Restore<M>, Option<LeaseFn<M>>),
 }
 
@@ -545,7 +545,7 @@ impl<M> MachineRun<M> {
 
     /// Creates a new run whose machine is created as part of the run.
     pub fn deferred(
-        machine: impl Future<Output = Result<Made<M>, SharedError>> + Send + 'static,
+        machine: impl Future<Output = Result<LeasedMachine<M>, SharedError>> + Send + 'static,
         executor: Arc<dyn Executor>,
     ) -> Self {
         Self::of(Origin::Later(Box::pin(machine)), executor)

@@ -103,7 +103,12 @@ impl SqliteJournal {
     ///
     /// A new file can be read by its owner alone; an existing one stays as it is.
     pub fn problems(&self) -> Vec<String> {
-        self.store.place.file.exposed().into_iter().collect()
+        self.store
+            .place
+            .file
+            .exposure_warning()
+            .into_iter()
+            .collect()
     }
 
     fn at(place: JournalFile) -> Self {

@@ -1,7 +1,7 @@
 //! A run as loaded from a journal.
 
 use levity_core::{
-    Entry, Journal, JournalError, Limits, MachineKind, OpenRun, Opened, Record, RunId, RunLog,
+    Entry, Journal, JournalError, Limits, MachineKind, OpenRun, Record, RunHeader, RunId, RunLog,
     RuntimeError,
 };
 use levity_driver::{RunSnapshot, restore_from};
@@ -71,7 +71,7 @@ impl StoredRun {
 
     /// Returns the record that opened the run; from a snapshot, without the first state of the
     /// machine.
-    pub(crate) fn opened(&self) -> Option<&Opened> {
+    pub(crate) fn opened(&self) -> Option<&RunHeader> {
         match (
             &self.snapshot,
             self.records.first().map(|record| &record.entry),

@@ -48,11 +48,11 @@ pub use command::{
 pub use levity_core::Permit;
 #[cfg(feature = "net")]
 pub use net::{
-    AddressError, AddressResolver, Body, CheckedUrl, GuardedClient, GuardedGet, NetError, NetGuard,
-    NetGuardBuilder, Reply, Resolving, SystemResolver,
+    AddressError, AddressResolver, Body, CheckedUrl, GuardedClient, GuardedRequest, NetError,
+    NetGuard, NetGuardBuilder, Reply, ResolveFuture, SystemResolver,
 };
 pub use policy::{CommandLine, CommandPolicy, ReadScope};
 pub use workspace::{
-    Change, ChangeKind, Dir, Excerpt, FolderEntry, Kind, Listing, Metadata, OpenFile, PathError,
-    Workspace, WorkspaceBuilder, WriteOptions, WrittenFile,
+    Change, ChangeKind, Dir, EntryKind, Excerpt, FolderEntry, Listing, Metadata, OpenFile,
+    PathError, Workspace, WorkspaceBuilder, WriteOptions, WrittenFile,
 };

@@ -9,7 +9,7 @@ mod host;
 mod resolve;
 
 pub use builder::NetGuardBuilder;
-pub use client::{Body, GuardedClient, GuardedGet, Reply};
+pub use client::{Body, GuardedClient, GuardedRequest, Reply};
 pub use error::{AddressError, NetError};
 pub use guard::{CheckedUrl, NetGuard};
-pub use resolve::{AddressResolver, Resolving, SystemResolver};
+pub use resolve::{AddressResolver, ResolveFuture, SystemResolver};

@@ -155,7 +155,7 @@ impl CommandPolicy {
     /// Asks for approval of commands that name a file which this workspace denies, even if they
     /// only read. The policy assumes that commands run in the workspace.
     #[must_use]
-    pub fn within(mut self, workspace: &Workspace) -> Self {
+    pub fn with_workspace(mut self, workspace: &Workspace) -> Self {
         self.workspace = Some(workspace.clone());
         self
     }
@@ -198,8 +198,8 @@ impl CommandPolicy {
     ///
     /// The policy knows these programs by their names alone. If you run the command without
     /// [`read_scope`](Self::read_scope), prevent it from running other programs with these names
-    /// (`Command::take_from_system`).
-    pub fn readers_in(&self, dir: &str, line: CommandLine<'_>) -> Vec<String> {
+    /// (`Command::use_system_programs`).
+    pub fn reading_programs_in(&self, dir: &str, line: CommandLine<'_>) -> Vec<String> {
         let mut context = LineContext::new(dir);
         self.judge_in_context(line, &mut context);
         context.readers.into_iter().collect()
@@ -208,7 +208,7 @@ impl CommandPolicy {
     /// Returns the reason why a command that starts in a folder is denied, even if a person
     /// approves it; `None` for all others. Like [`read_scope`](Self::read_scope), this reads no
     /// file.
-    pub fn denial_in(&self, dir: &str, line: CommandLine<'_>) -> Option<String> {
+    pub fn denial_reason_in(&self, dir: &str, line: CommandLine<'_>) -> Option<String> {
         match self
             .judge_folder(dir)
             .and(self.judge_in_context(line, &mut LineContext::new(dir)))

@@ -39,7 +39,7 @@ use deny::Deny;
 pub use dir::{Dir, FolderEntry, Listing};
 pub use error::PathError;
 pub use file::{Excerpt, OpenFile};
-pub use meta::{Kind, Metadata};
+pub use meta::{EntryKind, Metadata};
 use resolve::{Place, ResolveOptions, error as failed};
 use sys::{Fd, Purpose, SysError};
 use targets::Targets;
@@ -194,7 +194,7 @@ impl Workspace {
     /// Fails as [`open_file`](Self::open_file) does. Returns [`TooLarge`](PathError::TooLarge) if
     /// the file is longer than `max` bytes.
     pub fn read(&self, path: &str, max: u64) -> Result<Vec<u8>, PathError> {
-        let excerpt = self.read_start(path, max)?;
+        let excerpt = self.read_prefix(path, max)?;
         match excerpt.truncated {
             true => Err(PathError::TooLarge {
                 path: path.to_owned(),
@@ -209,8 +209,8 @@ impl Workspace {
     ///
     /// # Errors
     /// Fails as [`open_file`](Self::open_file) does.
-    pub fn read_start(&self, path: &str, max: u64) -> Result<Excerpt, PathError> {
-        let read = self.open_file(path)?.read_to(max);
+    pub fn read_prefix(&self, path: &str, max: u64) -> Result<Excerpt, PathError> {
+        let read = self.open_file(path)?.read_up_to(max);
         read.map_err(|source| PathError::Io {
             path: path.to_owned(),
             source,
@@ -251,7 +251,7 @@ impl Workspace {
             },
         ) {
             Ok(place) => match self.entry_metadata(path, &place)? {
-                meta if meta.kind == Kind::Link => Err(PathError::Busy(path.to_owned())),
+                meta if meta.kind == EntryKind::Link => Err(PathError::Busy(path.to_owned())),
                 meta => Ok(meta),
             },
             // The path is a link to the workspace itself, or to `..` of something in it.
@@ -282,11 +282,13 @@ impl Workspace {
         )?;
         match sys::make_dir(&place.dir, &place.name) {
             Ok(()) => {
-                self.0.listeners.notify(&place.path, ChangeKind::FolderMade);
+                self.0
+                    .listeners
+                    .notify(&place.path, ChangeKind::FolderCreated);
                 Ok(())
             }
             Err(SysError::Exists) => match self.entry_metadata(path, &place)?.kind {
-                Kind::Dir => Ok(()),
+                EntryKind::Dir => Ok(()),
                 _ => Err(PathError::Exists(path.to_owned())),
             },
             Err(fail) => Err(failed(path, Purpose::Pass, fail)),
@@ -301,7 +303,7 @@ impl Workspace {
     pub fn remove(&self, path: &str) -> Result<(), PathError> {
         self.writable(path)?;
         let place = self.0.place(path, ResolveOptions::default())?;
-        let is_dir = self.entry_metadata(path, &place)?.kind == Kind::Dir;
+        let is_dir = self.entry_metadata(path, &place)?.kind == EntryKind::Dir;
         sys::remove(&place.dir, &place.name, is_dir)
             .map_err(|fail| failed(path, Purpose::Pass, fail))?;
         self.0.listeners.notify(&place.path, ChangeKind::Removed);
@@ -318,7 +320,7 @@ impl Workspace {
         self.writable(from)?;
         let old = self.0.place(from, ResolveOptions::default())?;
         let new = self.0.place(to, ResolveOptions::default())?;
-        if self.entry_metadata(from, &old)?.kind == Kind::Dir && self.0.deny.has_path_rules() {
+        if self.entry_metadata(from, &old)?.kind == EntryKind::Dir && self.0.deny.has_path_rules() {
             return Err(PathError::Denied(from.to_owned()));
         }
         let alone = MOVES.write().unwrap_or_else(PoisonError::into_inner);
@@ -340,7 +342,7 @@ impl Workspace {
         self.writable(from)?;
         let old = self.0.place(from, ResolveOptions::default())?;
         let new = self.0.place(to, ResolveOptions::default())?;
-        if self.entry_metadata(from, &old)?.kind != Kind::File {
+        if self.entry_metadata(from, &old)?.kind != EntryKind::File {
             return Err(PathError::NotAFile(from.to_owned()));
         }
         sys::rename_new(&old.dir, &old.name, &new.dir, &new.name)

@@ -101,7 +101,7 @@ impl Caller {
     }
 
     /// Returns `true` if the caller has a scope, directly or through one that includes it.
-    pub fn may(&self, scope: TokenScope) -> bool {
+    pub fn has_scope(&self, scope: TokenScope) -> bool {
         use TokenScope::{Admin, Read};
         self.scopes.contains(&Admin)
             || self.scopes.contains(&scope)
@@ -114,7 +114,7 @@ impl Caller {
         let name = self
             .name
             .as_deref()
-            .filter(|_| !self.may(TokenScope::Admin))?;
+            .filter(|_| !self.has_scope(TokenScope::Admin))?;
         Some(name.split_once('.').map_or(name, |(tenant, _)| tenant))
     }
 
@@ -132,7 +132,7 @@ impl Caller {
             Some(name) => id
                 .strip_prefix(name)
                 .is_some_and(|rest| rest.starts_with('-')),
-            None => self.may(TokenScope::Read),
+            None => self.has_scope(TokenScope::Read),
         }
     }
 
@@ -177,14 +177,14 @@ mod tests {
         ] {
             for scope in TokenScope::ALL {
                 assert_eq!(
-                    caller("ci", has).may(scope),
+                    caller("ci", has).has_scope(scope),
                     may.contains(&scope),
                     "{has:?} {scope}"
                 );
             }
         }
         for scope in TokenScope::ALL {
-            assert!(Caller::owner().may(scope) && !Caller::anonymous().may(scope));
+            assert!(Caller::owner().has_scope(scope) && !Caller::anonymous().has_scope(scope));
             assert_eq!(scope.name().parse::<TokenScope>().unwrap(), scope);
         }
         assert!("root".parse::<TokenScope>().is_err());

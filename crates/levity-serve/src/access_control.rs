@@ -467,7 +467,7 @@ impl AccessLayer {
             }
             (checked, _) => checked?,
         };
-        if let Some(connection) = connection.filter(|_| caller.may(TokenScope::Read)) {
+        if let Some(connection) = connection.filter(|_| caller.has_scope(TokenScope::Read)) {
             // The users of a tenant share its slots.
             let tenant = caller.namespace().or(caller.name());
             connection
@@ -476,7 +476,7 @@ impl AccessLayer {
                 .map_err(|_: NoSlot| Refusal::Full)?;
         }
         let open = self.access.open_at == Some(uri.path());
-        match self.audience == Audience::Owner && !open && !caller.may(TokenScope::Admin) {
+        match self.audience == Audience::Owner && !open && !caller.has_scope(TokenScope::Admin) {
             true => Err(Refusal::NotOwner),
             false => Ok(caller),
         }
@@ -568,11 +568,11 @@ impl Drop for PendingRecord {
             at: self.at,
             address: self.address,
             token: caller.and_then(Caller::name).map(str::to_owned),
-            authenticated: caller.is_some_and(|caller| caller.may(TokenScope::Read)),
+            authenticated: caller.is_some_and(|caller| caller.has_scope(TokenScope::Read)),
             method: std::mem::take(&mut self.method),
             path: std::mem::take(&mut self.path),
             status: self.status,
-            took: SystemWorld.now().since(self.at),
+            duration: SystemWorld.now().since(self.at),
         });
     }
 }

@@ -31,7 +31,7 @@ pub struct AccessRecord {
     /// The status of the response; 499 if the client disconnected before it.
     pub status: u16,
     /// The time until the response began.
-    pub took: Duration,
+    pub duration: Duration,
 }
 
 impl AccessRecord {
@@ -45,7 +45,7 @@ impl AccessRecord {
             "method": self.method,
             "path": self.path,
             "status": self.status,
-            "ms": u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),
+            "ms": u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX),
         })
         .to_string()
     }
@@ -63,7 +63,7 @@ enum Sink {
 
 impl AccessLog {
     /// The size at which a log file is rotated to `FILE.1`, replacing the previous one: 16 MiB.
-    pub const LARGEST_FILE: u64 = 16 << 20;
+    pub const MAX_FILE_BYTES: u64 = 16 << 20;
 
     /// Creates a log that calls a function with each record. The function must not block.
     pub fn new(write: impl Fn(&AccessRecord) + Send + Sync + 'static) -> Self {
@@ -76,14 +76,14 @@ impl AccessLog {
     /// # Errors
     /// Fails if the file cannot be opened.
     pub fn file(path: impl Into<PathBuf>) -> Result<Self> {
-        Self::file_up_to(path, Self::LARGEST_FILE)
+        Self::file_with_limit(path, Self::MAX_FILE_BYTES)
     }
 
     /// Same as [`file`](Self::file), with another size limit.
     ///
     /// # Errors
     /// Fails if the file cannot be opened.
-    pub fn file_up_to(path: impl Into<PathBuf>, bytes: u64) -> Result<Self> {
+    pub fn file_with_limit(path: impl Into<PathBuf>, bytes: u64) -> Result<Self> {
         let path = path.into();
         let opened = RotatingFile::open(path.clone(), bytes).map_err(|source| Error::Io {
             what: format!("cannot open the access log `{}`", path.display()),
@@ -170,7 +170,7 @@ mod tests {
     fn access_log_rotation_keeps_at_most_two_files() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("access.log");
-        let log = AccessLog::file_up_to(&path, 1_000).unwrap();
+        let log = AccessLog::file_with_limit(&path, 1_000).unwrap();
         let record = AccessRecord {
             at: Timestamp::from_millis(0),
             address: Some("127.0.0.1".parse().unwrap()),
@@ -179,7 +179,7 @@ mod tests {
             method: "GET".to_owned(),
             path: "/v1/runs\n\"x\"".to_owned(),
             status: 200,
-            took: Duration::from_millis(3),
+            duration: Duration::from_millis(3),
         };
         for _ in 0..100 {
             log.write(&record);

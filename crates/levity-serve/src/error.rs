@@ -50,35 +50,35 @@ pub enum Error {
     },
     /// The maximum number of runs is already in progress.
     #[error(
-        "{most} runs are in progress, which is the limit; try again when one of them has ended"
+        "{limit} runs are in progress, which is the limit; try again when one of them has ended"
     )]
     Full {
         /// The maximum number of runs.
-        most: usize,
+        limit: usize,
     },
     /// The maximum number of journal reads is already in progress.
     #[error(
-        "{most} reads of the journal are in progress, which is the limit; try again in a moment"
+        "{limit} reads of the journal are in progress, which is the limit; try again in a moment"
     )]
     JournalBusy {
         /// The maximum number of concurrent reads.
-        most: usize,
+        limit: usize,
     },
     /// The prompt contains no text.
     #[error("the prompt is empty; describe the task")]
     EmptyPrompt,
     /// The prompt exceeds the size limit.
-    #[error("the prompt has more than {most} bytes; put long text into a file and name the file")]
+    #[error("the prompt has more than {limit} bytes; put long text into a file and name the file")]
     PromptTooLong {
         /// The maximum size in bytes.
-        most: usize,
+        limit: usize,
     },
     /// No run has this id.
     #[error("no run has the id `{0}`")]
     NoRun(RunId),
     /// The run has ended, or another process drives it.
     #[error("run `{0}` is not in progress in this process")]
-    NotUnderWay(RunId),
+    NotRunning(RunId),
     /// The run could not be started, resumed or read.
     #[error("run `{run}` failed: {}", chain(.cause))]
     Run {
@@ -133,7 +133,7 @@ impl Error {
             | Self::PromptTooLong { .. } => ErrorKind::Config,
             Self::NoRun(_) => ErrorKind::NotFound,
             Self::Full { .. } | Self::JournalBusy { .. } => ErrorKind::Full,
-            Self::NotUnderWay(_) | Self::Control(_) => ErrorKind::State,
+            Self::NotRunning(_) | Self::Control(_) => ErrorKind::State,
             Self::Run { .. } => ErrorKind::Run,
             Self::Io { .. } | Self::Journal(_) => ErrorKind::Io,
         }

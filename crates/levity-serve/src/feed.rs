@@ -51,7 +51,7 @@ pub(crate) struct FeedEvent {
 
 /// An item for readers within this crate: an event with the metadata that needs no parsing.
 #[derive(Debug)]
-pub(crate) enum FeedItem {
+pub(crate) enum FeedEntry {
     Event {
         id: Option<String>,
         event: FeedEvent,
@@ -64,10 +64,10 @@ pub(crate) enum FeedItem {
     Reset,
 }
 
-/// An item that a [`Reader`] returns.
+/// An item that an [`EventReader`] returns.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Item {
+pub enum FeedItem {
     /// An event of the run, as JSON.
     Event {
         /// The id from which a reader can resume; `None` for transient events.
@@ -118,7 +118,7 @@ impl Feed {
     }
 
     pub(crate) fn push(&self, event: &Event) {
-        let durable = !event.kind.is_fleeting();
+        let durable = !event.kind.is_transient();
         if !durable && self.newest.receiver_count() == 0 {
             return;
         }
@@ -161,7 +161,7 @@ impl Feed {
     }
 
     /// Returns a reader that starts after an id, or at the beginning.
-    pub(crate) fn reader(self: &Arc<Self>, after: Option<&str>) -> Reader {
+    pub(crate) fn reader(self: &Arc<Self>, after: Option<&str>) -> EventReader {
         let newest = self.newest.subscribe();
         let start = self.state().next;
         let ((next, seen), reset) = match after {
@@ -170,7 +170,7 @@ impl Feed {
                 .position(id)
                 .map_or(((0, 0), true), |position| (position, false)),
         };
-        Reader {
+        EventReader {
             feed: self.clone(),
             newest,
             next,
@@ -254,7 +254,7 @@ impl State {
 }
 
 /// A reader of a run's events. It never delays the run.
-pub struct Reader {
+pub struct EventReader {
     feed: Arc<Feed>,
     newest: watch::Receiver<u64>,
     next: u64,
@@ -266,21 +266,21 @@ pub struct Reader {
     reset: bool,
 }
 
-impl Reader {
+impl EventReader {
     /// Waits for the next item; `None` after the last one. Dropping the future loses nothing.
-    pub async fn next(&mut self) -> Option<Item> {
+    pub async fn next(&mut self) -> Option<FeedItem> {
         Some(match self.next_item().await? {
-            FeedItem::Event { id, event } => Item::Event {
+            FeedEntry::Event { id, event } => FeedItem::Event {
                 id,
                 json: event.json,
             },
-            FeedItem::Missed { count, .. } => Item::Missed(count),
-            FeedItem::Reset => Item::Reset,
+            FeedEntry::Missed { count, .. } => FeedItem::Missed(count),
+            FeedEntry::Reset => FeedItem::Reset,
         })
     }
 
     /// Same as [`next`](Self::next), with the metadata of the event.
-    pub(crate) async fn next_item(&mut self) -> Option<FeedItem> {
+    pub(crate) async fn next_item(&mut self) -> Option<FeedEntry> {
         loop {
             self.newest.borrow_and_update();
             match self.step() {
@@ -292,7 +292,7 @@ impl Reader {
     }
 
     /// Returns the next item if one is available without waiting.
-    pub(crate) fn try_next_item(&mut self) -> Option<FeedItem> {
+    pub(crate) fn try_next_item(&mut self) -> Option<FeedEntry> {
         match self.step() {
             Step::Item(item) => Some(item),
             Step::End | Step::Wait => None,
@@ -301,7 +301,7 @@ impl Reader {
 
     fn step(&mut self) -> Step {
         if std::mem::take(&mut self.reset) {
-            return Step::Item(FeedItem::Reset);
+            return Step::Item(FeedEntry::Reset);
         }
         let state = self.feed.state();
         let Some(event) = state.from(self.next).cloned() else {
@@ -316,23 +316,23 @@ impl Reader {
             .max(durable);
         (self.next, self.seen) = (event.ordinal, before);
         if count > 0 {
-            return Step::Item(FeedItem::Missed { count, durable });
+            return Step::Item(FeedEntry::Missed { count, durable });
         }
         (self.next, self.seen) = (event.ordinal + 1, event.number);
         let id = self.feed.id(&event);
-        Step::Item(FeedItem::Event { id, event })
+        Step::Item(FeedEntry::Event { id, event })
     }
 }
 
 enum Step {
-    Item(FeedItem),
+    Item(FeedEntry),
     Wait,
     End,
 }
 
-impl std::fmt::Debug for Reader {
+impl std::fmt::Debug for EventReader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reader")
+        f.debug_struct("EventReader")
             .field("run", &self.feed.run)
             .field("next", &self.next)
             .finish_non_exhaustive()

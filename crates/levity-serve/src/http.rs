@@ -115,7 +115,7 @@ impl HttpApi {
     pub const DEFAULT_HEARTBEAT: Duration = Duration::from_secs(15);
     /// The default time that a response waits for a run to start or to receive a command: 10
     /// seconds.
-    pub const PATIENCE: Duration = Duration::from_secs(10);
+    pub const DEFAULT_COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 
     /// Creates an HTTP API for these runs.
     pub fn new(runs: Runs) -> Self {
@@ -132,7 +132,7 @@ impl HttpApi {
             goal_limit: Self::DEFAULT_GOAL_LIMIT,
             readers: Self::DEFAULT_READERS,
             heartbeat: Self::DEFAULT_HEARTBEAT,
-            patience: Self::PATIENCE,
+            patience: Self::DEFAULT_COMMAND_TIMEOUT,
         };
         Self { runs, settings }
     }
@@ -219,9 +219,9 @@ impl HttpApi {
     }
 
     /// Sets the time that a response waits for a run to start or to receive a command;
-    /// [`PATIENCE`](Self::PATIENCE) by default. A command that was accepted by then is delivered in
+    /// [`DEFAULT_COMMAND_TIMEOUT`](Self::DEFAULT_COMMAND_TIMEOUT) by default. A command that was accepted by then is delivered in
     /// any case, and the response says so.
-    pub fn patience(mut self, time: Duration) -> Self {
+    pub fn command_timeout(mut self, time: Duration) -> Self {
         self.settings.patience = time;
         self
     }

@@ -50,12 +50,12 @@ pub use access::{Caller, TokenInfo, TokenScope, Tokens};
 pub use access_control::AccessControl;
 pub use access_log::{AccessLog, AccessRecord};
 pub use error::{Error, ErrorKind, Result};
-pub use feed::{Item, Reader};
+pub use feed::{EventReader, FeedItem};
 #[cfg(feature = "sqlite")]
 pub use library::RecallLibrary;
 pub use library::{Document, Hit, Library, LibraryError, WorkspaceLibrary};
 pub use listen::{ConnectionLimits, ListenNotice, Listener, check_exposure};
 pub use offer::{AgentServer, ClientAgent, TextPrompts};
-pub use runner::{MessageSink, RunSetup, Runner, Started};
+pub use runner::{MessageSink, RunSetup, Runner, StartedRun};
 pub use runs::{LiveRun, NewRun, RunOutcome, RunStatus, Runs};
 pub use token::Token;

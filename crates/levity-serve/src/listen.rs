@@ -229,7 +229,7 @@ impl Listener {
     /// Stops the listener when this token is cancelled. The listener then accepts no more clients,
     /// and those in progress have [`GRACE`](Self::GRACE) to finish.
     #[must_use]
-    pub fn until(mut self, stop: CancelToken) -> Self {
+    pub fn stop_on(mut self, stop: CancelToken) -> Self {
         self.stop = stop;
         self
     }
@@ -332,7 +332,7 @@ impl Listener {
             && closed.checked_ilog10() != before.checked_ilog10()
             && let Some(on_notice) = &self.on_notice
         {
-            on_notice(&ListenNotice::Crowded { address, closed });
+            on_notice(&ListenNotice::ConnectionsClosed { address, closed });
         }
         closed
     }

@@ -74,7 +74,8 @@ pub use handler::{Handler, HandlerCall};
 pub use limits::McpLimits;
 pub use model::ClientModel;
 pub use providers::{
-    Completer, Completing, Completion, Page, PromptAsk, Prompts, ResourceAsk, Resources,
+    Completer, Completion, CompletionRequest, Page, PromptRequest, Prompts, ResourceRequest,
+    Resources,
 };
 pub use reply::{Block, HandlerReply, PromptReply};
 pub use server::McpServer;
@@ -84,5 +85,5 @@ pub use tasks::TaskSupport;
 pub use crate::Error;
 pub use levity_mcp::{
     ElicitForm, ElicitReply, ElicitUrl, Prompt, PromptArgument, Resource, ResourceContent,
-    ResourceTemplate, SampleAsk, SampleReply,
+    ResourceTemplate, SampleReply, SampleRequest,
 };

@@ -50,8 +50,8 @@ pub struct AgentServer {
 
 impl AgentServer {
     /// The maximum number of documents that a search returns: 10.
-    pub const SEARCH: usize = 10;
-    /// The time after which an unused session of [`passing_sessions`](Self::passing_sessions)
+    pub const MAX_SEARCH_RESULTS: usize = 10;
+    /// The time after which an unused session of [`temporary_sessions`](Self::temporary_sessions)
     /// expires: one hour.
     pub const SESSION_TIME: Duration = Duration::from_secs(3600);
     /// The maximum number of such sessions: 1,000.
@@ -61,18 +61,18 @@ impl AgentServer {
     pub const SESSION_BYTES: usize = 64 << 20;
 
     /// Returns conversations that end with this process, for an agent whose sessions need not be
-    /// stored. Each query without a session starts one. Run [`Conversations::keep_clean`] beside
+    /// stored. Each query without a session starts one. Run [`Conversations::clean_up_periodically`] beside
     /// the server to remove expired ones.
     ///
     /// A tenant has at most a quarter of them, so that it cannot displace the sessions of others.
-    /// Use [`passing_sessions_by`](Self::passing_sessions_by) to set another share.
-    pub fn passing_sessions() -> Conversations {
-        Self::passing_sessions_by(TokenShare::DEFAULT.as_percent())
+    /// Use [`temporary_sessions_with_share`](Self::temporary_sessions_with_share) to set another share.
+    pub fn temporary_sessions() -> Conversations {
+        Self::temporary_sessions_with_share(TokenShare::DEFAULT.as_percent())
     }
 
-    /// Same as [`passing_sessions`](Self::passing_sessions), with this share for a tenant in
+    /// Same as [`temporary_sessions`](Self::temporary_sessions), with this share for a tenant in
     /// percent; at least one session.
-    pub fn passing_sessions_by(token_share: u8) -> Conversations {
+    pub fn temporary_sessions_with_share(token_share: u8) -> Conversations {
         let store = InMemory::bounded(Self::SESSIONS, Self::SESSION_BYTES);
         let store = store.with_share(token_share, |id| {
             crate::access::tenant_of(id.as_str()).map(Into::into)
@@ -146,7 +146,7 @@ impl AgentServer {
             prompts,
         } = self;
         server = server
-            .offer(query)
+            .handler(query)
             .resources(logs::RunLogs::new(runs))
             .prompts(prompts);
         if !libraries.is_empty() {

@@ -24,20 +24,20 @@ pub trait Runner: Send + Sync {
     fn runtime(&self) -> &Runtime;
 
     /// Returns `true` if runs can be part of stored conversations.
-    fn talks(&self) -> bool;
+    fn supports_conversations(&self) -> bool;
 
     /// Starts a run.
     ///
     /// # Errors
     /// Fails if the run cannot start with this setup.
-    fn start(&self, goal: &str, setup: RunSetup) -> Result<Started>;
+    fn start(&self, goal: &str, setup: RunSetup) -> Result<StartedRun>;
 
     /// Resumes a run of the journal that no process drives.
     ///
     /// # Errors
     /// Fails if the run is known to be impossible to resume. Other problems appear while it is
     /// driven.
-    async fn resume(&self, run: &RunId, watcher: Watcher) -> Result<Started>;
+    async fn resume(&self, run: &RunId, watcher: Watcher) -> Result<StartedRun>;
 
     /// Returns the events of a run up to now from the journal, without transient ones.
     ///
@@ -110,7 +110,7 @@ impl fmt::Debug for RunSetup {
 /// A run that has started.
 #[non_exhaustive]
 #[must_use = "dropping it stops the run"]
-pub struct Started {
+pub struct StartedRun {
     /// The handle that controls the run.
     pub control: Control,
     /// A future that drives the run. It resolves to the reason if the run could not be driven to
@@ -118,7 +118,7 @@ pub struct Started {
     pub ended: Pin<Box<dyn Future<Output = Option<SharedError>> + Send>>,
 }
 
-impl Started {
+impl StartedRun {
     /// Creates a started run. `ended` resolves to `None` if the run reached its end, successful or
     /// not.
     pub fn new(
@@ -132,9 +132,9 @@ impl Started {
     }
 }
 
-impl fmt::Debug for Started {
+impl fmt::Debug for StartedRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Started").field(&self.control).finish()
+        f.debug_tuple("StartedRun").field(&self.control).finish()
     }
 }
 
@@ -147,11 +147,11 @@ where
         Runnable::runtime(self)
     }
 
-    fn talks(&self) -> bool {
+    fn supports_conversations(&self) -> bool {
         self.keeps_conversations()
     }
 
-    fn start(&self, goal: &str, setup: RunSetup) -> Result<Started> {
+    fn start(&self, goal: &str, setup: RunSetup) -> Result<StartedRun> {
         let RunSetup {
             id,
             conversation,
@@ -175,7 +175,7 @@ where
         Ok(start_run(run, on_messages))
     }
 
-    async fn resume(&self, run: &RunId, watcher: Watcher) -> Result<Started> {
+    async fn resume(&self, run: &RunId, watcher: Watcher) -> Result<StartedRun> {
         let run = Run::resume(self.clone(), run.clone()).on_event(move |event| watcher(event));
         Ok(start_run(run, None))
     }
@@ -186,16 +186,16 @@ where
     }
 
     async fn asks(&self, run: &RunId) -> Result<Vec<Ask>> {
-        levity_runtime::asks(self, run)
+        levity_runtime::pending_asks(self, run)
             .await
             .map_err(|error| read_error(run, error))
     }
 }
 
-fn start_run<W: Runnable>(run: Run<W>, on_messages: Option<MessageSink>) -> Started {
+fn start_run<W: Runnable>(run: Run<W>, on_messages: Option<MessageSink>) -> StartedRun {
     let handle = run.start();
     let control = handle.control().clone();
-    Started::new(control, async move {
+    StartedRun::new(control, async move {
         match handle.end().await {
             End::Ended(Ok(output)) => {
                 if let (Some(sink), Some(messages)) = (on_messages, W::messages(&output)) {

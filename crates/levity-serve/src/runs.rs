@@ -13,9 +13,9 @@ use tokio::task::JoinSet;
 
 use crate::access::Caller;
 use crate::error::{Error, Result};
-use crate::feed::{Feed, Reader};
+use crate::feed::{EventReader, Feed};
 use crate::quota::{Quota, TokenShare};
-use crate::runner::{MessageSink, RunSetup, Runner, Started};
+use crate::runner::{MessageSink, RunSetup, Runner, StartedRun};
 
 mod commands;
 mod live;
@@ -161,14 +161,14 @@ impl fmt::Debug for NewRun {
 
 impl Runs {
     /// The default maximum number of runs in progress: 64.
-    pub const DEFAULT_MOST: usize = 64;
+    pub const DEFAULT_MAX_RUNS: usize = 64;
     /// The default maximum length of a prompt on any channel: 256 KiB.
     pub const DEFAULT_PROMPT_LIMIT: usize = 256 << 10;
     /// The number of ended runs that stay in memory for late readers: 64. All others are read from
     /// the journal.
-    pub const ENDED: usize = 64;
+    pub const MAX_ENDED_RUNS: usize = 64;
     /// The maximum number of bytes of events of ended runs in memory: 32 MiB.
-    pub const ENDED_BYTES: usize = 32 << 20;
+    pub const MAX_ENDED_BYTES: usize = 32 << 20;
 
     /// Creates a set of runs that an agent, a swarm or a team executes.
     pub fn new(runner: impl Runner + 'static) -> Self {
@@ -179,7 +179,7 @@ impl Runs {
         )
         .into();
         let prompt_limit = Self::DEFAULT_PROMPT_LIMIT;
-        let (max_runs, share) = (Self::DEFAULT_MOST, TokenShare::DEFAULT);
+        let (max_runs, share) = (Self::DEFAULT_MAX_RUNS, TokenShare::DEFAULT);
         let settings = Settings {
             max_runs,
             prompt_limit,
@@ -192,7 +192,7 @@ impl Runs {
 
     fn from_parts(runner: Arc<dyn Runner>, settings: Settings, boot: Arc<str>) -> Self {
         let (feeds, known, tasks) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
-        let deliveries = Quota::new(Self::TOLD, settings.share);
+        let deliveries = Quota::new(Self::MAX_PENDING_COMMANDS, settings.share);
         let reads = Quota::new(Self::JOURNAL_READS, settings.share);
         let lists = Quota::new(Self::JOURNAL_LISTS, settings.share);
         Self {
@@ -210,10 +210,10 @@ impl Runs {
         }
     }
 
-    /// Sets the maximum number of runs in progress; [`DEFAULT_MOST`](Self::DEFAULT_MOST) by
+    /// Sets the maximum number of runs in progress; [`DEFAULT_MAX_RUNS`](Self::DEFAULT_MAX_RUNS) by
     /// default. Call it before the first run.
     #[must_use]
-    pub fn most(self, runs: usize) -> Self {
+    pub fn max_runs(self, runs: usize) -> Self {
         let settings = Settings {
             max_runs: runs,
             ..self.inner.settings.clone()
@@ -271,7 +271,7 @@ impl Runs {
     pub fn check_prompt(&self, prompt: &str) -> Result<()> {
         let most = self.inner.settings.prompt_limit;
         match prompt.len() > most {
-            true => Err(Error::PromptTooLong { most }),
+            true => Err(Error::PromptTooLong { limit: most }),
             false if is_blank(prompt) => Err(Error::EmptyPrompt),
             false => Ok(()),
         }
@@ -373,7 +373,7 @@ impl Runs {
         let is_end =
             |event: &Event| event.run == *id && matches!(event.kind, EventKind::RunEnded(_));
         if events.iter().any(is_end) {
-            return Err(Error::NotUnderWay(id.clone()));
+            return Err(Error::NotRunning(id.clone()));
         }
         let feed = self.feed(id);
         events.iter().for_each(|event| feed.push(event));
@@ -413,7 +413,7 @@ impl Runs {
     }
 
     /// Returns the runs that are in progress in this process, and those that recently ended in it.
-    pub fn here(&self) -> Vec<Arc<LiveRun>> {
+    pub fn in_memory(&self) -> Vec<Arc<LiveRun>> {
         let known = self.known();
         known
             .ended
@@ -429,23 +429,23 @@ impl Runs {
         if known.live.len() + known.reserved < most {
             Ok(())
         } else {
-            Err(Error::Full { most })
+            Err(Error::Full { limit: most })
         }
     }
 
     /// Returns the number of runs in progress in this process.
-    pub fn under_way(&self) -> usize {
+    pub fn running(&self) -> usize {
         self.known().live.len()
     }
 
-    /// Lists runs of the journal. Without a journal, lists the runs that are [`here`](Self::here).
+    /// Lists runs of the journal. Without a journal, lists the runs that are [`in_memory`](Self::in_memory).
     ///
     /// # Errors
     /// Fails if the journal fails.
     pub async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>> {
         match self.runtime().journal().keeps() {
             true => Ok(self.runtime().journal().list(query).await?),
-            false => Ok(query.select(self.here().iter().map(|run| run.summary()))),
+            false => Ok(query.select(self.in_memory().iter().map(|run| run.summary()))),
         }
     }
 
@@ -461,9 +461,9 @@ impl Runs {
     ///
     /// # Errors
     /// Fails if there is no such run.
-    pub async fn standing(&self, id: &RunId) -> Result<RunStatus> {
+    pub async fn status(&self, id: &RunId) -> Result<RunStatus> {
         match self.known_here(id) {
-            Some(run) => Ok(run.standing()),
+            Some(run) => Ok(run.status()),
             None => Ok(RunStatus::of(id, &self.history(id).await?)),
         }
     }
@@ -521,7 +521,7 @@ impl Runs {
     ///
     /// # Errors
     /// Fails if there is no such run.
-    pub async fn events(&self, id: &RunId, after: Option<&str>) -> Result<Reader> {
+    pub async fn events(&self, id: &RunId, after: Option<&str>) -> Result<EventReader> {
         if let Some(run) = self.known_here(id) {
             return Ok(run.events(after));
         }
@@ -586,7 +586,7 @@ impl Runs {
             ..
         } = self.inner.settings;
         if known.live.len() + known.reserved >= most {
-            return Err(Error::Full { most });
+            return Err(Error::Full { limit: most });
         }
         // Resumed runs of an earlier process count as well, because the id of a run determines its
         // owner.
@@ -599,7 +599,7 @@ impl Runs {
         };
         let most = share.of_caller(most, caller);
         if caller.namespace().is_some() && own() >= most {
-            Err(Error::Full { most })
+            Err(Error::Full { limit: most })
         } else {
             Ok(())
         }
@@ -615,7 +615,7 @@ impl Runs {
     }
 
     /// Drives a run on a task that ends with these runs.
-    fn drive(&self, mut slot: RunSlot, started: Started) -> Arc<LiveRun> {
+    fn drive(&self, mut slot: RunSlot, started: StartedRun) -> Arc<LiveRun> {
         let run = slot.run.clone();
         run.connect(started.control);
         slot.driven = true;
@@ -639,8 +639,8 @@ impl Runs {
     }
 
     /// Returns `true` if runs can be part of conversations.
-    pub fn talks(&self) -> bool {
-        self.inner.runner.talks()
+    pub fn supports_conversations(&self) -> bool {
+        self.inner.runner.supports_conversations()
     }
 
     fn retire(&self, slot: &RunSlot) {
@@ -655,10 +655,11 @@ impl Runs {
             return;
         }
         known.ended.push_back(run.clone());
-        while known.ended.len() > Self::ENDED {
+        while known.ended.len() > Self::MAX_ENDED_RUNS {
             evict_one(&mut known.ended, |_| 1);
         }
-        while known.ended.len() > 1 && weight(&known.ended, LiveRun::bytes) > Self::ENDED_BYTES {
+        while known.ended.len() > 1 && weight(&known.ended, LiveRun::bytes) > Self::MAX_ENDED_BYTES
+        {
             evict_one(&mut known.ended, LiveRun::bytes);
         }
     }
@@ -721,7 +722,7 @@ struct RunSlot {
 impl Drop for RunSlot {
     fn drop(&mut self) {
         // This has an effect only if no outcome was set: the run is no longer driven.
-        self.run.finish(Some(SharedError::new(Error::NotUnderWay(
+        self.run.finish(Some(SharedError::new(Error::NotRunning(
             self.run.id().clone(),
         ))));
         if let Some(inner) = self.inner.upgrade() {
@@ -740,7 +741,7 @@ impl Drop for RunSlot {
 impl fmt::Debug for Runs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Runs")
-            .field("under_way", &self.under_way())
+            .field("under_way", &self.running())
             .finish_non_exhaustive()
     }
 }

@@ -25,17 +25,17 @@ pub struct Token(Arc<str>);
 
 impl Token {
     /// The minimum number of characters of a token: 16.
-    pub const SHORTEST: usize = 16;
+    pub const MIN_LENGTH: usize = 16;
 
     /// Creates a token from an existing secret.
     ///
     /// # Errors
-    /// Fails if the secret is shorter than [`SHORTEST`](Self::SHORTEST), or has characters that are
+    /// Fails if the secret is shorter than [`MIN_LENGTH`](Self::MIN_LENGTH), or has characters that are
     /// invalid in a header.
     pub fn new(token: impl AsRef<str>) -> Result<Self> {
         let token = token.as_ref().trim();
-        if token.len() < Self::SHORTEST {
-            let least = Self::SHORTEST;
+        if token.len() < Self::MIN_LENGTH {
+            let least = Self::MIN_LENGTH;
             return Err(token_error(format!(
                 "the token is too short; use {least} characters or more"
             )));

@@ -46,7 +46,10 @@ impl SharedFile {
     /// # Errors
     /// Returns an error if it cannot be created or opened, or is not a file of levity; in that case
     /// it is left unchanged.
-    pub fn make(path: &Path, format: &'static Format) -> Result<(Self, Connection), Error> {
+    pub fn open_or_create(
+        path: &Path,
+        format: &'static Format,
+    ) -> Result<(Self, Connection), Error> {
         // Use the absolute path, so that no name has a special meaning to SQLite and the program
         // may change its working directory.
         let path = std::path::absolute(path).map_err(|error| {
@@ -62,6 +65,7 @@ impl SharedFile {
             identity: None,
             format,
         };
+        file.resolve_links()?;
         file.check()?;
         file.make_private();
         let mut connection = file.open(true)?;
@@ -70,13 +74,19 @@ impl SharedFile {
             create(&mut connection, format).map_err(|error| file.failed("created", error))?;
         }
         file.verify(&connection)?;
-        if cfg!(unix) {
-            // Resolve links, so that all names of the file share the same companion files.
-            file.path =
-                fs::canonicalize(&file.path).map_err(|error| file.failed_io("opened", error))?;
-        }
+        file.resolve_links()?;
         file.identity = identity(&file.path);
         Ok((file, connection))
+    }
+
+    /// Resolves the links of an existing path, so that all names of the file share the same
+    /// companion files. SQLite resolves them as well, so the checks must inspect the same files.
+    fn resolve_links(&mut self) -> Result<(), Error> {
+        if cfg!(unix) && fs::symlink_metadata(&self.path).is_ok() {
+            self.path =
+                fs::canonicalize(&self.path).map_err(|error| self.failed_io("opened", error))?;
+        }
+        Ok(())
     }
 
     /// Creates a missing file as private to its owner. SQLite gives its companion files the same
@@ -97,7 +107,7 @@ impl SharedFile {
     /// Returns a warning if other users can read the file or its companions. It changes nothing,
     /// because the file may be shared on purpose.
     #[cfg(unix)]
-    pub fn exposed(&self) -> Option<String> {
+    pub fn exposure_warning(&self) -> Option<String> {
         use std::os::unix::fs::PermissionsExt as _;
         let mode =
             |path: &Path| fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
@@ -126,7 +136,7 @@ impl SharedFile {
 
     /// Returns a warning if other users can read the file, as far as that is known.
     #[cfg(not(unix))]
-    pub fn exposed(&self) -> Option<String> {
+    pub fn exposure_warning(&self) -> Option<String> {
         None
     }
 

@@ -17,7 +17,7 @@
 //!
 //! # let folder = tempfile::tempdir()?;
 //! # let path = folder.path().join("notes.db");
-//! let (file, connection) = SharedFile::make(&path, &NOTES)?;
+//! let (file, connection) = SharedFile::open_or_create(&path, &NOTES)?;
 //! connection.execute("INSERT INTO notes VALUES ('hello')", [])?;
 //! assert!(file.check_place().is_ok());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -36,4 +36,4 @@ mod open;
 
 pub use error::{Error, ErrorKind};
 pub use file::{Format, SharedFile};
-pub use open::{PATIENCE, PAUSE, in_memory, is_busy, try_again};
+pub use open::{BUSY_TIMEOUT, PAUSE, in_memory, is_busy, try_again};

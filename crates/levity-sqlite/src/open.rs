@@ -11,7 +11,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _, Transac
 use crate::Format;
 
 /// The maximum wait for another process that writes.
-pub const PATIENCE: Duration = Duration::from_secs(5);
+pub const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The pause between two attempts.
 pub const PAUSE: Duration = Duration::from_millis(1);
@@ -138,7 +138,7 @@ pub(crate) fn use_log(connection: &Connection) -> rusqlite::Result<()> {
         connection
             .pragma_update_and_check(None, "journal_mode", "wal", |row| row.get::<_, String>(0))
     };
-    for _ in 0..PATIENCE.as_millis() / 10 {
+    for _ in 0..BUSY_TIMEOUT.as_millis() / 10 {
         match set() {
             Err(error) if is_busy(&error) => sleep(Duration::from_millis(10)),
             other => return other.map(drop),
@@ -187,7 +187,7 @@ fn immutable(path: &Path) -> String {
 /// writer misses, for seconds, the gaps between the transactions of others.
 pub fn try_again(times: i32) -> bool {
     sleep(PAUSE);
-    u128::try_from(times).is_ok_and(|times| times * PAUSE.as_millis() < PATIENCE.as_millis())
+    u128::try_from(times).is_ok_and(|times| times * PAUSE.as_millis() < BUSY_TIMEOUT.as_millis())
 }
 
 /// Returns `true` if others block the SQLite operation.

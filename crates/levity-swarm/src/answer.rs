@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use levity_core::{Finished, Message};
+use levity_core::{Message, RunOutput};
 
 use crate::board::Board;
 use crate::bus::Bus;
@@ -9,8 +9,8 @@ use crate::machine::{PatternOutput, SwarmMachine};
 use crate::plan::Delegation;
 use crate::report::{WorkerReport, missing};
 
-/// The result of a swarm's run; see [`Finished`] and [`SwarmDetails`].
-pub type SwarmAnswer = Finished<SwarmDetails>;
+/// The result of a swarm's run; see [`RunOutput`] and [`SwarmDetails`].
+pub type SwarmAnswer = RunOutput<SwarmDetails>;
 
 /// The swarm-specific part of a result: reports of the workers, and all messages.
 pub struct SwarmDetails {

@@ -58,13 +58,13 @@ pub struct BoardEntry {
     /// The earlier versions, the newest last. They include overwritten texts of other workers from
     /// the same round.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub history: Vec<Earlier>,
+    pub history: Vec<EarlierVersion>,
 }
 
 /// An earlier version of a [`BoardEntry`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Earlier {
+pub struct EarlierVersion {
     /// The text, or its beginning.
     pub content: Arc<str>,
     /// The worker that wrote it.
@@ -203,7 +203,7 @@ impl BoardEntry {
     }
 
     fn rewrite(&mut self, content: Arc<str>, by: Arc<str>, round: u32) {
-        let earlier = Earlier {
+        let earlier = EarlierVersion {
             content: clipped(&self.content, MAX_EARLIER_BYTES).into(),
             by: self.by.clone(),
             version: self.version,

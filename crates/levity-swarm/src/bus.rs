@@ -35,7 +35,7 @@ pub use self::stream::{Lagged, Messages};
 /// bus.post(
 ///     NewMessage::new(
 ///         "coder",
-///         Recipient::Everybody,
+///         Recipient::All,
 ///         MessageKind::Note,
 ///         "It is in parse.rs.",
 ///     ),
@@ -161,7 +161,7 @@ impl Bus {
         let last = self.log.back().map_or(message.at, |last| last.message.at);
         let to = match message.to {
             Recipient::One(to) => Recipient::from(short_name(to)),
-            Recipient::Everybody => Recipient::Everybody,
+            Recipient::All => Recipient::All,
         };
         let content = clipped(message.content, Self::MAX_CONTENT.min(self.max_bytes));
         BusMessage {

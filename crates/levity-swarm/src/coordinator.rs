@@ -180,7 +180,7 @@ impl<'a> SwarmProgress<'a> {
     }
 
     /// Returns the messages that the host has sent to the run since its start.
-    pub fn said(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+    pub fn host_messages(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         self.shared.host_messages.iter().map(|text| &**text)
     }
 
@@ -380,7 +380,7 @@ impl CoordinatorMachine {
     fn fail(&self, reason: &str, shared: &mut SharedState) {
         let reason = format!("the pattern `{}` gave up: {reason}", self.own.name());
         shared.end(
-            Status::Failed(Failure::Unreached(reason)),
+            Status::Failed(Failure::GoalNotReached(reason)),
             list(shared),
             None,
         );

@@ -245,7 +245,7 @@ impl DelegatedWork {
                     NewMessage::new(attempt.by, to, MessageKind::Result, attempt.text),
                 );
             }
-            Some(FailureAction::StandIn { worker }) => {
+            Some(FailureAction::Fallback { worker }) => {
                 let task = shared.reports[place].task.clone();
                 self.round_work.queue_message(
                     slot,

@@ -61,7 +61,7 @@ fn child_task(work: Work) -> Result<ChildTask, ToolError> {
         child_task = child_task.output(shape);
     }
     Ok(if work.said {
-        child_task.with_said()
+        child_task.include_messages()
     } else {
         child_task
     })

@@ -40,8 +40,8 @@ pub(crate) use machine::HandoffMachine;
 /// );
 /// let pilot = ScriptedModel::new().reply("High water is at six.");
 /// let handoff = Handoff::starting_with("desk")
-///     .to("desk", ["pilot"])
-///     .carry(HandoffHistory::Words)
+///     .allow_transfers("desk", ["pilot"])
+///     .history(HandoffHistory::TextOnly)
 ///     .max_handoffs(4);
 /// let swarm = Swarm::builder(handoff)
 ///     .agent("desk", "Hears what callers want.", Agent::builder(desk).build()?)
@@ -77,7 +77,7 @@ pub(crate) use machine::HandoffMachine;
 /// must then answer, without the tool.
 ///
 /// A failed leg is retried as often as its worker [allows](crate::Worker::retries). Then the
-/// [fallback](crate::Worker::stand_in) for the worker takes over. Then the conversation returns to
+/// [fallback](crate::Worker::fallback) for the worker takes over. Then the conversation returns to
 /// the previous worker, which receives the error and must answer without the tool. If no worker
 /// remains, the run ends with [`Error::Unreached`](crate::Error::Unreached), which contains the
 /// conversation.
@@ -108,7 +108,7 @@ impl Handoff {
     /// ```
     /// use levity_swarm::Handoff;
     ///
-    /// let handoff = Handoff::starting_with("triage").to("triage", ["billing", "repairs"]);
+    /// let handoff = Handoff::starting_with("triage").allow_transfers("triage", ["billing", "repairs"]);
     /// # let _ = handoff;
     /// ```
     pub fn starting_with(worker: impl Into<Arc<str>>) -> Self {
@@ -125,7 +125,7 @@ impl Handoff {
     /// Sets the recipients to which a worker may pass the conversation; all others by default.
     /// Another call adds more. With an empty list, the worker must answer itself.
     #[must_use]
-    pub fn to<N: Into<Arc<str>>>(
+    pub fn allow_transfers<N: Into<Arc<str>>>(
         mut self,
         worker: impl Into<Arc<str>>,
         others: impl IntoIterator<Item = N>,
@@ -140,7 +140,7 @@ impl Handoff {
     /// Sets the part of the conversation that a handoff includes; [`HandoffHistory::Everything`] by
     /// default.
     #[must_use]
-    pub fn carry(mut self, carry: HandoffHistory) -> Self {
+    pub fn history(mut self, carry: HandoffHistory) -> Self {
         self.carry = carry;
         self
     }
@@ -151,12 +151,12 @@ impl Handoff {
     /// use levity_swarm::{HandoffHistory, Handoff};
     ///
     /// let handoff = Handoff::starting_with("triage")
-    ///     .carry(HandoffHistory::Words)
-    ///     .carry_to("billing", HandoffHistory::Last(6));
+    ///     .history(HandoffHistory::TextOnly)
+    ///     .history_for("billing", HandoffHistory::Last(6));
     /// # let _ = handoff;
     /// ```
     #[must_use]
-    pub fn carry_to(mut self, worker: impl Into<Arc<str>>, carry: HandoffHistory) -> Self {
+    pub fn history_for(mut self, worker: impl Into<Arc<str>>, carry: HandoffHistory) -> Self {
         self.carry_to.insert(worker.into(), carry);
         self
     }
@@ -191,20 +191,22 @@ impl Handoff {
         };
         known("starting_with", &self.first)?;
         for (from, others) in &self.to {
-            known("to", from)?;
-            others.iter().try_for_each(|name| known("to", name))?;
+            known("allow_transfers", from)?;
+            others
+                .iter()
+                .try_for_each(|name| known("allow_transfers", name))?;
             if others.contains(from) {
                 let problem = format!(
                     "lets `{}` pass the conversation to itself; remove \
                     that",
                     short(from)
                 );
-                return Err(Error::setting("to", problem));
+                return Err(Error::setting("allow_transfers", problem));
             }
         }
         self.carry_to
             .keys()
-            .try_for_each(|name| known("carry_to", name))?;
+            .try_for_each(|name| known("history_for", name))?;
         if self.repeats == 0 {
             let problem = "is 0, so no handoff could happen; use `max_handoffs(0)` for that";
             return Err(Error::setting("max_repeats", problem));

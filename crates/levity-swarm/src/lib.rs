@@ -79,7 +79,7 @@ mod worker;
 
 pub use answer::{SwarmAnswer, SwarmDetails};
 pub use blackboard::Blackboard;
-pub use board::{Board, BoardEntry, Earlier};
+pub use board::{Board, BoardEntry, EarlierVersion};
 pub use bus::{Bus, BusMessage, Lagged, MessageKind, Messages, NewMessage, ReadError, Recipient};
 pub use coordinator::{Coordinator, Move, SwarmProgress};
 pub use debate::Debate;

@@ -171,8 +171,8 @@ impl SwarmMachine {
         self.shared.post(
             NewMessage::new(
                 USER,
-                Recipient::Everybody,
-                MessageKind::Said,
+                Recipient::All,
+                MessageKind::HostMessage,
                 content.clone(),
             ),
             out,
@@ -223,7 +223,7 @@ impl Machine for SwarmMachine {
                 self.shared.run = run;
                 self.shared.near_limit = self.shared.near_limit.or(wrap);
                 if out.is_watched() {
-                    out.tell(EventKind::Goal {
+                    out.emit(EventKind::Goal {
                         text: self.shared.start.goal.clone(),
                     });
                 }
@@ -236,7 +236,7 @@ impl Machine for SwarmMachine {
                 }
             }
             Input::Say(message) => self.say(&message.text(), out),
-            Input::Wrap(limit) | Input::Low(limit) => {
+            Input::FinishSoon(limit) | Input::Low(limit) => {
                 self.shared.near_limit = self.shared.near_limit.or(Some(limit));
                 self.notify_pattern(out);
             }
@@ -250,7 +250,7 @@ impl Machine for SwarmMachine {
         self.shared.ending.as_ref()
     }
 
-    fn so_far(&self, status: Status) -> Ending {
+    fn partial_ending(&self, status: Status) -> Ending {
         self.ending_now(status)
     }
 }

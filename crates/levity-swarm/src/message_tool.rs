@@ -52,7 +52,7 @@ pub(crate) fn drafts(worker: &Arc<str>, signals: &[Signal], all: &[Arc<str>]) ->
         let (to, content) = (text("to")?.trim(), text("content")?);
         let to = match all.binary_search_by(|name| (**name).cmp(to)) {
             Ok(at) => Recipient::One(all.get(at)?.clone()),
-            Err(_) if to == EVERYBODY => Recipient::Everybody,
+            Err(_) if to == EVERYBODY => Recipient::All,
             Err(_) => Recipient::One(ROUTER.into()),
         };
         Some(NewMessage::new(

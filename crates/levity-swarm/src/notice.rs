@@ -37,7 +37,8 @@ pub enum SwarmNotice {
     /// The router made no valid plan, so the keywords of the goal select the workers.
     FellBack {
         /// The reason for the fallback.
-        why: String,
+        #[serde(rename = "why")]
+        reason: String,
     },
     /// A plan was accepted.
     Planned {
@@ -82,7 +83,8 @@ pub enum SwarmNotice {
         /// The id of the delegation, leg, turn or round.
         id: Arc<str>,
         /// The reason for skipping it.
-        why: String,
+        #[serde(rename = "why")]
+        reason: String,
     },
     /// The results are being combined.
     Synthesising {
@@ -92,7 +94,8 @@ pub enum SwarmNotice {
     /// The results could not be combined by a model, and are listed.
     Listed {
         /// The reason for listing them.
-        why: String,
+        #[serde(rename = "why")]
+        reason: String,
     },
     /// An agent passed the conversation on.
     HandedOff {
@@ -111,14 +114,16 @@ pub enum SwarmNotice {
         /// The worker that was to receive the handoff.
         to: Arc<str>,
         /// The reason for the refusal.
-        why: String,
+        #[serde(rename = "why")]
+        reason: String,
     },
     /// The host's filter function for the history failed, so only the text messages were passed on.
     FilterFailed {
         /// The recipient of the conversation.
         to: Arc<str>,
         /// A description of the failure.
-        why: String,
+        #[serde(rename = "why")]
+        reason: String,
     },
     /// A round of a debate or of a blackboard started.
     RoundBegan {
@@ -152,7 +157,8 @@ pub enum SwarmNotice {
         /// The worker that tried to write it.
         by: Arc<str>,
         /// The reason for the refusal.
-        why: String,
+        #[serde(rename = "why")]
+        reason: String,
     },
     /// A message was posted on the bus.
     Message(BusMessage),
@@ -181,12 +187,14 @@ pub enum FailureAction {
     /// The same worker tries again.
     Retry,
     /// A fallback worker takes over the task.
-    StandIn {
+    #[serde(rename = "stand_in")]
+    Fallback {
         /// The name of the fallback worker.
         worker: Arc<str>,
     },
     /// No action now; the router may still reassign the task.
-    Leave,
+    #[serde(rename = "leave")]
+    GiveUp,
 }
 
 impl SwarmNotice {

@@ -399,13 +399,13 @@ impl RoundWork {
         (report.error, slot.failed) = (Some(failure.error.clone()), Some(failure.error));
         match &then {
             FailureAction::Retry => self.schedule.ready(number(at), 0),
-            FailureAction::StandIn { worker } => {
+            FailureAction::Fallback { worker } => {
                 slot.before
                     .push(std::mem::replace(&mut slot.worker, worker.clone()));
                 (slot.tried, slot.spent) = (0, TaskUsage::default());
                 self.schedule.ready(number(at), 0);
             }
-            FailureAction::Leave => {
+            FailureAction::GiveUp => {
                 let stopped = failure.kind == WorkErrorKind::Stopped;
                 report.status = if stopped {
                     ReportStatus::Stopped
@@ -441,7 +441,7 @@ impl RoundWork {
         let report = &mut shared.reports[self.base + at];
         (report.status, report.error) = (ReportStatus::Skipped, Some(why.clone()));
         let id = report.id.clone();
-        shared.notify(out, || SwarmNotice::Skipped { id, why });
+        shared.notify(out, || SwarmNotice::Skipped { id, reason: why });
         self.settle(at);
         self.flush(shared, out);
     }

@@ -30,7 +30,7 @@ pub(crate) const SYNTHESIZER: &str = "synthesizer";
 /// use levity_swarm::Router;
 /// use levity_test::ScriptedModel;
 ///
-/// let router = Router::new(ScriptedModel::new()).max_delegations(8).reassigns(2);
+/// let router = Router::new(ScriptedModel::new()).max_delegations(8).max_reassignments(2);
 /// # let _ = router;
 /// ```
 #[derive(Clone)]
@@ -108,14 +108,14 @@ impl Router {
     /// Sets how many times the router is asked for a plan before the keywords of the goal decide;
     /// twice by default.
     #[must_use]
-    pub fn tries(mut self, times: u32) -> Self {
+    pub fn max_attempts(mut self, times: u32) -> Self {
         self.tries = times;
         self
     }
 
     /// Sets how many times the router may reassign failed work; once by default.
     #[must_use]
-    pub fn reassigns(mut self, times: u32) -> Self {
+    pub fn max_reassignments(mut self, times: u32) -> Self {
         self.reassigns = times;
         self
     }

@@ -1,13 +1,13 @@
 //! Inputs and runs of a swarm.
 
 use levity_core::{
-    ConversationId, Error, Executor, History, Limits, MachineKind, Message, Reached, Result,
+    ConversationId, Error, Executor, History, Limits, MachineKind, Message, Result, StoppedRun,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use levity_core::text::is_blank;
-use levity_runtime::{Beginning, Conversational, Runnable, Runtime};
+use levity_runtime::{Conversational, MachineStart, Runnable, Runtime};
 use serde_json::Value;
 
 use crate::answer::{SwarmAnswer, SwarmDetails};
@@ -97,7 +97,7 @@ impl Runnable for Swarm {
         self.inner.limits
     }
 
-    fn begin(&self, input: SwarmInput, limits: &Limits) -> Result<Beginning<SwarmMachine>> {
+    fn begin(&self, input: SwarmInput, limits: &Limits) -> Result<MachineStart<SwarmMachine>> {
         let SwarmInput {
             goal,
             plan,
@@ -120,7 +120,7 @@ impl Runnable for Swarm {
             ..self.begin_with(goal)
         };
         check_start(self, &start)?;
-        Ok(Beginning::now(SwarmMachine::new(
+        Ok(MachineStart::now(SwarmMachine::new(
             self.inner.rules.clone(),
             start,
         )))
@@ -131,7 +131,7 @@ impl Runnable for Swarm {
         Self::restore(self, state)
     }
 
-    fn conclude(&self, reached: Reached<SwarmMachine>) -> Result<SwarmAnswer> {
+    fn conclude(&self, reached: StoppedRun<SwarmMachine>) -> Result<SwarmAnswer> {
         reached.finish(SwarmDetails::new)
     }
 

@@ -238,13 +238,13 @@ impl SharedState {
         self.next += 1;
         self.in_progress.insert(id, kind);
         let input = serde_json::to_value(work).unwrap_or_default();
-        out.want(id, Effect::Child(ChildRun::new(member.clone(), input)));
+        out.request(id, Effect::Child(ChildRun::new(member.clone(), input)));
         id
     }
 
     pub(crate) fn notify(&self, out: &mut MachineOutput, notice: impl FnOnce() -> SwarmNotice) {
         if out.is_watched() {
-            out.tell(notice().into_event());
+            out.emit(notice().into_event());
         }
     }
 
@@ -252,7 +252,7 @@ impl SharedState {
     pub(crate) fn post(&mut self, draft: NewMessage, out: &mut MachineOutput) {
         let message = self.bus.post(draft, out.at(), &self.run);
         if out.is_watched() {
-            out.tell(SwarmNotice::Message(message.clone()).into_event());
+            out.emit(SwarmNotice::Message(message.clone()).into_event());
         }
     }
 
@@ -304,7 +304,7 @@ impl SharedState {
             id,
             worker,
             error,
-            then: FailureAction::Leave,
+            then: FailureAction::GiveUp,
         });
     }
 
@@ -393,7 +393,7 @@ impl FinishedWork {
             usage,
             stats,
             signals,
-            said,
+            messages: said,
             ..
         } = ending;
         let text = match value {

@@ -71,7 +71,7 @@ impl Swarm {
         Run::new(self.clone(), goal)
     }
 
-    /// Resumes a run of an earlier process from its journal. Finished work is not repeated.
+    /// Resumes a run of an earlier process from its journal. RunOutput work is not repeated.
     pub fn resume(&self, run: impl Into<RunId>) -> Run<Self> {
         Run::resume(self.clone(), run)
     }
@@ -104,7 +104,7 @@ impl Swarm {
     /// # Errors
     /// Returns the same errors as [`history`](Self::history).
     pub async fn asks(&self, run: &RunId) -> Result<Vec<Ask>> {
-        Ok(levity_runtime::asks(self, run).await?)
+        Ok(levity_runtime::pending_asks(self, run).await?)
     }
 
     /// Creates a child run of this swarm for a custom executor: a new one, or one from a saved

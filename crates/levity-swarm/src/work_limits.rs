@@ -127,7 +127,7 @@ pub(crate) fn failure_action(
     shared: &SharedState,
 ) -> FailureAction {
     let Some(card) = shared.rules.cards.get(worker) else {
-        return FailureAction::Leave;
+        return FailureAction::GiveUp;
     };
     let remedy = match failure.kind {
         _ if shared.near_limit.is_some() => Remedy::Nothing,
@@ -142,7 +142,7 @@ pub(crate) fn failure_action(
         .cloned();
     match after_failure(remedy, tried, card.retries, stand_in, before) {
         Next::Retry => FailureAction::Retry,
-        Next::StandIn(worker) => FailureAction::StandIn { worker },
-        Next::GiveUp => FailureAction::Leave,
+        Next::Fallback(worker) => FailureAction::Fallback { worker },
+        Next::GiveUp => FailureAction::GiveUp,
     }
 }

@@ -138,7 +138,7 @@ impl Worker {
     }
 
     /// Sets the fallback worker that takes over a failed task; none by default.
-    pub fn stand_in(mut self, name: impl Into<Arc<str>>) -> Self {
+    pub fn fallback(mut self, name: impl Into<Arc<str>>) -> Self {
         self.card.stand_in = Some(name.into());
         self
     }

@@ -33,7 +33,7 @@ pub fn options() -> OpenOptions {
 
 /// The maximum size of a file to read from an untrusted folder: 1 GiB. No run of levity is near
 /// that size, because long texts are stored separately.
-pub const LARGEST: u64 = 1 << 30;
+pub const MAX_SIZE: u64 = 1 << 30;
 
 /// Returns an error if a file is not a regular file or has more than `limit` bytes: it might never
 /// end, or fill the memory.

@@ -41,7 +41,7 @@
 //!     let mut run = life.journal.open(&RunId::new("r")).await.unwrap();
 //!     for seq in run.records.len() as u64..3 {
 //!         if seq == 2 {
-//!             life.world.did("send");
+//!             life.world.record_action("send");
 //!         }
 //!         let record = Record::new(seq, Timestamp::default(), Entry::Wrapped(Limit::Tokens));
 //!         run.log.append(&[record]).await.unwrap();
@@ -102,7 +102,7 @@ mod report;
 mod tally;
 
 pub use journal::CrashJournal;
-pub use report::{CrashEnd, Moment, Point, Report, Written};
+pub use report::{CrashEnd, Moment, Point, Report, WrittenRecord};
 pub use tally::CrashTally;
 
 use journal::Plan;

@@ -1,7 +1,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use levity_core::{Embedded, Embedder, EmbedderCard, ModelError, Purpose, Usage};
+use levity_core::{Embedder, EmbedderCard, Embeddings, ModelError, Purpose, Usage};
 
 /// The default number of components of its vectors.
 const DIMENSIONS: usize = 256;
@@ -18,7 +18,7 @@ const DIMENSIONS: usize = 256;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), levity_core::ModelError> {
-/// let embedder = WordEmbedder::new().alike(["car", "automobile"]);
+/// let embedder = WordEmbedder::new().synonyms(["car", "automobile"]);
 /// let texts = ["a red car".to_owned(), "a red automobile".to_owned()];
 /// let vectors = embedder.embed(&texts, Purpose::Document).await?.vectors;
 /// assert_eq!(vectors[0], vectors[1]);
@@ -58,7 +58,7 @@ impl WordEmbedder {
 
     /// Treats these words as one.
     #[must_use]
-    pub fn alike(mut self, words: impl IntoIterator<Item = impl Into<String>>) -> Self {
+    pub fn synonyms(mut self, words: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.alike.push(words.into_iter().map(Into::into).collect());
         self
     }
@@ -124,7 +124,7 @@ impl Embedder for WordEmbedder {
         &self.card
     }
 
-    async fn embed(&self, texts: &[String], purpose: Purpose) -> Result<Embedded, ModelError> {
+    async fn embed(&self, texts: &[String], purpose: Purpose) -> Result<Embeddings, ModelError> {
         let mut state = self.state();
         state.calls.push((texts.to_vec(), purpose));
         if let Some(error) = &state.fails {
@@ -137,6 +137,6 @@ impl Embedder for WordEmbedder {
             .sum();
         let mut usage = Usage::default();
         usage.input = Some(words as u64);
-        Ok(Embedded::new(texts.iter().map(|text| self.vector(text)).collect()).with_usage(usage))
+        Ok(Embeddings::new(texts.iter().map(|text| self.vector(text)).collect()).with_usage(usage))
     }
 }

@@ -31,7 +31,7 @@ use levity_driver::{Action, DriverHost, DriverSettings, EffectResult, Meter, Run
 /// #         match input {
 /// #             Input::Begin { .. } => {
 /// #                 let wait = Wait::new(std::time::Duration::from_secs(60));
-/// #                 step.want(EffectId::new(0), Effect::Wait(wait));
+/// #                 step.request(EffectId::new(0), Effect::Wait(wait));
 /// #             }
 /// #             _ => self.0 = Some(Ending::new(Status::Complete)),
 /// #         }

@@ -53,7 +53,7 @@ fn of_run(kind: &EventKind) -> String {
         EventKind::TurnStarted { turn, of } => format!("turn {turn} of {of}"),
         EventKind::Plan { steps } => format!("plan {steps:?}"),
         EventKind::Note { text } => format!("note {text:?}"),
-        EventKind::Said { message } => format!("said {}", words(message)),
+        EventKind::MessageReceived { message } => format!("said {}", words(message)),
         EventKind::Paused => "paused".into(),
         EventKind::Resumed => "resumed".into(),
         EventKind::LimitNear(limit) => format!("limit near: {limit}"),

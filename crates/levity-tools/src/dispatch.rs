@@ -180,7 +180,7 @@ impl Dispatcher {
             .ok_or_else(|| cx.stop(self.not_found(&call.name), None))?;
         let corrected = self.corrected(&entry, call);
         let (args, note) = corrected.map_err(|error| cx.stop(error, Some(&entry)))?;
-        if cx.again {
+        if cx.is_repeat {
             Box::pin(self.clear(&entry, call, &args, cx))
                 .await
                 .map_err(Stop::Unknown)?;
@@ -304,7 +304,7 @@ pub struct CallCx {
     pub key: Arc<str>,
     /// `true` if an earlier process had started this call and did not finish it. A compensable call
     /// is then undone before it is repeated, and an at-most-once call has an unknown outcome.
-    pub again: bool,
+    pub is_repeat: bool,
     /// The receiver of the tool's progress.
     pub progress: Progress,
     /// The values that the program gave to the run.
@@ -317,7 +317,7 @@ impl CallCx {
         Self {
             run,
             key: key.into(),
-            again: false,
+            is_repeat: false,
             progress: Progress::default(),
             values: Values::new(),
         }
@@ -326,7 +326,7 @@ impl CallCx {
     /// Sets if an earlier process had started this call and did not finish it.
     #[must_use]
     pub fn with_again(mut self, again: bool) -> Self {
-        self.again = again;
+        self.is_repeat = again;
         self
     }
 
@@ -348,7 +348,7 @@ impl CallCx {
     /// effect if the tool was another one then.
     fn stop(&self, error: ToolError, entry: Option<&Arc<Entry>>) -> Stop {
         let harmless = entry.is_some_and(|entry| entry.spec.hints.class.may_repeat());
-        if !self.again || harmless {
+        if !self.is_repeat || harmless {
             return Stop::Failed(error);
         }
         Stop::Unknown(format!(

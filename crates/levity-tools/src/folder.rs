@@ -8,7 +8,7 @@ use levity_core::{Tool, ToolSource};
 
 use crate::error::Error;
 use files::{FileVersion, FoundFile, scan};
-pub use load::{FileLoader, LinkedLoader, Loaded, ToolFile};
+pub use load::{FileLoader, LinkedLoader, LoadedFile, ToolFile};
 
 mod files;
 mod load;
@@ -62,7 +62,7 @@ struct State {
     version: u64,
     scanned: Option<std::time::Instant>,
     seen: BTreeMap<String, FileVersion>,
-    files: BTreeMap<String, Loaded>,
+    files: BTreeMap<String, LoadedFile>,
     /// The error of the last scan, if it failed.
     failed: Option<String>,
 }
@@ -221,7 +221,7 @@ impl FolderBuilder {
     }
 
     /// Sets how long a scan of the folder stays valid; half a second by default.
-    pub fn look_every(mut self, time: Duration) -> Self {
+    pub fn scan_interval(mut self, time: Duration) -> Self {
         self.look_every = time;
         self
     }

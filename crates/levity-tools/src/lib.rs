@@ -81,7 +81,7 @@ mod text;
 
 pub use dispatch::{CallCx, Dispatched, Dispatcher, DispatcherBuilder};
 pub use error::{Error, SchemaSide};
-pub use folder::{FileLoader, FolderBuilder, FolderTools, LinkedLoader, Loaded, ToolFile};
+pub use folder::{FileLoader, FolderBuilder, FolderTools, LinkedLoader, LoadedFile, ToolFile};
 pub use policy::{ArgMatch, HintMatch, Policy, Rule, RuleBuilder};
-pub use registry::{Cost, Registry, RegistryBuilder, ToolProblem};
-pub use schema::{Arguments, Schema, SchemaError};
+pub use registry::{Registry, RegistryBuilder, ToolCost, ToolProblem};
+pub use schema::{ArgumentValidator, Schema, SchemaError};

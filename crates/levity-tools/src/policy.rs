@@ -55,12 +55,12 @@ impl Policy {
 
     /// Creates a policy that allows everything.
     pub fn allow_all() -> Self {
-        Self::new().otherwise(Permit::Allow)
+        Self::new().default_permit(Permit::Allow)
     }
 
     /// Creates a policy under which every call requires approval.
     pub fn ask_all() -> Self {
-        Self::new().otherwise(Permit::ask("every call requires approval"))
+        Self::new().default_permit(Permit::ask("every call requires approval"))
     }
 
     /// Adds a rule after the existing ones.
@@ -73,7 +73,7 @@ impl Policy {
     /// Sets the verdict for calls that no rule matches, in place of asking for approval of
     /// destructive tools.
     #[must_use]
-    pub fn otherwise(mut self, verdict: Permit) -> Self {
+    pub fn default_permit(mut self, verdict: Permit) -> Self {
         self.otherwise = Some(verdict);
         self
     }

@@ -107,9 +107,9 @@ impl Registry {
 
     /// Returns the approximate number of tokens that each request spends on the tools of each
     /// source, or of each of its parts.
-    pub fn cost(&self) -> Vec<Cost> {
+    pub fn cost(&self) -> Vec<ToolCost> {
         let snapshot = self.snapshot();
-        let cost = |(source, specs): (&str, &[Arc<ToolSpec>])| Cost {
+        let cost = |(source, specs): (&str, &[Arc<ToolSpec>])| ToolCost {
             source: source.to_owned(),
             tools: specs.len(),
             tokens: specs.iter().map(|spec| tokens(spec)).sum(),
@@ -189,7 +189,7 @@ impl fmt::Debug for Registry {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Cost {
+pub struct ToolCost {
     /// The source, or the part of it, such as a server.
     pub source: String,
     /// The number of its tools.

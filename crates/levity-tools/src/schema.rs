@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::error::{Error, SchemaSide};
 use crate::text::Truncated;
 
-pub use tool_schema::Arguments;
+pub use tool_schema::ArgumentValidator;
 pub(crate) use tool_schema::{CorrectedArguments, ToolSchema};
 
 mod coerce;

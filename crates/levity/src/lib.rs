@@ -72,7 +72,7 @@
 //! - `python`: code written by a model, and Python functions as tools. It requires Rust 1.95.
 //! - `test`: the test kit, as `levity::test`.
 //! - `audit`: every run is folded again at its end, and fails if the result differs. For tests; see
-//!   `AgentBuilder::audited`.
+//!   `AgentBuilder::verify_replay`.
 
 #[cfg(any(feature = "dag", feature = "swarm"))]
 pub use levity_agents as agents;

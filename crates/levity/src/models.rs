@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use levity_core::{Embedder, Model};
-use levity_llm::Chosen;
+use levity_llm::ChosenModel;
 
 use crate::{Error, Result};
 
@@ -42,7 +42,7 @@ pub fn model(name: &str) -> Result<Arc<dyn Model>> {
 /// # Ok(())
 /// # }
 /// ```
-pub fn model_from_env() -> Result<Chosen> {
+pub fn model_from_env() -> Result<ChosenModel> {
     levity_llm::model_from_env().map_err(Error::from)
 }
 

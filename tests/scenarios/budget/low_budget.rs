@@ -1,6 +1,6 @@
 //! Runs whose budget is low or too small for a request.
 
-use levity::agent::Low;
+use levity::agent::LowBudgetAction;
 use levity::core::{EventKind, Limit, ModelCard, Price, Status, ToolChoice};
 use levity::prelude::*;
 use levity::runtime::replay;
@@ -21,7 +21,7 @@ async fn low_budget_switches_run_and_children_to_cheap_model() {
     let (expensive, child, own) = (endless_model(card()), cheap(), cheap());
     let helper = Agent::builder(endless_model(card())).tool(add);
     let helper = helper
-        .when_low(Low::Switch)
+        .on_low_budget(LowBudgetAction::Switch)
         .model_for("cheap", child.clone())
         .build()
         .unwrap();
@@ -31,7 +31,7 @@ async fn low_budget_switches_run_and_children_to_cheap_model() {
     let model = ScriptedModel::new().turn(delegation).with_card(card());
     let agent = Agent::builder(model)
         .agent("helper", "Counts.", helper)
-        .when_low(Low::Switch)
+        .on_low_budget(LowBudgetAction::Switch)
         .model_for("cheap", own.clone())
         .limits(Limits::new().money(dollars(0.08)).low(70))
         .runtime(runtime)
@@ -56,7 +56,7 @@ async fn low_budget_switches_run_and_children_to_cheap_model() {
 
     let own: Vec<_> = events
         .into_iter()
-        .filter(|e| e.run.as_str() == "r" && !e.kind.is_fleeting())
+        .filter(|e| e.run.as_str() == "r" && !e.kind.is_transient())
         .collect();
     let replayed = replay(answer.run(), &journal.records(answer.run()), |_, state| {
         agent.restore(state)
@@ -74,7 +74,7 @@ async fn child_started_on_low_budget_uses_cheap_model() {
     let expensive = endless_model(card());
     let helper = Agent::builder(expensive.clone())
         .tool(add)
-        .when_low(Low::Switch)
+        .on_low_budget(LowBudgetAction::Switch)
         .model_for("cheap", cheap.clone());
     let delegation = Turn::new()
         .call("helper", json!({"task": "Count"}))
@@ -178,7 +178,7 @@ async fn run_with_low_budget_from_start_can_be_forked() {
         let cheap = ScriptedModel::looping(Turn::new().text("2").usage(20, 10)).with_card(card());
         Agent::builder(endless_model(card()))
             .tool(add)
-            .when_low(Low::Switch)
+            .on_low_budget(LowBudgetAction::Switch)
             .model_for("cheap", cheap)
             .limits(Limits::new().money(dollars(1.0)).low(100))
             .runtime(runtime.clone())
@@ -204,7 +204,7 @@ async fn request_too_expensive_goes_to_cheap_model() {
     ] {
         let agent = builder
             .instructions("Count well. ".repeat(500))
-            .when_low(Low::Switch)
+            .on_low_budget(LowBudgetAction::Switch)
             .model_for("cheap", cheap.clone())
             .limits(Limits::new().money(dollars(0.01)).low(10))
             .build()

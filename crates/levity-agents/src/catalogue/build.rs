@@ -8,8 +8,8 @@ use levity_llm::layers::TextTools;
 use levity_loop::{Agent, AgentBuilder};
 
 use super::Catalogue;
-use super::entry::{CatalogEntry, NamedPart, Requirement};
-use super::error::{AgentPart, CatalogueError, Missing};
+use super::entry::{CatalogueEntry, NamedPart, Requirement};
+use super::error::{AgentPart, CatalogueError, MissingPart};
 use super::hint::hint;
 use crate::parts::AgentParts;
 use crate::shared::{ReadOnly, Shared, only_reads};
@@ -26,7 +26,7 @@ impl Catalogue {
     pub fn build(&self, name: &str, parts: &AgentParts) -> Result<Agent, CatalogueError> {
         let entry = self.find_enabled(name)?;
         let missing_parts = missing_parts(entry, parts);
-        if let Some(missing) = missing_parts.iter().find(|missing| missing.needed) {
+        if let Some(missing) = missing_parts.iter().find(|missing| missing.required) {
             return Err(required_part_error(missing, parts));
         }
         let has_code = entry.code.is_some() && parts.has_code();
@@ -59,7 +59,7 @@ impl Catalogue {
 
     /// Returns the parts that enabled agents name but that are missing, both optional and required
     /// ones. This looks up each of their models.
-    pub fn missing(&self, parts: &AgentParts) -> Vec<Missing> {
+    pub fn missing(&self, parts: &AgentParts) -> Vec<MissingPart> {
         let enabled = self.entries().filter(|entry| entry.enabled);
         enabled
             .flat_map(|entry| {
@@ -74,16 +74,16 @@ impl Catalogue {
     ///
     /// ```
     /// # use levity_core::ToolOutput;
-    /// # use levity_agents::{AgentPart, Catalogue, CatalogEntry, AgentParts};
+    /// # use levity_agents::{AgentPart, Catalogue, CatalogueEntry, AgentParts};
     /// # use levity_test::{RecordingTool, ScriptedModel};
     /// let tool = RecordingTool::new("weather", |_| Ok(ToolOutput::text("rain")));
     /// let parts = AgentParts::new(ScriptedModel::new()).tool(tool);
     /// assert_eq!(Catalogue::defaults().unused(&parts), [], "the Coder has all tools");
-    /// let alone = Catalogue::empty().with(CatalogEntry::new("Poet", "Write poems."));
+    /// let alone = Catalogue::empty().with(CatalogueEntry::new("Poet", "Write poems."));
     /// assert_eq!(alone.unused(&parts), [AgentPart::Tool("weather".into())]);
     /// ```
     pub fn unused(&self, parts: &AgentParts) -> Vec<AgentPart> {
-        let enabled: Vec<&CatalogEntry> = self.entries().filter(|entry| entry.enabled).collect();
+        let enabled: Vec<&CatalogueEntry> = self.entries().filter(|entry| entry.enabled).collect();
         let tools = parts.tools.iter().filter(|(name, tool)| {
             !enabled
                 .iter()
@@ -111,12 +111,12 @@ impl Catalogue {
             .collect()
     }
 
-    pub(crate) fn find_enabled(&self, name: &str) -> Result<&CatalogEntry, CatalogueError> {
+    pub(crate) fn find_enabled(&self, name: &str) -> Result<&CatalogueEntry, CatalogueError> {
         let Some(entry) = self.find(name) else {
             let near = hint(name, self.entries().map(|entry| &*entry.name));
             return Err(CatalogueError::Unknown {
                 name: levity_dag::__private::short(name).into_owned(),
-                near,
+                suggestion: near,
             });
         };
         if !entry.enabled {
@@ -129,7 +129,7 @@ impl Catalogue {
 }
 
 /// Returns the missing parts of an agent, except models.
-fn missing_parts(entry: &CatalogEntry, parts: &AgentParts) -> Vec<Missing> {
+fn missing_parts(entry: &CatalogueEntry, parts: &AgentParts) -> Vec<MissingPart> {
     let is_available = |part: &AgentPart| match part {
         AgentPart::Server(name) => parts.servers.contains_key(name),
         AgentPart::Tool(name) => parts.tools.contains_key(name),
@@ -139,16 +139,16 @@ fn missing_parts(entry: &CatalogEntry, parts: &AgentParts) -> Vec<Missing> {
     let missing = entry.named_parts().filter(|(part, _)| !is_available(part));
     let agent = &entry.name;
     missing
-        .map(|(part, need)| Missing {
+        .map(|(part, need)| MissingPart {
             agent: agent.clone(),
             part,
-            needed: need == Requirement::Must,
+            required: need == Requirement::Required,
         })
         .collect()
 }
 
 /// Returns the unavailable models of an agent. One available model is enough to build it.
-fn missing_models(entry: &CatalogEntry, parts: &AgentParts) -> Vec<Missing> {
+fn missing_models(entry: &CatalogueEntry, parts: &AgentParts) -> Vec<MissingPart> {
     let lost: Vec<_> = entry
         .models
         .iter()
@@ -156,15 +156,15 @@ fn missing_models(entry: &CatalogEntry, parts: &AgentParts) -> Vec<Missing> {
         .collect();
     let needed = lost.len() == entry.models.len();
     let agent = &entry.name;
-    let missing = |name: &Arc<str>| Missing {
+    let missing = |name: &Arc<str>| MissingPart {
         agent: agent.clone(),
         part: AgentPart::Model(bare_model_name(name).into()),
-        needed,
+        required: needed,
     };
     lost.into_iter().map(missing).collect()
 }
 
-fn required_part_error(missing: &Missing, parts: &AgentParts) -> CatalogueError {
+fn required_part_error(missing: &MissingPart, parts: &AgentParts) -> CatalogueError {
     let near = match &missing.part {
         AgentPart::Server(name) => {
             let hint = hint(name, parts.servers.keys().map(|name| &**name));
@@ -178,20 +178,20 @@ fn required_part_error(missing: &Missing, parts: &AgentParts) -> CatalogueError 
     };
     CatalogueError::Missing {
         missing: missing.clone(),
-        near,
+        suggestion: near,
     }
 }
 
 /// Wraps the model so that it parses tool calls from text.
 fn with_text_tools(model: Arc<dyn Model>, text_tools: bool) -> Arc<dyn Model> {
-    match (text_tools, model.card().abilities.tools) {
+    match (text_tools, model.card().capabilities.tools) {
         (false, _) => model,
-        (true, true) => Arc::new(TextTools::new(model).beside_native()),
+        (true, true) => Arc::new(TextTools::new(model).with_native_calls()),
         (true, false) => Arc::new(TextTools::new(model)),
     }
 }
 
-fn limits(entry: &CatalogEntry, limits: Limits) -> Limits {
+fn limits(entry: &CatalogueEntry, limits: Limits) -> Limits {
     let mut limits = entry.budget.map_or(limits, |budget| budget.within(limits));
     limits.wall_time = match (entry.timeout, limits.wall_time) {
         (Some(own), Some(all)) => Some(own.min(all)),
@@ -200,7 +200,11 @@ fn limits(entry: &CatalogEntry, limits: Limits) -> Limits {
     limits
 }
 
-fn with_tools(mut builder: AgentBuilder, entry: &CatalogEntry, parts: &AgentParts) -> AgentBuilder {
+fn with_tools(
+    mut builder: AgentBuilder,
+    entry: &CatalogueEntry,
+    parts: &AgentParts,
+) -> AgentBuilder {
     let (tools, servers) = (tools_of(entry, parts), servers_of(entry, parts));
     if entry.code.is_some()
         && let Some(program) = parts.program(&specs_of(&tools, &servers))
@@ -237,7 +241,7 @@ fn access(list: &[NamedPart], name: &str) -> Option<Access> {
     }
 }
 
-fn has_tool(entry: &CatalogEntry, name: &str, spec: &ToolSpec) -> bool {
+fn has_tool(entry: &CatalogueEntry, name: &str, spec: &ToolSpec) -> bool {
     match access(&entry.tools, name) {
         Some(Access::All) => true,
         Some(Access::ReadOnly) => only_reads(spec),
@@ -246,7 +250,7 @@ fn has_tool(entry: &CatalogEntry, name: &str, spec: &ToolSpec) -> bool {
 }
 
 /// Returns the tools of an agent: named ones in their order, then the others.
-fn tools_of(entry: &CatalogEntry, parts: &AgentParts) -> Vec<Arc<dyn Tool>> {
+fn tools_of(entry: &CatalogueEntry, parts: &AgentParts) -> Vec<Arc<dyn Tool>> {
     let is_named = |name: &str| entry.tools.iter().any(|named| &*named.name == name);
     let named = entry
         .tools
@@ -259,7 +263,7 @@ fn tools_of(entry: &CatalogEntry, parts: &AgentParts) -> Vec<Arc<dyn Tool>> {
     named.chain(others.map(|(_, tool)| tool)).cloned().collect()
 }
 
-fn servers_of(entry: &CatalogEntry, parts: &AgentParts) -> Vec<Arc<dyn ToolSource>> {
+fn servers_of(entry: &CatalogueEntry, parts: &AgentParts) -> Vec<Arc<dyn ToolSource>> {
     let is_named = |name: &str| entry.servers.iter().any(|named| &*named.name == name);
     let named = entry
         .servers
@@ -285,7 +289,7 @@ fn specs_of(tools: &[Arc<dyn Tool>], servers: &[Arc<dyn ToolSource>]) -> Vec<Too
 }
 
 /// Returns the description of an agent with its tools, by which the planner chooses.
-pub(crate) fn description_with_tools(entry: &CatalogEntry, parts: &AgentParts) -> Arc<str> {
+pub(crate) fn description_with_tools(entry: &CatalogueEntry, parts: &AgentParts) -> Arc<str> {
     /// The maximum number of tools in a description.
     const MAX_TOOLS: usize = 24;
     let mut names: Vec<String> = specs_of(&tools_of(entry, parts), &servers_of(entry, parts))
@@ -309,7 +313,7 @@ pub(crate) fn description_with_tools(entry: &CatalogEntry, parts: &AgentParts) -
 
 /// Returns the prompt with the missing parts, so that the agent does not invent tools mentioned
 /// elsewhere.
-fn instructions(entry: &CatalogEntry, missing_parts: &[Missing], has_tools: bool) -> String {
+fn instructions(entry: &CatalogueEntry, missing_parts: &[MissingPart], has_tools: bool) -> String {
     let mut text = entry.prompt.trim_end().to_owned();
     if missing_parts.is_empty() {
         return text;
@@ -341,7 +345,7 @@ mod tests {
 
     use levity_core::Limits;
 
-    use super::{CatalogEntry, limits};
+    use super::{CatalogueEntry, limits};
     use levity_dag::Budget;
 
     #[test]
@@ -349,14 +353,14 @@ mod tests {
         let all = Limits::new()
             .tokens(1_000)
             .wall_time(Duration::from_secs(60));
-        let entry = |seconds| CatalogEntry::new("A", "a").timeout(Duration::from_secs(seconds));
-        assert_eq!(limits(&CatalogEntry::new("A", "a"), all), all);
+        let entry = |seconds| CatalogueEntry::new("A", "a").timeout(Duration::from_secs(seconds));
+        assert_eq!(limits(&CatalogueEntry::new("A", "a"), all), all);
         assert_eq!(
             limits(&entry(5), all),
             all.wall_time(Duration::from_secs(5))
         );
         assert_eq!(limits(&entry(500), all), all, "the shorter of both");
-        let budget = CatalogEntry::new("A", "a").budget(Budget::new().tokens(9).model_calls(2));
+        let budget = CatalogueEntry::new("A", "a").budget(Budget::new().tokens(9).model_calls(2));
         assert_eq!(limits(&budget, all), all.tokens(9).model_calls(2));
     }
 }

@@ -10,10 +10,10 @@ use super::error::AgentPart;
 /// The entry of an agent in a catalogue.
 ///
 /// ```
-/// use levity_agents::{Catalogue, CatalogEntry};
+/// use levity_agents::{Catalogue, CatalogueEntry};
 ///
 /// let prompt = "Translate the text into the language that the task names.";
-/// let translator = CatalogEntry::new("Translator", prompt)
+/// let translator = CatalogueEntry::new("Translator", prompt)
 ///     .description("Translates texts")
 ///     .max_turns(3);
 /// let agents = Catalogue::defaults().with(translator);
@@ -21,7 +21,7 @@ use super::error::AgentPart;
 /// ```
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
-pub struct CatalogEntry {
+pub struct CatalogueEntry {
     /// The name of the agent.
     pub name: Arc<str>,
     /// The description of its purpose, for the planner.
@@ -58,9 +58,9 @@ pub struct CatalogEntry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Requirement {
     /// The agent cannot be built without it.
-    Must,
+    Required,
     /// The agent uses the part if it is available, and works without it otherwise.
-    IfThere,
+    Optional,
 }
 
 /// A server or tool that an agent names.
@@ -70,7 +70,7 @@ pub struct NamedPart {
     /// The name of the part.
     pub name: Arc<str>,
     /// The need of the agent for the part.
-    pub need: Requirement,
+    pub requirement: Requirement,
 }
 
 impl NamedPart {
@@ -89,17 +89,17 @@ impl NamedPart {
         match name.strip_suffix('?') {
             Some(name) => Self {
                 name: name.trim_end().into(),
-                need: Requirement::IfThere,
+                requirement: Requirement::Optional,
             },
             None => Self {
                 name: name.into(),
-                need: Requirement::Must,
+                requirement: Requirement::Required,
             },
         }
     }
 }
 
-impl CatalogEntry {
+impl CatalogueEntry {
     /// The default number of turns in a run.
     pub const MAX_TURNS: u64 = 15;
 
@@ -221,10 +221,10 @@ impl CatalogEntry {
         };
         let servers = named(&self.servers)
             .into_iter()
-            .map(|named_parts| (AgentPart::Server(named_parts.name), named_parts.need));
+            .map(|named_parts| (AgentPart::Server(named_parts.name), named_parts.requirement));
         let tools = named(&self.tools)
             .into_iter()
-            .map(|named_parts| (AgentPart::Tool(named_parts.name), named_parts.need));
+            .map(|named_parts| (AgentPart::Tool(named_parts.name), named_parts.requirement));
         servers
             .chain(tools)
             .chain(self.code.map(|need| (AgentPart::Code, need)))
@@ -232,14 +232,14 @@ impl CatalogEntry {
 }
 
 /// Formats the entry without its prompt.
-impl fmt::Debug for CatalogEntry {
+impl fmt::Debug for CatalogueEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let models: Vec<_> = self
             .models
             .iter()
             .map(|name| bare_model_name(name))
             .collect();
-        f.debug_struct("CatalogEntry")
+        f.debug_struct("CatalogueEntry")
             .field("name", &self.name)
             .field("models", &models)
             .field("servers", &self.servers)

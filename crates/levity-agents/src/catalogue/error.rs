@@ -30,7 +30,7 @@ pub enum CatalogueError {
     #[error("{at}{problem}")]
     Config {
         /// The place in the config.
-        at: Place,
+        at: ConfigLocation,
         /// The problem and how to fix it.
         problem: String,
     },
@@ -38,7 +38,7 @@ pub enum CatalogueError {
     #[error("{at}{problem}")]
     Entry {
         /// The place in the config.
-        at: Place,
+        at: ConfigLocation,
         /// The problem and how to fix it.
         problem: String,
     },
@@ -46,17 +46,17 @@ pub enum CatalogueError {
     #[error("{at}{problem}")]
     Prompt {
         /// The place in the config.
-        at: Place,
+        at: ConfigLocation,
         /// The problem and how to fix it.
         problem: String,
     },
     /// No agent has this name.
-    #[error("no agent is named `{name}`{near}")]
+    #[error("no agent is named `{name}`{suggestion}")]
     Unknown {
         /// The requested name, which no agent has.
         name: String,
         /// A clause with similar names.
-        near: String,
+        suggestion: String,
     },
     /// The agent is disabled.
     #[error("the agent `{name}` is disabled; remove its `enabled: false`")]
@@ -65,12 +65,12 @@ pub enum CatalogueError {
         name: Arc<str>,
     },
     /// A server, tool or Python program that an agent requires is missing.
-    #[error("the agent `{}` requires {}, which is missing{near}", .missing.agent, .missing.part)]
+    #[error("the agent `{}` requires {}, which is missing{suggestion}", .missing.agent, .missing.part)]
     Missing {
         /// The missing part, and the agent that requires it.
-        missing: Missing,
+        missing: MissingPart,
         /// A clause with similar names and how to fix the problem.
-        near: String,
+        suggestion: String,
     },
     /// None of an agent's models is available.
     #[error("no model of the agent `{agent}` is available: {problem}")]
@@ -110,7 +110,7 @@ impl CatalogueError {
 /// A place in a config.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Place {
+pub struct ConfigLocation {
     /// The file, if the config comes from one.
     pub file: Option<PathBuf>,
     /// The line, counted from 1, if it is known.
@@ -119,7 +119,7 @@ pub struct Place {
     pub agent: Option<Arc<str>>,
 }
 
-impl Place {
+impl ConfigLocation {
     pub(super) fn of(file: Option<&Path>) -> Self {
         Self {
             file: file.map(Path::to_path_buf),
@@ -139,7 +139,7 @@ impl Place {
 }
 
 /// Formats the start of a message: `agents/agent_config.yaml, line 3: agent `Coder`: `.
-impl fmt::Display for Place {
+impl fmt::Display for ConfigLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.file, self.line) {
             (Some(file), Some(line)) => write!(f, "`{}`, line {line}: ", file.display())?,
@@ -157,14 +157,14 @@ impl fmt::Display for Place {
 /// A part that an agent names and that is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Missing {
+pub struct MissingPart {
     /// The name of the agent.
     pub agent: Arc<str>,
     /// The part that the agent names but that is missing.
     pub part: AgentPart,
     /// Set if the agent requires the part. Otherwise the agent works without it, and its prompt
     /// mentions that.
-    pub needed: bool,
+    pub required: bool,
 }
 
 /// A part of an agent, by name.
@@ -192,9 +192,9 @@ impl fmt::Display for AgentPart {
     }
 }
 
-impl fmt::Display for Missing {
+impl fmt::Display for MissingPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = if self.needed {
+        let what = if self.required {
             "cannot be built without"
         } else {
             "works without"

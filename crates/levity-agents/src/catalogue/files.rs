@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use levity_dag::__private::{near, short};
 
-use super::error::{CatalogueError, Place};
+use super::error::{CatalogueError, ConfigLocation};
 use super::node::{self, Node};
 
 /// The possible names of a config.
@@ -59,7 +59,7 @@ impl Folder {
             });
         };
         let config = |line, problem| CatalogueError::Config {
-            at: Place::of(Some(path)).line(line),
+            at: ConfigLocation::of(Some(path)).line(line),
             problem,
         };
         if let Some(other) = configs.get(1) {

@@ -8,8 +8,8 @@ use levity_core::Money;
 use levity_dag::__private::{near, short};
 use levity_dag::Budget;
 
-use super::entry::{CatalogEntry, NamedPart, Requirement};
-use super::error::{CatalogueError, Place};
+use super::entry::{CatalogueEntry, NamedPart, Requirement};
+use super::error::{CatalogueError, ConfigLocation};
 use super::node::{ConfigError, Key, Node, Value};
 
 const KEYS: [&str; 14] = [
@@ -64,7 +64,7 @@ enum Change {
 
 impl Patch {
     /// Applies the settings to an entry.
-    pub(super) fn apply(self, entry: &mut CatalogEntry) {
+    pub(super) fn apply(self, entry: &mut CatalogueEntry) {
         for change in self.changes {
             match change {
                 Change::Models(models) => entry.models = models,
@@ -87,7 +87,7 @@ impl Patch {
 /// Parses the agents of a config.
 pub(super) fn patches(root: Node, file: Option<&Path>) -> Result<Vec<Patch>, CatalogueError> {
     let config = |line, problem: String| CatalogueError::Config {
-        at: Place::of(file).line(line),
+        at: ConfigLocation::of(file).line(line),
         problem,
     };
     let (line, what) = (root.line, root.value.kind());
@@ -122,8 +122,11 @@ pub(super) fn patches(root: Node, file: Option<&Path>) -> Result<Vec<Patch>, Cat
 
 fn patch(key: &Key, node: Node, file: Option<&Path>) -> Result<Patch, CatalogueError> {
     let name: Arc<str> = short(&key.text).into();
-    let position =
-        |line: Option<usize>| Place::of(file).line(line.or(key.line)).agent(name.clone());
+    let position = |line: Option<usize>| {
+        ConfigLocation::of(file)
+            .line(line.or(key.line))
+            .agent(name.clone())
+    };
     let wrong = |wrong: ConfigError| CatalogueError::Entry {
         at: position(wrong.line),
         problem: wrong.problem,
@@ -277,8 +280,8 @@ impl Field<'_> {
 
     fn code(&self, node: Node) -> Result<Option<Requirement>, ConfigError> {
         match node.value {
-            Value::Bool(value) => Ok(value.then_some(Requirement::Must)),
-            Value::Text(text) if text == "optional" => Ok(Some(Requirement::IfThere)),
+            Value::Bool(value) => Ok(value.then_some(Requirement::Required)),
+            Value::Text(text) if text == "optional" => Ok(Some(Requirement::Optional)),
             other => Err(self.wrong(format!(
                 "is {}; write `true`, `false` or `optional`",
                 other.kind()

@@ -101,7 +101,7 @@ fn planner_examples_are_valid_plan_and_change() {
     Graph::check(given.given("notes", "n"), &known).unwrap();
     let change: Diff = serde_json::from_str(examples[2]).unwrap();
     let add = &change.add[0];
-    assert_eq!(add.stands_in_for().map(StepId::as_str), Some("oslo"));
+    assert_eq!(add.fallback_for().map(StepId::as_str), Some("oslo"));
     assert_eq!(add.writes, plan.steps[0].writes);
     assert!(change.give_up.is_none());
     let mut changed = plan;

@@ -4,10 +4,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use levity_agents::{AgentPart, AgentParts, CatalogEntry, Catalogue, CatalogueError, Requirement};
+use levity_agents::{
+    AgentPart, AgentParts, Catalogue, CatalogueEntry, CatalogueError, Requirement,
+};
 use levity_core::{
-    Abilities, Approver, Ask, Child, Decision, Executor, Model, ModelCard, Program, Tool,
-    ToolError, ToolOutput, ToolSource, ToolSpec, Wanted,
+    Approver, Ask, AskKind, Capabilities, Child, Decision, Executor, Model, ModelCard, Program,
+    Tool, ToolError, ToolOutput, ToolSource, ToolSpec,
 };
 use levity_dag::{Budget, Plan, Step};
 use levity_test::{RecordingTool, ScriptedModel, Turn};
@@ -35,9 +37,9 @@ fn tool(name: &str) -> RecordingTool {
 }
 
 fn without_tools() -> ModelCard {
-    let mut abilities = Abilities::default();
-    abilities.tools = false;
-    ModelCard::new("test", "plain").with_abilities(abilities)
+    let mut capabilities = Capabilities::default();
+    capabilities.tools = false;
+    ModelCard::new("test", "plain").with_capabilities(capabilities)
 }
 
 fn names(model: &ScriptedModel, at: usize) -> Vec<String> {
@@ -116,7 +118,7 @@ async fn available_parts_are_used_and_missing_ones_listed() {
     assert!(!system.contains("web_fetch"), "{system}");
 
     let missing = agents.missing(&parts);
-    assert!(missing.iter().all(|missing| !missing.needed));
+    assert!(missing.iter().all(|missing| !missing.required));
     let listed: Vec<_> = missing
         .iter()
         .filter(|m| &*m.agent == "Coder")
@@ -134,10 +136,10 @@ fn missing_required_part_returns_error() {
         .server("browser", Server("browser", tool("t")))
         .tool(tool("read_file"));
     let agents = Catalogue::empty()
-        .with(CatalogEntry::new("A", "a").servers(["brwser"]))
-        .with(CatalogEntry::new("B", "b").tools(["file_reader"]))
-        .with(CatalogEntry::new("C", "c").code(Requirement::Must))
-        .with(CatalogEntry::new("D", "d").models(["gemini", "ollama"]));
+        .with(CatalogueEntry::new("A", "a").servers(["brwser"]))
+        .with(CatalogueEntry::new("B", "b").tools(["file_reader"]))
+        .with(CatalogueEntry::new("C", "c").code(Requirement::Required))
+        .with(CatalogueEntry::new("D", "d").models(["gemini", "ollama"]));
     let error_text = |name: &str| agents.build(name, &parts).unwrap_err().to_string();
     assert_eq!(
         error_text("a"),
@@ -166,13 +168,13 @@ fn missing_required_part_returns_error() {
     );
     let missing = agents.missing(&parts);
     assert_eq!(missing.len(), 5);
-    assert!(missing.iter().all(|missing| missing.needed));
+    assert!(missing.iter().all(|missing| missing.required));
     assert_eq!(missing[3].part, AgentPart::Model("gemini".into()));
 }
 
 #[test]
 fn disabled_agent_is_not_built() {
-    let mut off = CatalogEntry::new("A", "a");
+    let mut off = CatalogueEntry::new("A", "a");
     off.enabled = false;
     let error = Catalogue::empty()
         .with(off)
@@ -198,15 +200,15 @@ async fn first_available_model_is_used() {
         }
     });
     let agents =
-        Catalogue::empty().with(CatalogEntry::new("A", "a").models(["tiny", "large", "huge"]));
+        Catalogue::empty().with(CatalogueEntry::new("A", "a").models(["tiny", "large", "huge"]));
     let answer = agents.build("A", &parts).unwrap().run("?").await.unwrap();
     assert_eq!(answer.text(), "large");
     assert_eq!(*asked.lock().unwrap(), ["tiny", "large"]);
     let missing = agents.missing(&parts);
     assert_eq!(missing.len(), 2, "tiny and huge");
-    assert!(missing.iter().all(|missing| !missing.needed));
+    assert!(missing.iter().all(|missing| !missing.required));
 
-    let parts = AgentParts::new(ScriptedModel::new()).model_as("huge", large);
+    let parts = AgentParts::new(ScriptedModel::new()).named_model("huge", large);
     assert_eq!(
         agents
             .build("A", &parts)
@@ -237,7 +239,7 @@ async fn text_call_is_executed_with_any_model() {
             model.with_card(without_tools())
         };
         let find = tool("find");
-        let agents = Catalogue::empty().with(CatalogEntry::new("A", "Find it.").servers(["rag"]));
+        let agents = Catalogue::empty().with(CatalogueEntry::new("A", "Find it.").servers(["rag"]));
         let parts = AgentParts::new(model.clone()).server("rag", Server("rag", find.clone()));
         let answer = agents
             .build("A", &parts)
@@ -272,7 +274,7 @@ async fn text_call_is_executed_in_step_with_json_answer() {
         .reply(CALL)
         .reply(r#"{"x": "42"}"#);
     let find = tool("find");
-    let agents = Catalogue::empty().with(CatalogEntry::new("A", "a").tools(["find"]));
+    let agents = Catalogue::empty().with(CatalogueEntry::new("A", "a").tools(["find"]));
     let parts = AgentParts::new(model.clone()).tool(find.clone());
     let team = agents.team(parts).unwrap().build().unwrap();
     team.run(Plan::new().step(Step::new("s", "A").prompt("Find the tides.").writes(["x"])))
@@ -289,7 +291,7 @@ async fn native_and_text_calls_work_together() {
         .reply(CALL)
         .reply("{}");
     let find = tool("find");
-    let agents = Catalogue::empty().with(CatalogEntry::new("A", "a").tools(["find"]));
+    let agents = Catalogue::empty().with(CatalogueEntry::new("A", "a").tools(["find"]));
     let parts = AgentParts::new(model.clone()).tool(find.clone());
     agents.build("A", &parts).unwrap().run("?").await.unwrap();
     assert_eq!(find.calls().len(), 2);
@@ -299,7 +301,7 @@ async fn native_and_text_calls_work_together() {
 async fn text_calls_are_ignored_if_disabled() {
     let find = tool("find");
     let agents = Catalogue::empty().with(
-        CatalogEntry::new("A", "a")
+        CatalogueEntry::new("A", "a")
             .tools(["find"])
             .without_text_tools(),
     );
@@ -327,7 +329,7 @@ async fn last_turn_is_announced_and_has_no_tools() {
         })
         .reply("{\"x\": 1}");
     let find = tool("find");
-    let agents = Catalogue::empty().with(CatalogEntry::new("A", "a").tools(["find"]));
+    let agents = Catalogue::empty().with(CatalogueEntry::new("A", "a").tools(["find"]));
     let parts = AgentParts::new(script.clone()).tool(find.clone());
     let answer = agents.build("A", &parts).unwrap().run("?").await.unwrap();
     assert_eq!((answer.text(), find.calls().len()), ("{\"x\": 1}", 14));
@@ -346,7 +348,7 @@ struct User;
 impl Approver for User {
     async fn decide(&self, ask: &Ask) -> Decision {
         match ask.wanted {
-            Wanted::Answer => Decision::answer("the one in Norway"),
+            AskKind::Answer => Decision::answer("the one in Norway"),
             _ => Decision::Allow,
         }
     }
@@ -433,7 +435,7 @@ async fn coder_gets_python_program_with_its_tools() {
 
 #[tokio::test]
 async fn limits_and_finish_function_apply_to_agent() {
-    let entry = CatalogEntry::new("A", "a")
+    let entry = CatalogueEntry::new("A", "a")
         .budget(Budget::new().model_calls(1))
         .timeout(Duration::from_secs(5))
         .tools(["find"]);
@@ -442,7 +444,7 @@ async fn limits_and_finish_function_apply_to_agent() {
     let parts = AgentParts::new(model.clone())
         .tool(tool("find"))
         .limits(levity_core::Limits::new().tokens(1_000_000))
-        .finish(|name, builder| builder.instructions(format!("I am {name}.")));
+        .customize(|name, builder| builder.instructions(format!("I am {name}.")));
     let ended = agents.build("A", &parts).unwrap().run("?").await;
     assert_eq!(
         model.requests().len(),
@@ -454,7 +456,7 @@ async fn limits_and_finish_function_apply_to_agent() {
 
 #[test]
 fn build_error_names_agent() {
-    let agents = Catalogue::empty().with(CatalogEntry::new("A", "a").max_turns(0));
+    let agents = Catalogue::empty().with(CatalogueEntry::new("A", "a").max_turns(0));
     let error = agents
         .build("A", &AgentParts::new(ScriptedModel::new()))
         .unwrap_err();
@@ -565,7 +567,7 @@ fn unused_parts_are_listed() {
             .collect()
     };
     let reads = Catalogue::empty().with(
-        CatalogEntry::new("A", "a")
+        CatalogueEntry::new("A", "a")
             .tools(["*:read_only"])
             .servers(["*:read_only"]),
     );
@@ -577,10 +579,10 @@ fn unused_parts_are_listed() {
             "a program that runs Python"
         ]
     );
-    let mut off = CatalogEntry::new("B", "b")
+    let mut off = CatalogueEntry::new("B", "b")
         .tools(["*"])
         .servers(["*"])
-        .code(Requirement::IfThere);
+        .code(Requirement::Optional);
     assert!(unused(&reads.clone().with(off.clone())).is_empty());
     off.enabled = false;
     assert_eq!(
@@ -589,7 +591,7 @@ fn unused_parts_are_listed() {
         "a disabled agent has no parts"
     );
     assert_eq!(
-        unused(&Catalogue::empty().with(CatalogEntry::new("A", "a"))).len(),
+        unused(&Catalogue::empty().with(CatalogueEntry::new("A", "a"))).len(),
         4
     );
 }

@@ -78,13 +78,13 @@ fn check_source(agents: &Catalogue) {
     let coder = agents.find("CoderAgent").unwrap();
     assert_eq!(
         (&*coder.prompt, coder.servers.len(), coder.code),
-        ("Code it.", 3, Some(Requirement::IfThere))
+        ("Code it.", 3, Some(Requirement::Optional))
     );
     assert!(
         coder
             .servers
             .iter()
-            .all(|server| server.need == Requirement::Must)
+            .all(|server| server.requirement == Requirement::Required)
     );
     let new = agents.find("new").unwrap();
     assert_eq!(
@@ -157,18 +157,18 @@ fn config_with_all_settings_is_read() {
     );
     let named = |list: &[levity_agents::NamedPart]| -> Vec<_> {
         list.iter()
-            .map(|named| (named.name.to_string(), named.need))
+            .map(|named| (named.name.to_string(), named.requirement))
             .collect()
     };
     assert_eq!(
         named(&lawyer.servers),
-        [("laws".to_owned(), Requirement::IfThere)]
+        [("laws".to_owned(), Requirement::Optional)]
     );
     assert_eq!(
         named(&lawyer.tools),
         [
-            ("read_file".to_owned(), Requirement::Must),
-            ("web_fetch".to_owned(), Requirement::IfThere)
+            ("read_file".to_owned(), Requirement::Required),
+            ("web_fetch".to_owned(), Requirement::Optional)
         ]
     );
     let budget = Budget::new()
@@ -182,7 +182,7 @@ fn config_with_all_settings_is_read() {
     );
     assert_eq!(
         (lawyer.max_turns, lawyer.code),
-        (5, Some(Requirement::Must))
+        (5, Some(Requirement::Required))
     );
     assert!(lawyer.ask_user && lawyer.judges && !lawyer.text_tools && !lawyer.enabled);
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use levity_agents::{AgentParts, Catalogue, ReadyWorkers};
+use levity_agents::{AgentParts, Catalogue, PresetWorkers};
 use levity_core::{Hints, Tool, ToolOutput, ToolSource};
 use levity_swarm::{Delegation, PlannedBy, Router, Swarm, SwarmInput, SwarmNotice};
 use levity_test::{RecordingTool, ScriptedModel};
@@ -13,7 +13,7 @@ use serde_json::json;
 async fn chosen(goal: &str) -> Vec<String> {
     let model = ScriptedModel::new().reply("1").reply("2").reply("3");
     let swarm = Swarm::builder(Router::keywords())
-        .workers(ReadyWorkers::new(model).all().unwrap())
+        .workers(PresetWorkers::new(model).all().unwrap())
         .build()
         .unwrap();
     let finished = swarm.run(goal).await.unwrap();
@@ -62,7 +62,7 @@ async fn router_receives_worker_descriptions() {
     let router = ScriptedModel::new().reply(r#"{"answer": "Nothing to do."}"#);
     let seen = router.clone();
     let swarm = Swarm::builder(Router::new(router))
-        .workers(ReadyWorkers::new(ScriptedModel::new()).all().unwrap())
+        .workers(PresetWorkers::new(ScriptedModel::new()).all().unwrap())
         .build()
         .unwrap();
     assert_eq!(swarm.run("Rest").await.unwrap().text(), "Nothing to do.");
@@ -79,7 +79,7 @@ async fn router_receives_worker_descriptions() {
 #[test]
 fn prompts_do_not_mention_missing_tools() {
     let model = ScriptedModel::new();
-    for worker in ReadyWorkers::new(model).all().unwrap() {
+    for worker in PresetWorkers::new(model).all().unwrap() {
         let description = worker.description();
         for word in ["web", "workspace", "commands"] {
             assert!(
@@ -120,7 +120,7 @@ async fn reading_worker_gets_only_read_only_tools() {
     let looks = tool("look").with_hints(Hints::new().read_only());
     let seen = ScriptedModel::new().reply("1").reply("2").reply("3");
     let tools: Vec<Arc<dyn Tool>> = vec![Arc::new(looks), Arc::new(tool("hit"))];
-    let ready = ReadyWorkers::new(seen.clone()).tools(tools).source(Two);
+    let ready = PresetWorkers::new(seen.clone()).tools(tools).source(Two);
     let plan = ["researcher", "coder", "reviewer"].map(|name| Delegation::new(name, name, "Work."));
     let swarm = Swarm::builder(Router::keywords())
         .workers(ready.all().unwrap())
@@ -154,7 +154,7 @@ async fn writing_tool_is_denied_to_reviewer_from_any_source() {
         .call("hit", json!({}))
         .reply("I could not.");
     let seen = model.clone();
-    let reviewer = ReadyWorkers::new(model)
+    let reviewer = PresetWorkers::new(model)
         .rule(Rule::tool("hit").allow())
         .finish(move |_, agent| agent.tool(hit.clone()))
         .reviewer()
@@ -186,7 +186,7 @@ async fn reviewer_cannot_delegate_changes() {
     let model = ScriptedModel::new()
         .call("helper", json!({"task": "Hit it."}))
         .reply("I could not.");
-    let reviewer = ReadyWorkers::new(model)
+    let reviewer = PresetWorkers::new(model)
         .finish(move |_, agent| agent.agent("helper", "Hits.", helper.clone()))
         .reviewer()
         .unwrap();
@@ -203,7 +203,7 @@ async fn finish_can_replace_policy() {
     let hit = tool("hit");
     let calls = hit.clone();
     let model = ScriptedModel::new().call("hit", json!({})).reply("Hit.");
-    let reviewer = ReadyWorkers::new(model)
+    let reviewer = PresetWorkers::new(model)
         .finish(move |name, agent| match name {
             "reviewer" => agent.tool(hit.clone()).policy(Policy::allow_all()),
             _ => agent,
@@ -229,11 +229,11 @@ async fn reviewer_can_send_messages_to_colleagues() {
             json!({"to": "coder", "content": "Mind the gap."}),
         )
         .reply("Looked.");
-    let ready = ReadyWorkers::new(ScriptedModel::new());
+    let ready = PresetWorkers::new(ScriptedModel::new());
     let swarm = Swarm::builder(Router::new(router))
         .worker(ready.coder().unwrap())
-        .worker(ReadyWorkers::new(reviews).reviewer().unwrap())
-        .talk()
+        .worker(PresetWorkers::new(reviews).reviewer().unwrap())
+        .worker_messages()
         .build()
         .unwrap();
     let finished = swarm.run("Look").await.unwrap();
@@ -256,7 +256,7 @@ async fn keywords_select_worker_if_router_cannot_plan() {
         .reply("They said so.");
     let model = ScriptedModel::new().reply("Fixed.");
     let swarm = Swarm::builder(Router::new(router))
-        .workers(ReadyWorkers::new(model).all().unwrap())
+        .workers(PresetWorkers::new(model).all().unwrap())
         .build()
         .unwrap();
     let by = Arc::new(Mutex::new(None));
@@ -276,7 +276,7 @@ mod files {
 
     use super::*;
 
-    async fn work(ready: &ReadyWorkers, worker_name: &str) -> String {
+    async fn work(ready: &PresetWorkers, worker_name: &str) -> String {
         let worker = ready
             .all()
             .unwrap()
@@ -309,12 +309,12 @@ mod files {
             // The loop covers the tools of the role, and tools that the caller adds.
             for added in [false, true] {
                 let more = space.clone();
-                let ready = ReadyWorkers::new(writes()).workspace(space.clone()).finish(
-                    move |name, agent| match added && name != "coder" {
+                let ready = PresetWorkers::new(writes())
+                    .workspace(space.clone())
+                    .finish(move |name, agent| match added && name != "coder" {
                         true => agent.tool(levity_builtin_tools::WriteFile::new(more.clone())),
                         false => agent,
-                    },
-                );
+                    });
                 assert!(work(&ready, worker_name).await.contains("Tried."));
                 assert_eq!(
                     std::fs::read_to_string(folder.path().join("a.txt")).unwrap(),
@@ -335,7 +335,7 @@ mod files {
         let space = Workspace::open(folder.path()).unwrap();
         let run = move |space: &Workspace| {
             let sandbox = Sandbox::builder(space)
-                .at_least(Level::Open)
+                .require_level(Level::Open)
                 .build()
                 .unwrap();
             RunCommand::new(sandbox).policy(CommandPolicy::new().allow("rm"))
@@ -346,12 +346,12 @@ mod files {
                 .reply("Tried.")
         };
         let more = space.clone();
-        let ready = ReadyWorkers::new(model())
+        let ready = PresetWorkers::new(model())
             .workspace(space.clone())
             .finish(move |_, agent| agent.tool(run(&more)));
         assert!(work(&ready, "reviewer").await.contains("Tried."));
         assert!(folder.path().join("a.txt").exists());
-        let ready = ReadyWorkers::new(model())
+        let ready = PresetWorkers::new(model())
             .workspace(space.clone())
             .commands(run(&space));
         assert!(work(&ready, "coder").await.contains("Tried."));
@@ -362,7 +362,7 @@ mod files {
     fn worker_description_lists_tools() {
         let folder = tempfile::tempdir().unwrap();
         let describe = |space| {
-            let ready = ReadyWorkers::new(ScriptedModel::new()).workspace(space);
+            let ready = PresetWorkers::new(ScriptedModel::new()).workspace(space);
             ready.coder().unwrap().description().to_owned()
         };
         assert!(describe(Workspace::open(folder.path()).unwrap()).contains("Edits the workspace"));

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
-use levity_sandbox::{Dir, FolderEntry, Kind};
+use levity_sandbox::{Dir, EntryKind, FolderEntry};
 
 use super::walk::is_too_complex;
 
@@ -45,7 +45,7 @@ impl IgnoreRules {
     /// not opened.
     pub(super) fn enter(&self, dir: &Dir, entries: Option<&[FolderEntry]>) -> Self {
         let rules = |name: &str| {
-            let is_file = |entry: &FolderEntry| entry.name == name && entry.kind == Kind::File;
+            let is_file = |entry: &FolderEntry| entry.name == name && entry.kind == EntryKind::File;
             let may_be_there = entries.is_none_or(|entries| entries.iter().any(is_file));
             may_be_there.then(|| self.read(dir, name)).flatten()
         };
@@ -74,7 +74,7 @@ impl IgnoreRules {
     /// are too complex.
     fn read(&self, dir: &Dir, name: &str) -> Option<Gitignore> {
         let max = self.remaining.load(Ordering::Relaxed).min(MAX_RULES);
-        let bytes = dir.file(name).ok()?.read_to(max).ok()?.bytes;
+        let bytes = dir.file(name).ok()?.read_up_to(max).ok()?.bytes;
         let read = u64::try_from(bytes.len()).unwrap_or(max);
         // Threads of one walk may read at once, so each may exceed the limit slightly.
         let _ = self

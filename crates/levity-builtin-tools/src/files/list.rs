@@ -1,6 +1,6 @@
 use async_trait::async_trait;
 use levity_core::{Hints, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
-use levity_sandbox::{Kind, Workspace};
+use levity_sandbox::{EntryKind, Workspace};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -87,7 +87,7 @@ struct List<'a> {
 
 struct ListEntry {
     path: String,
-    kind: Kind,
+    kind: EntryKind,
     size: Option<u64>,
 }
 
@@ -104,7 +104,8 @@ impl List<'_> {
                 if self.filter.matches(&path, &entry.name) && !self.add(&folder, path, &entry) {
                     return Ok(());
                 }
-                let descend = self.recursive && entry.kind == Kind::Dir && folder.may_descend();
+                let descend =
+                    self.recursive && entry.kind == EntryKind::Dir && folder.may_descend();
                 if descend && let Ok(inner) = folder.enter(&entry.name) {
                     stack.push((folder, entries));
                     stack.push(self.open(inner));
@@ -140,7 +141,7 @@ impl List<'_> {
                 .ok()
                 .map(|meta| meta.size())
         };
-        let size = if entry.kind == Kind::File {
+        let size = if entry.kind == EntryKind::File {
             file_size()
         } else {
             None
@@ -188,8 +189,8 @@ impl ListEntry {
     fn line(&self) -> String {
         let path = display::path(&self.path);
         match (self.kind, self.size) {
-            (Kind::Dir, _) => format!("{path}/\n"),
-            (Kind::Link, _) => format!("{path} (link)\n"),
+            (EntryKind::Dir, _) => format!("{path}/\n"),
+            (EntryKind::Link, _) => format!("{path} (link)\n"),
             (_, Some(size)) => format!("{path} ({size})\n"),
             _ => format!("{path} (special)\n"),
         }

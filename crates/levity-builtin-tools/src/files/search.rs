@@ -10,7 +10,7 @@ use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
 use levity_core::{
     CancelToken, Hints, Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec,
 };
-use levity_sandbox::{Kind, OpenFile, Workspace};
+use levity_sandbox::{EntryKind, OpenFile, Workspace};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -82,7 +82,7 @@ impl SearchFiles {
             bytes: MAX_TEXT + 1,
         };
         let meta = self.space.metadata(&args.path).map_err(path_error)?;
-        let is_dir = meta.kind() == Kind::Dir;
+        let is_dir = meta.kind() == EntryKind::Dir;
         let base = if is_dir {
             self.space
                 .dir(&args.path)
@@ -216,14 +216,14 @@ impl Search<'_> {
         let (mut files, mut jobs) = (Vec::new(), Vec::new());
         for entry in entries {
             match entry.kind {
-                Kind::File
+                EntryKind::File
                     if self
                         .filter
                         .matches(&folder.dir.path_of(&entry.name), &entry.name) =>
                 {
                     files.push(entry.name);
                 }
-                Kind::Dir if folder.may_descend() => {
+                EntryKind::Dir if folder.may_descend() => {
                     jobs.push(Job::Below(folder.clone(), entry.name));
                 }
                 _ => {}

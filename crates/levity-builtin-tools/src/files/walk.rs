@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use globset::{GlobBuilder, GlobMatcher};
 use levity_core::{CancelToken, ToolError, ToolErrorKind};
-use levity_sandbox::{Dir, Kind, Listing, PathError, Workspace};
+use levity_sandbox::{Dir, EntryKind, Listing, PathError, Workspace};
 
 use super::args::path_error;
 use super::ignore_rules::IgnoreRules;
@@ -84,7 +84,7 @@ impl Folder {
             }
             let is_hidden = filter.no_hidden && entry.name.starts_with('.');
             let is_ignored = |ignore_rules: &IgnoreRules| {
-                ignore_rules.excludes(&dir.path_of(&entry.name), entry.kind == Kind::Dir)
+                ignore_rules.excludes(&dir.path_of(&entry.name), entry.kind == EntryKind::Dir)
             };
             !is_hidden && !ignore_rules.is_some_and(is_ignored)
         });

@@ -1,7 +1,7 @@
 //! The list of workspace files for the context value of an agent.
 
 use levity_core::{CancelToken, WorkspaceSource, WorkspaceView};
-use levity_sandbox::{Kind, Workspace};
+use levity_sandbox::{EntryKind, Workspace};
 
 use super::walk::{Filter, Folder};
 
@@ -78,8 +78,8 @@ impl FileList {
         {
             self.remaining -= 1;
             match entry.kind {
-                Kind::Dir => names.push(entry.name),
-                Kind::File if self.files.len() < MAX_FILES => {
+                EntryKind::Dir => names.push(entry.name),
+                EntryKind::File if self.files.len() < MAX_FILES => {
                     self.files.push(folder.dir.path_of(&entry.name));
                 }
                 _ => {}

@@ -35,7 +35,8 @@ pub struct Shape {
     pub elements: Option<u64>,
     /// The merged shape of the first 100 elements of lists.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub of: Option<Box<Shape>>,
+    #[serde(rename = "of")]
+    pub element: Option<Box<Shape>>,
 }
 
 #[expect(
@@ -64,7 +65,8 @@ pub enum JsonType {
     /// An object with keys.
     Object,
     /// A value that is too deeply nested to be inspected.
-    Deeper,
+    #[serde(rename = "deeper")]
+    TooDeep,
 }
 
 impl Shape {
@@ -90,7 +92,7 @@ impl Shape {
 
     /// Returns the number of keys in all levels, which the inspected depth limits.
     fn count(&self) -> usize {
-        let below = self.of.as_ref().map_or(0, |of| of.count());
+        let below = self.element.as_ref().map_or(0, |of| of.count());
         self.keys
             .iter()
             .map(|(_, shape)| 1 + shape.count())
@@ -120,8 +122,8 @@ impl Shape {
             JsonType::Boolean => f.write_str("boolean"),
             JsonType::Number => f.write_str("number"),
             JsonType::String => f.write_str("string"),
-            JsonType::Deeper => f.write_str(".."),
-            JsonType::List => match &self.of {
+            JsonType::TooDeep => f.write_str(".."),
+            JsonType::List => match &self.element {
                 Some(of) if !of.types.is_empty() => {
                     write!(f, "list of {} x {of}", self.elements.unwrap_or_default())
                 }
@@ -161,7 +163,7 @@ impl<'de> DeserializeSeed<'de> for ShapeVisitor<'_> {
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
         if self.depth >= MAX_DEPTH {
-            self.into.add_type(JsonType::Deeper);
+            self.into.add_type(JsonType::TooDeep);
             return IgnoredAny::deserialize(from).map(|_| ());
         }
         from.deserialize_any(self)
@@ -209,7 +211,7 @@ impl<'de> Visitor<'de> for ShapeVisitor<'_> {
         self.into.add_type(JsonType::List);
         let mut count = 0;
         let longest = self.into.elements.unwrap_or_default();
-        let of = self.into.of.get_or_insert_default();
+        let of = self.into.element.get_or_insert_default();
         loop {
             let has_element = match count < MAX_ELEMENTS {
                 true => list

@@ -11,12 +11,13 @@ use super::{FileProfile, Structure, text};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
-pub struct Manifest {
+pub struct FileManifest {
     /// The profiles of the files.
     pub files: Vec<FileProfile>,
     /// The number of files beyond the limit, which have no profile.
     #[serde(skip_serializing_if = "is_zero")]
-    pub left_out: usize,
+    #[serde(rename = "left_out")]
+    pub omitted: usize,
 }
 
 #[expect(
@@ -27,19 +28,19 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// Profiles several files, at most the first [`Manifest::MOST`]. This reads from the disk, so do
+/// Profiles several files, at most the first [`FileManifest::MAX_FILES`]. This reads from the disk, so do
 /// not call it on an async thread.
 ///
 /// ```
-/// let manifest = levity_builtin_tools::profile::profile_all(["nowhere.csv"]);
+/// let manifest = levity_builtin_tools::profile::profile_files(["nowhere.csv"]);
 /// assert_eq!(manifest.files[0].error.as_deref(), Some("`nowhere.csv` does not exist"));
 /// ```
-pub fn profile_all<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Manifest {
-    let mut manifest = Manifest::default();
+pub fn profile_files<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> FileManifest {
+    let mut manifest = FileManifest::default();
     for path in paths {
-        match manifest.files.len() < Manifest::MOST {
-            true => manifest.files.push(FileProfile::of(path)),
-            false => manifest.left_out += 1,
+        match manifest.files.len() < FileManifest::MAX_FILES {
+            true => manifest.files.push(FileProfile::read(path)),
+            false => manifest.omitted += 1,
         }
     }
     manifest
@@ -52,9 +53,9 @@ const ABOUT: &str = "Files that were given. The text between the marks comes fro
 const OPEN: &str = "<files>";
 const CLOSE: &str = "</files>";
 
-impl Manifest {
+impl FileManifest {
     /// The maximum number of profiled files.
-    pub const MOST: usize = 1_000;
+    pub const MAX_FILES: usize = 1_000;
 
     /// Formats the profiles as text for a prompt, within about `budget` tokens (see
     /// [`estimate_tokens`]).
@@ -83,13 +84,13 @@ impl Manifest {
             if !page.add(&line) {
                 page.add_note(&format!(
                     "(and {} more files)\n",
-                    self.files.len() - at + self.left_out
+                    self.files.len() - at + self.omitted
                 ));
                 return;
             }
         }
-        if self.left_out > 0 {
-            page.add_note(&format!("(and {} more files)\n", self.left_out));
+        if self.omitted > 0 {
+            page.add_note(&format!("(and {} more files)\n", self.omitted));
         }
     }
 

@@ -27,7 +27,7 @@ pub(super) fn outline(from: &Text, found: DetectedKind, extension: &str) -> Stru
     }
     Structure::Outline {
         items: outline.items,
-        more: outline.more,
+        more_items: outline.more,
         lines: from.lines(),
     }
 }

@@ -24,7 +24,8 @@ pub struct Column {
     #[serde(rename = "type")]
     pub kind: ColumnType,
     /// Set if some cells are empty.
-    pub gaps: bool,
+    #[serde(rename = "gaps")]
+    pub has_empty: bool,
 }
 
 /// The type of the cells in a column.
@@ -61,7 +62,7 @@ impl fmt::Display for Column {
             f,
             "{} ({kind}{})",
             self.name,
-            if self.gaps { ", with gaps" } else { "" }
+            if self.has_empty { ", with gaps" } else { "" }
         )
     }
 }
@@ -85,7 +86,11 @@ pub(super) fn table(from: &Text, delimiter: char) -> Structure {
                 .iter()
                 .map(|row| row.get(at).map_or("", String::as_str)),
         );
-        Column { name, kind, gaps }
+        Column {
+            name,
+            kind,
+            has_empty: gaps,
+        }
     };
     let columns: Vec<_> = (0..width.min(MAX_COLUMNS)).map(column).collect();
     let more = (width - columns.len()) as u64;
@@ -93,7 +98,7 @@ pub(super) fn table(from: &Text, delimiter: char) -> Structure {
         delimiter,
         header,
         columns,
-        more,
+        more_columns: more,
         rows: rows(from, delimiter, header),
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn address(error: AddressError) -> ToolError {
 pub(super) fn is_forbidden(error: &AddressError) -> bool {
     !matches!(
         error,
-        AddressError::NotAUrl | AddressError::Host | AddressError::Unresolved(_)
+        AddressError::NotAUrl | AddressError::InvalidHost | AddressError::Unresolved(_)
     )
 }
 

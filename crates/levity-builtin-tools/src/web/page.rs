@@ -60,7 +60,7 @@ impl Page {
             Kind::Json => capped(pretty(&raw).as_deref().unwrap_or(&raw)),
             Kind::Xml | Kind::Text => capped(&raw),
         };
-        if body.is_cut || is_cut {
+        if body.is_truncated || is_cut {
             notes.push("the page was too long to be read whole; its end is missing");
         }
         if source.is_partial {

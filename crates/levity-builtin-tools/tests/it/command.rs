@@ -21,7 +21,8 @@ struct Fixture {
 }
 
 fn tool(folder: &TempDir, settings: impl Fn(SandboxBuilder) -> SandboxBuilder) -> RunCommand {
-    let builder = Sandbox::builder(Workspace::open(folder.path()).unwrap()).at_least(Level::Open);
+    let builder =
+        Sandbox::builder(Workspace::open(folder.path()).unwrap()).require_level(Level::Open);
     RunCommand::new(settings(builder).build().unwrap())
 }
 
@@ -111,7 +112,7 @@ async fn command_output_and_exit_code_are_formatted() {
 
 #[tokio::test]
 async fn failing_command_returns_result_with_value() {
-    let fixture = Fixture::new(|builder| builder.output(100));
+    let fixture = Fixture::new(|builder| builder.max_output(100));
     let result = fixture
         .run(json!({"command": "echo out; echo err >&2; exit 2"}))
         .await;
@@ -159,7 +160,7 @@ async fn command_timeout_returns_error_with_output() {
         json!({"command": "echo begun; sleep 1000"}),
         json!({"command": "echo begun; sleep 1000", "timeout_seconds": 5000}),
     ] {
-        let fixture = Fixture::new(|builder| builder.time(Duration::from_millis(300)));
+        let fixture = Fixture::new(|builder| builder.time_limit(Duration::from_millis(300)));
         let result = fixture.run(args).await;
         assert_eq!(result.error, Some(ToolErrorKind::Timeout), "{result:?}");
         assert!(result.text().contains("begun\n"), "{}", result.text());
@@ -364,7 +365,7 @@ async fn git_runs_after_approval_or_by_rule() {
             let tool = tool(&folder, |builder| {
                 without
                     .iter()
-                    .fold(builder, |builder, means| builder.without(means))
+                    .fold(builder, |builder, means| builder.disable(means))
             });
             let tool = if has_rule {
                 tool.policy(CommandPolicy::new().allow("git"))
@@ -404,7 +405,7 @@ async fn git_runs_on_other_files_if_tracked_file_is_denied() {
         let tool = tool(&folder, |builder| {
             without
                 .iter()
-                .fold(builder, |builder, means| builder.without(means))
+                .fold(builder, |builder, means| builder.disable(means))
         });
         for (line, part) in [
             ("git status --short", " M a.txt"),
@@ -431,11 +432,12 @@ async fn git_runs_on_other_files_if_tracked_file_is_denied() {
 
 /// Returns `true` if commands can run read-only here; otherwise prints that the test is skipped.
 fn enforces_read_only(folder: &TempDir, without: &[&'static str]) -> bool {
-    let builder = Sandbox::builder(Workspace::open(folder.path()).unwrap()).at_least(Level::Open);
+    let builder =
+        Sandbox::builder(Workspace::open(folder.path()).unwrap()).require_level(Level::Open);
     let builder = without
         .iter()
-        .fold(builder, |builder, means| builder.without(means));
-    builder.build().unwrap().report().read_only.holds
+        .fold(builder, |builder, means| builder.disable(means));
+    builder.build().unwrap().report().read_only.is_enforced
 }
 
 #[tokio::test]
@@ -452,7 +454,7 @@ async fn command_reading_denied_file_needs_approval_or_fails() {
             let tool = tool(&folder, |builder| {
                 without
                     .iter()
-                    .fold(builder, |builder, means| builder.without(means))
+                    .fold(builder, |builder, means| builder.disable(means))
             });
             tool.policy(policy)
         };
@@ -505,7 +507,7 @@ async fn command_reading_denied_file_needs_approval_or_fails() {
 #[tokio::test]
 async fn reading_command_needs_approval_without_enforcement() {
     let folder = tempfile::tempdir().unwrap();
-    let make = || tool(&folder, |builder| builder.without("landlock"));
+    let make = || tool(&folder, |builder| builder.disable("landlock"));
     assert!(!enforces_read_only(&folder, &["landlock"]));
     for line in ["cat notes.txt", "ls", "git status", "grep x a | head"] {
         assert!(
@@ -541,7 +543,7 @@ async fn substituted_program_before_redirection_needs_approval() {
         &["namespaces", "landlock", "seccomp"],
     ] {
         let tool = tool(&folder, |builder| {
-            without.iter().fold(builder, |it, means| it.without(means))
+            without.iter().fold(builder, |it, means| it.disable(means))
         })
         .policy(CommandPolicy::new().allow("touch").deny("rm", "no"));
         for line in [
@@ -595,7 +597,7 @@ async fn reading_program_is_not_run_from_workspace() {
             tool(&folder, |builder| {
                 without
                     .iter()
-                    .fold(builder, |builder, means| builder.without(means))
+                    .fold(builder, |builder, means| builder.disable(means))
                     .env("PATH", &path)
             })
         };

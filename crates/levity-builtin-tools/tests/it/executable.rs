@@ -186,7 +186,7 @@ async fn executable_is_confined_to_sandbox() {
     let probe = Sandbox::builder(Workspace::open(&work).unwrap())
         .build()
         .unwrap();
-    if !probe.report().files.holds {
+    if !probe.report().files.is_enforced {
         eprintln!(
             "SKIPPED: nothing keeps commands from files here:\n{}",
             probe.report()
@@ -206,7 +206,7 @@ async fn executable_is_confined_to_sandbox() {
     assert!(!tools.join("mark").exists());
     // With a custom sandbox, executables run in its workspace.
     let sandbox = Sandbox::builder(Workspace::open(&work).unwrap())
-        .read(&tools)
+        .allow_read(&tools)
         .build()
         .unwrap();
     let dispatcher = dispatcher(
@@ -262,7 +262,7 @@ fn invalid_manifest_is_reported_as_problem() {
     );
     fs::write(folder.join("broken.tool.json"), "{").unwrap();
     let tools = FolderTools::builder(folder)
-        .look_every(Duration::ZERO)
+        .scan_interval(Duration::ZERO)
         .build()
         .unwrap();
     let registry = Registry::builder().source(tools).build().unwrap();

@@ -5,7 +5,7 @@ use std::io::{Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use levity_builtin_tools::profile::{
-    ColumnType, Count, Encoding, FileKind, FileProfile, Structure, profile_all,
+    ColumnType, Count, Encoding, FileKind, FileProfile, Structure, profile_files,
 };
 use tempfile::TempDir;
 
@@ -23,7 +23,7 @@ impl Folder {
     fn profile(&self, name: &str, content: impl AsRef<[u8]>) -> FileProfile {
         let path = self.path(name);
         fs::write(&path, content).unwrap();
-        FileProfile::of(path)
+        FileProfile::read(path)
     }
 }
 
@@ -60,7 +60,7 @@ fn table_profile_has_columns_and_rows() {
         delimiter: ';',
         header: true,
         columns,
-        more: 0,
+        more_columns: 0,
         rows,
     }) = &profile.structure
     else {
@@ -69,7 +69,7 @@ fn table_profile_has_columns_and_rows() {
     assert_eq!(pair(*rows), counted(3));
     let kinds: Vec<_> = columns
         .iter()
-        .map(|column| (column.name.as_str(), column.kind, column.gaps))
+        .map(|column| (column.name.as_str(), column.kind, column.has_empty))
         .collect();
     let expected = [
         ("day", ColumnType::Date, false),
@@ -119,7 +119,7 @@ fn json_profile_has_shape() {
         r#"[{"id": 1, "tags": ["a"], "at": {"x": 1.5}}, {"id": "two", "tags": [], "ok": null}]"#;
     let profile = folder.profile("list.txt", list);
     assert_eq!(profile.kind, FileKind::Json, "by its content");
-    let text = profile_all([folder.path("list.txt")]).as_text(10_000);
+    let text = profile_files([folder.path("list.txt")]).as_text(10_000);
     let shape = "list of 2 x {\"id\": number or string, \"tags\": list of 1 x string, \"at\": \
         {\"x\": number}, \"ok\": null}";
     assert!(text.contains(shape), "{text}");
@@ -189,7 +189,7 @@ fn json_shape_is_limited_in_size() {
     let wide = folder.profile("wide.json", &two);
     assert_eq!(wide.kind, FileKind::Json);
     assert!(serde_json::to_string(&wide).unwrap().len() < 64 << 10);
-    let text = profile_all([folder.path("wide.json")]).as_text(400);
+    let text = profile_files([folder.path("wide.json")]).as_text(400);
     assert!(
         text.contains("\"k0\": {\"k0\""),
         "the beginning of a long line is there: {text}"
@@ -209,7 +209,7 @@ proptest::proptest! {
         let profile = folder.profile(&format!("x{name}"), &bytes);
         assert!(profile.kind != FileKind::Unknown);
         assert!(profile.head.iter().all(|line| !line.contains(['\u{1b}', '\n', '\r'])));
-        profile_all([folder.path(&format!("x{name}"))]).as_text(300);
+        profile_files([folder.path(&format!("x{name}"))]).as_text(300);
     }
 }
 
@@ -218,11 +218,10 @@ fn prose_and_code_profiles_have_outline() {
     let folder = Folder::new();
     let profile = folder.profile("notes.md", "# One\ntext\n```\n# not this\n```\n## Two\n");
     assert_eq!(parts(&profile), (vec!["# One", "## Two"], counted(6)));
-    let page =
-        "<!DOCTYPE html><title>Tides</title><body><H1 class=x>High <b>water</b></h1><h2>Low</h2>";
+    let page = "<!DOCTYPE html><title>Tides</title><body><H1 class=x>High <b>water</b></h1><h2>LowBudgetAction</h2>";
     assert_eq!(
         parts(&folder.profile("page", page)).0,
-        ["title: Tides", "# High water", "## Low"]
+        ["title: Tides", "# High water", "## LowBudgetAction"]
     );
     let profile = folder.profile(
         "lib.rs",
@@ -380,7 +379,7 @@ fn huge_file_is_profiled_within_read_limit() {
     let folder = Folder::new();
     let path = folder.path("sparse.csv");
     File::create(&path).unwrap().set_len(1 << 30).unwrap();
-    let profile = FileProfile::of(&path);
+    let profile = FileProfile::read(&path);
     assert_eq!(
         (profile.kind, profile.size, profile.sampled),
         (FileKind::Binary, 1 << 30, true)
@@ -390,11 +389,11 @@ fn huge_file_is_profiled_within_read_limit() {
     file.write_all("a,b\n".repeat(300_000).as_bytes()).unwrap();
     file.seek(SeekFrom::End(-1_200_000)).unwrap();
     file.write_all("a,b\n".repeat(300_000).as_bytes()).unwrap();
-    assert_eq!(FileProfile::of(&path).kind, FileKind::Binary);
+    assert_eq!(FileProfile::read(&path).kind, FileKind::Binary);
     fs::write(folder.path("line"), "x, \"y<h1>".repeat(50 << 17)).unwrap();
     for name in ["line", "line.csv", "line.json", "line.md", "line.html"] {
         fs::rename(folder.path("line"), folder.path(name)).unwrap();
-        let profile = FileProfile::of(folder.path(name));
+        let profile = FileProfile::read(folder.path(name));
         fs::rename(folder.path(name), folder.path("line")).unwrap();
         assert!(
             profile.sampled && profile.head.len() == 1 && profile.head[0].len() < 400,
@@ -422,7 +421,7 @@ fn profile_of_non_file_reports_error_without_waiting() {
     std::os::unix::fs::symlink(&fifo, folder.path("to-fifo")).unwrap();
     std::os::unix::fs::symlink("to-itself", folder.path("to-itself")).unwrap();
     let check = |path: &Path, part: &str| {
-        let profile = FileProfile::of(path);
+        let profile = FileProfile::read(path);
         let error = profile.error.unwrap();
         assert!(
             error.contains(part) && error.contains(path.file_name().unwrap().to_str().unwrap()),
@@ -439,7 +438,7 @@ fn profile_of_non_file_reports_error_without_waiting() {
     fs::write(folder.path("there"), "words").unwrap();
     std::os::unix::fs::symlink("there", folder.path("link.md")).unwrap();
     assert_eq!(
-        FileProfile::of(folder.path("link.md")).kind,
+        FileProfile::read(folder.path("link.md")).kind,
         FileKind::Markdown
     );
 }
@@ -453,7 +452,7 @@ fn manifest_text_is_ordered_and_within_budget() {
     let mut paths = vec![path; 40];
     paths.push(folder.path("long.md"));
     paths.push(folder.path("gone"));
-    let manifest = profile_all(&paths);
+    let manifest = profile_files(&paths);
     let all = manifest.as_text(100_000);
     assert_eq!(
         all.to_lowercase().matches("</files>").count(),
@@ -475,8 +474,8 @@ fn manifest_text_is_ordered_and_within_budget() {
         assert!(text.contains("is omitted here"), "{budget}: {text}");
     }
     assert!(manifest.as_text(100).contains("more files"));
-    assert_eq!(profile_all([""; 0]).as_text(100), "");
-    let read: levity_builtin_tools::profile::Manifest =
+    assert_eq!(profile_files([""; 0]).as_text(100), "");
+    let read: levity_builtin_tools::profile::FileManifest =
         serde_json::from_str(&serde_json::to_string(&manifest).unwrap()).unwrap();
     assert_eq!(read, manifest);
 }

@@ -165,7 +165,7 @@ pub(super) async fn run(args: Run) -> Result<(), Problem> {
 fn line(progress: &EvalProgress<'_>) -> String {
     let EvalProgress {
         done,
-        of,
+        total: of,
         passed,
         unjudged,
         errors,

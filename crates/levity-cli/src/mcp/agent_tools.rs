@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use levity::agent::AgentBuilder;
 use levity::agents::AgentParts;
-use levity::agents::ReadyWorkers;
+use levity::agents::PresetWorkers;
 use levity::core::World as _;
 use levity::mcp::{ServerState, Servers, WaitFor};
 use levity::runtime::SystemWorld;
@@ -61,7 +61,7 @@ impl McpArgs {
                 .iter()
                 .for_each(|problem| report(&format!("server `{}`: {problem}", status.name)));
             match &status.state {
-                ServerState::Away { error, .. } => report(&chain(error)),
+                ServerState::Unavailable { error, .. } => report(&chain(error)),
                 ServerState::Starting => {
                     report(&format!("server `{}` is still starting", status.name));
                 }
@@ -83,7 +83,7 @@ impl McpServers {
 
     /// Adds the tools of the servers to workers. Workers that must not change anything get only the
     /// tools with a read-only hint.
-    pub(crate) fn add_to_workers(&self, ready: ReadyWorkers) -> ReadyWorkers {
+    pub(crate) fn add_to_workers(&self, ready: PresetWorkers) -> PresetWorkers {
         match &self.0 {
             Some(servers) => ready.tools(servers.helper_tools()).source(servers.clone()),
             None => ready,

@@ -82,7 +82,7 @@ fn tree(view: &PlanView, now: Timestamp, width: u16, rows: u16) -> Vec<String> {
     // Running steps may be far below the first lines.
     let options = TreeOptions::new()
         .width(width.into())
-        .most_lines(usize::MAX)
+        .max_lines(usize::MAX)
         .now(now);
     let lines: Vec<String> = view.tree(options).lines().map(str::to_owned).collect();
     if lines.len() <= rows || rows < 4 {

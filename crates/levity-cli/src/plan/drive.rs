@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity::core::{Ask, Decision, Timestamp};
-use levity::dag::{CARRY_OUT_PLAN as CARRY_OUT, Diff, Plan, Step, StepId, Team, TeamAnswer};
+use levity::dag::{APPROVE_PLAN_TOOL as CARRY_OUT, Diff, Plan, Step, StepId, Team, TeamAnswer};
 use levity::observe::{PlanView, TreeOptions};
 use levity::prelude::*;
 use levity::runtime::RunHandle;
@@ -166,7 +166,7 @@ fn decision_from_line(ask: &Ask, line: &str) -> Decision {
             Decision::deny("the user denied the plan")
         }
         "y" | "Y" | "yes" => match ask.wanted {
-            levity::core::Wanted::Answer => decision(ask, line),
+            levity::core::AskKind::Answer => decision(ask, line),
             _ if ask.call.name == CARRY_OUT => Decision::Allow,
             _ => decision(ask, "y"),
         },

@@ -73,7 +73,7 @@ impl TeamShape {
             .runtime(runtime.clone());
         if let Some(turns) = common.max_turns {
             // The planner calls no tools and has its own number of turns.
-            parts = parts.finish(move |name, agent| match name {
+            parts = parts.customize(move |name, agent| match name {
                 Catalogue::PLANNER => agent,
                 _ => agent.max_turns(turns),
             });

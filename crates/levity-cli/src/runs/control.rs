@@ -269,7 +269,7 @@ fn has_ended(records: &[Record]) -> bool {
 async fn send_request(journal: Arc<dyn Journal>, run: &RunId, post: RunRequest) -> CommandResult {
     let delivery = Runtime::new()
         .with_journal(journal.clone())
-        .tell(run, post)
+        .send_request(run, post)
         .await;
     match delivery.map_err(|error| chain(&error))? {
         Delivery::Posted => print_text(&format!("sent to the process that drives run {run}\n")),

@@ -105,7 +105,7 @@ impl List {
 }
 
 fn line(run: &RunSummary) -> String {
-    let status = match (&run.status, run.wakes()) {
+    let status = match (&run.status, run.next_wake()) {
         (Some(status), _) => status.to_string(),
         (None, Some(wakes)) => format!("waiting until {wakes}"),
         (None, None) if !run.waiting.is_empty() => "waiting for an answer".to_owned(),

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use levity::core::{Journal, RunId, RunQuery};
 use levity::runtime::{export, import};
-use levity_system::files::{LARGEST, read_at_most};
+use levity_system::files::{MAX_SIZE, read_at_most};
 
 use super::list::RunFilter;
 use super::{CommandResult, RunArg};
@@ -42,10 +42,10 @@ impl Import {
     pub(super) async fn import(self) -> CommandResult {
         let bytes = match &self.file {
             Some(file) => {
-                let read = read_at_most(file, LARGEST);
+                let read = read_at_most(file, MAX_SIZE);
                 read.map_err(|error| format!("cannot read `{}`: {error}", file.display()))?
             }
-            None => read_stdin(LARGEST)?,
+            None => read_stdin(MAX_SIZE)?,
         };
         let journal = store::open(&self.place.journal).map_err(|error| chain(&error))?;
         let runs = import(&*journal, &bytes)
@@ -84,7 +84,7 @@ impl Remove {
             .await
             .map_err(|error| chain(&error))?;
         let (selected_runs, remaining): (Vec<_>, Vec<_>) =
-            roots.into_iter().partition(|run| query.asks_for(run));
+            roots.into_iter().partition(|run| query.matches(run));
         let mut runs = Vec::with_capacity(selected_runs.len());
         for run in selected_runs.into_iter().map(|summary| summary.run) {
             match remaining

@@ -6,7 +6,7 @@ use levity::core::{
     ControlCommand, Decision, EffectId, EffectKind, EffectNote, Entry, Journal, Outcome, Record,
     Response, RunId, ToolCall,
 };
-use levity::runtime::__private::AskedCalls;
+use levity::runtime::__private::RequestedCalls;
 use serde_json::Value;
 
 use crate::terminal::{is_shown_in_full, omit_middle};
@@ -33,7 +33,7 @@ struct Timeline {
 #[derive(Default)]
 struct EffectLog {
     /// The calls that models have requested.
-    calls: AskedCalls,
+    calls: RequestedCalls,
     open: BTreeMap<EffectId, EffectNote>,
 }
 

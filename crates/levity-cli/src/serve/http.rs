@@ -49,7 +49,7 @@ pub(crate) struct Http {
     #[arg(long, value_name = "FOLDER")]
     sessions: Option<PathBuf>,
     /// Maximum number of runs that are in progress at the same time.
-    #[arg(long, value_name = "N", default_value_t = Runs::DEFAULT_MOST)]
+    #[arg(long, value_name = "N", default_value_t = Runs::DEFAULT_MAX_RUNS)]
     max_runs: usize,
     /// Let clients list the agent's tools and call them directly, under the agent's policy.
     #[arg(long)]
@@ -137,7 +137,7 @@ impl Http {
         };
         let listener = self.access.listen(config).await?;
         let (runs, tools, mcp_servers) = self.runs(runtime.clone()).await?;
-        let mut runs = runs.most(self.max_runs).on_event(logs.watcher(None));
+        let mut runs = runs.max_runs(self.max_runs).on_event(logs.watcher(None));
         if let Some(percent) = self.access.token_share() {
             runs = runs.token_share(percent);
         }

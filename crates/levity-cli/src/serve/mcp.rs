@@ -107,7 +107,11 @@ pub(crate) async fn serve(args: ServeMcp) -> ExitCode {
 /// starts one.
 async fn remove_expired(expiring: Option<&Conversations>) -> Infallible {
     match expiring {
-        Some(conversations) => conversations.keep_clean(Conversations::CLEAN_EVERY).await,
+        Some(conversations) => {
+            conversations
+                .clean_up_periodically(Conversations::CLEAN_UP_INTERVAL)
+                .await
+        }
         None => std::future::pending().await,
     }
 }
@@ -124,7 +128,7 @@ struct BuiltServer {
 /// answer their questions.
 async fn cancel_abandoned(runs: &Runs) -> Result<(), String> {
     resume(runs).await?;
-    for run in runs.here() {
+    for run in runs.in_memory() {
         if let Ok(control) = run.control() {
             // A run that another server drives must not be cancelled here.
             let _ = control
@@ -225,7 +229,7 @@ impl ServeMcp {
         }
         if let Some(file) = &self.facts {
             let recall = Recall::open(file).map_err(|error| chain(&error))?;
-            recall.problems().iter().for_each(|problem| note(problem));
+            recall.warnings().iter().for_each(|problem| note(problem));
             server = server.library(RecallLibrary::new(recall, self.scope.clone()));
         }
         if let Some(agent) = agent.filter(|_| self.client_model) {
@@ -267,8 +271,8 @@ impl ServeMcp {
         if self.shape.memory.is_none() {
             let world = runtime.world().clone();
             agent = agent.conversations(match self.access.token_share() {
-                Some(percent) => AgentServer::passing_sessions_by(percent).world(world),
-                None => AgentServer::passing_sessions().world(world),
+                Some(percent) => AgentServer::temporary_sessions_with_share(percent).world(world),
+                None => AgentServer::temporary_sessions().world(world),
             });
         }
         Ok((agent.build().map_err(|error| chain(&error))?, mcp_servers))

@@ -59,7 +59,9 @@ fn notice_line(notice: &SwarmNotice, origin: &Origin) -> Option<String> {
         SwarmNotice::PlanRejected { faults, .. } => {
             format!("the plan cannot be carried out: {faults}")
         }
-        SwarmNotice::FellBack { why } => format!("keywords of the goal select the workers: {why}"),
+        SwarmNotice::FellBack { reason: why } => {
+            format!("keywords of the goal select the workers: {why}")
+        }
         SwarmNotice::Planned { by, plan, .. } => {
             let source = match by {
                 PlannedBy::Keywords => "by keywords of the goal",
@@ -99,9 +101,9 @@ fn notice_line(notice: &SwarmNotice, origin: &Origin) -> Option<String> {
                 format!("failed at `{id}`: {error}; {}", action_text(then)),
             );
         }
-        SwarmNotice::Skipped { id, why } => format!("`{id}` is skipped: {why}"),
+        SwarmNotice::Skipped { id, reason: why } => format!("`{id}` is skipped: {why}"),
         SwarmNotice::Synthesising { .. } => "the results are combined".to_owned(),
-        SwarmNotice::Listed { why } => format!("the results are listed: {why}"),
+        SwarmNotice::Listed { reason: why } => format!("the results are listed: {why}"),
         SwarmNotice::Message(message) if message.kind == MessageKind::Result => {
             return of(&message.from, format!("answers: {}", message.content));
         }
@@ -119,7 +121,7 @@ fn notice_line(notice: &SwarmNotice, origin: &Origin) -> Option<String> {
 fn action_text(then: &FailureAction) -> String {
     match then {
         FailureAction::Retry => "it retries".to_owned(),
-        FailureAction::StandIn { worker } => format!("{worker} takes over"),
+        FailureAction::Fallback { worker } => format!("{worker} takes over"),
         _ => "it is not retried".to_owned(),
     }
 }

@@ -100,7 +100,7 @@ impl Server {
             .unwrap_or_default();
         let stream = self.send(
             "GET",
-            &format!("/v1/runs/{run}/events?fleeting=0"),
+            &format!("/v1/runs/{run}/events?transient=0"),
             &last,
             "",
         );
@@ -235,7 +235,7 @@ fn question_survives_restart_of_server() {
     );
     assert_eq!(
         server.ask("POST", &path, &json!({"decision": "allow"})),
-        (200, json!({"id": "r", "told": "heard"}))
+        (200, json!({"id": "r", "delivery": "delivered"}))
     );
     assert!(server.follow("r", &mut seen, |_| false));
     let (_, run) = server.ask("GET", "/v1/runs/r", &Value::Null);

@@ -7,7 +7,7 @@ pub struct ContextFile {
     /// The name of its block.
     pub name: String,
     /// The part of the file that is shown.
-    pub shown: FileExcerpt,
+    pub excerpt: FileExcerpt,
 }
 
 /// The part of a file that is shown.
@@ -15,11 +15,11 @@ pub struct ContextFile {
 #[non_exhaustive]
 pub enum FileExcerpt {
     /// The complete content of the file.
-    Whole,
+    Complete,
     /// The beginning of the file.
-    Cut,
+    Truncated,
     /// None of the file.
-    No {
+    Omitted {
         /// The reason for the omission.
         reason: String,
     },
@@ -27,7 +27,7 @@ pub enum FileExcerpt {
 
 impl FileExcerpt {
     pub(super) fn no(reason: impl Into<String>) -> Self {
-        Self::No {
+        Self::Omitted {
             reason: reason.into(),
         }
     }
@@ -35,16 +35,19 @@ impl FileExcerpt {
 
 impl ContextFile {
     pub(super) fn new(name: String, shown: FileExcerpt) -> Self {
-        Self { name, shown }
+        Self {
+            name,
+            excerpt: shown,
+        }
     }
 }
 
 impl fmt::Display for ContextFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.shown {
-            FileExcerpt::Whole => f.write_str(&self.name),
-            FileExcerpt::Cut => write!(f, "{} (cut)", self.name),
-            FileExcerpt::No { reason } => write!(f, "{} (omitted: {reason})", self.name),
+        match &self.excerpt {
+            FileExcerpt::Complete => f.write_str(&self.name),
+            FileExcerpt::Truncated => write!(f, "{} (cut)", self.name),
+            FileExcerpt::Omitted { reason } => write!(f, "{} (omitted: {reason})", self.name),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use levity_sandbox::{FolderEntry, Kind, PathError, Workspace};
+use levity_sandbox::{EntryKind, FolderEntry, PathError, Workspace};
 
 use super::ContextFiles;
 use super::read::reason;
@@ -187,16 +187,16 @@ impl Walk<'_> {
         let (space, path) = (&self.files.space, format!("{}/{name}", self.files.folder));
         let is_text = entry.name.ends_with(".md");
         match entry.kind {
-            Kind::Dir if !self.files.nested => {}
-            Kind::Dir if depth >= MAX_DEPTH => {
+            EntryKind::Dir if !self.files.nested => {}
+            EntryKind::Dir if depth >= MAX_DEPTH => {
                 self.problem(
                     path,
                     format!("folders more than {MAX_DEPTH} levels deep are not read"),
                 );
             }
-            Kind::Dir => self.enter(&name, depth + 1),
-            Kind::Link if !is_text && self.files.nested => match space.metadata(&path) {
-                Ok(meta) if meta.kind() == Kind::Dir => {
+            EntryKind::Dir => self.enter(&name, depth + 1),
+            EntryKind::Link if !is_text && self.files.nested => match space.metadata(&path) {
+                Ok(meta) if meta.kind() == EntryKind::Dir => {
                     self.problem(path, "links to folders are not followed".to_owned());
                 }
                 Err(error @ PathError::Outside(_)) => self.problem(path, reason(&error)),
@@ -228,5 +228,5 @@ fn inside(space: &Workspace, path: String, name: String, rank: usize) -> File {
 /// Returns the size of a file. Opening it detects an unreadable file early, so that the reason gets
 /// space.
 fn size(space: &Workspace, path: &str) -> Result<u64, PathError> {
-    Ok(space.read_start(path, 0)?.size)
+    Ok(space.read_prefix(path, 0)?.size)
 }

@@ -35,17 +35,17 @@ pub(super) fn read(
     (
         block,
         if is_whole {
-            FileExcerpt::Whole
+            FileExcerpt::Complete
         } else {
-            FileExcerpt::Cut
+            FileExcerpt::Truncated
         },
     )
 }
 
 fn open(space: &Workspace, place: &FileLocation, max: u64) -> Result<Excerpt, String> {
     let excerpt = match place {
-        FileLocation::Inside(path) => space.read_start(path, max),
-        FileLocation::User(space, name) => space.read_start(name, max),
+        FileLocation::Inside(path) => space.read_prefix(path, max),
+        FileLocation::User(space, name) => space.read_prefix(name, max),
     };
     excerpt.map_err(|error| reason(&error))
 }
@@ -139,7 +139,7 @@ mod tests {
     fn changed_file_is_shown_with_current_content() {
         assert_eq!(
             read_later(Some(b"one"), 500, 100),
-            (Some("one".into()), FileExcerpt::Whole)
+            (Some("one".into()), FileExcerpt::Complete)
         );
         let (text, shown) = read_later(Some(&b"0123456\n".repeat(100)), 5, 40);
         assert!(
@@ -148,7 +148,7 @@ mod tests {
         );
         assert_eq!(
             (shown, read_later(Some(b""), 5, 3).0),
-            (FileExcerpt::Cut, None)
+            (FileExcerpt::Truncated, None)
         );
     }
 
@@ -168,7 +168,7 @@ mod tests {
             text.starts_with("[this is not UTF-8;") && text.contains("[cut: "),
             "{text}"
         );
-        assert_eq!(shown, FileExcerpt::Cut);
-        assert!(read_later(Some(b"a\xff"), 2, 100).1 == FileExcerpt::Whole);
+        assert_eq!(shown, FileExcerpt::Truncated);
+        assert!(read_later(Some(b"a\xff"), 2, 100).1 == FileExcerpt::Complete);
     }
 }

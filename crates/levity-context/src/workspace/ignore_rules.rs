@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
-use levity_sandbox::{Dir, FolderEntry, Kind};
+use levity_sandbox::{Dir, EntryKind, FolderEntry};
 
 /// The maximum size of one rules file, in bytes. Compiled rules take about a hundred times the
 /// memory, and time.
@@ -33,7 +33,7 @@ impl IgnoreRules {
         let is_there = |name: &str| {
             entries
                 .iter()
-                .any(|entry| entry.name == name && entry.kind == Kind::File)
+                .any(|entry| entry.name == name && entry.kind == EntryKind::File)
         };
         let own = FILES.map(|name| is_there(name).then(|| read(dir, name, remaining)).flatten());
         if own.iter().all(Option::is_none) {
@@ -82,7 +82,7 @@ fn read(dir: &Dir, name: &str, remaining: &mut u64) -> Option<Gitignore> {
     let read = dir
         .file(name)
         .ok()?
-        .read_to(MAX_FILE.min(*remaining))
+        .read_up_to(MAX_FILE.min(*remaining))
         .ok()?;
     // A truncated line would be a different rule.
     let whole_lines = |bytes: &[u8]| {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use levity_core::WorkspaceView;
-use levity_sandbox::{FolderEntry, Kind, PathError, Workspace};
+use levity_sandbox::{EntryKind, FolderEntry, PathError, Workspace};
 
 use super::FileList;
 use super::ignore_rules::{IgnoreRules, MAX_RULES};
@@ -86,7 +86,7 @@ impl Walk<'_> {
             .filter(|entry| !entry.name.starts_with('.'))
         {
             let path = dir.path_of(&entry.name);
-            if !ignore_rules.excludes(&path, entry.kind == Kind::Dir) {
+            if !ignore_rules.excludes(&path, entry.kind == EntryKind::Dir) {
                 self.take(entry, path, &ignore_rules, folder.depth);
             }
         }
@@ -101,12 +101,12 @@ impl Walk<'_> {
         depth: usize,
     ) {
         let is_file = match entry.kind {
-            Kind::File => true,
-            Kind::Link => self
+            EntryKind::File => true,
+            EntryKind::Link => self
                 .space
                 .metadata(&path)
-                .is_ok_and(|meta| meta.kind() == Kind::File),
-            Kind::Dir if depth < MAX_DEPTH => {
+                .is_ok_and(|meta| meta.kind() == EntryKind::File),
+            EntryKind::Dir if depth < MAX_DEPTH => {
                 self.queue.push_back(Folder {
                     path,
                     ignore_rules: ignore_rules.clone(),
@@ -114,7 +114,7 @@ impl Walk<'_> {
                 });
                 return;
             }
-            Kind::Dir => {
+            EntryKind::Dir => {
                 self.list.has_more = true;
                 return;
             }

@@ -2,7 +2,7 @@ use std::fs;
 use std::sync::{Arc, Mutex};
 
 use levity_context::ContextFiles;
-use levity_core::{ContextAsk, ContextLifetime, ContextSource};
+use levity_core::{ContextLifetime, ContextRequest, ContextSource};
 use levity_sandbox::{PathError, Workspace};
 use levity_test::conformance;
 
@@ -312,7 +312,7 @@ async fn invalid_folder_returns_error() {
     ] {
         let error = files(&place)
             .working_dir(working_dir)
-            .blocks(&ContextAsk::new(9))
+            .blocks(&ContextRequest::new(9))
             .await
             .unwrap_err();
         assert_eq!(
@@ -401,7 +401,7 @@ async fn context_files_pass_source_conformance() {
 fn files_are_read_outside_runtime() {
     let place = TestFolder::with(&[(".context/a.md", "one")]);
     let files = files(&place);
-    let ask = ContextAsk::new(ENOUGH);
+    let ask = ContextRequest::new(ENOUGH);
     let mut read = std::pin::pin!(files.blocks(&ask));
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
     let std::task::Poll::Ready(found) = read.as_mut().poll(&mut cx) else {

@@ -12,7 +12,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use levity_core::{ContextAsk, ContextBlock, ContextSource};
+use levity_core::{ContextBlock, ContextRequest, ContextSource};
 use tempfile::TempDir;
 
 /// A temporary folder for one test.
@@ -50,7 +50,7 @@ impl TestFolder {
 }
 
 async fn blocks(source: &impl ContextSource, budget: usize) -> Vec<ContextBlock> {
-    source.blocks(&ContextAsk::new(budget)).await.unwrap()
+    source.blocks(&ContextRequest::new(budget)).await.unwrap()
 }
 
 /// Returns the names and texts of the blocks.

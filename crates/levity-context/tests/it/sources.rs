@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_context::{ContextExt as _, ContextFn, Sources};
-use levity_core::{ContextAsk, ContextBlock, ContextError, ContextLifetime, ContextSource};
+use levity_core::{ContextBlock, ContextError, ContextLifetime, ContextRequest, ContextSource};
 use levity_test::{ManualWorld, conformance};
 
 use crate::{assert_texts, blocks, texts};
@@ -23,8 +23,8 @@ fn is_cut(block: &ContextBlock) -> bool {
 #[tokio::test]
 async fn blocks_keep_order_of_sources_with_any_priority() {
     let sources = Sources::new()
-        .source_at(-5, block("a", 1))
-        .source_at(9, block("b", 1))
+        .source_with_priority(-5, block("a", 1))
+        .source_with_priority(9, block("b", 1))
         .source(block("c", 1));
     assert_eq!(names(&blocks(&sources, 1_000).await), ["a", "b", "c"]);
 }
@@ -33,8 +33,8 @@ async fn blocks_keep_order_of_sources_with_any_priority() {
 async fn low_priority_source_is_omitted_first() {
     // Each block takes 103 tokens if it is complete.
     let sources = Sources::new()
-        .source_at(-1, block("low", 50))
-        .source_at(1, block("high", 50))
+        .source_with_priority(-1, block("low", 50))
+        .source_with_priority(1, block("high", 50))
         .source(block("mid", 50));
     for (budget, whole) in [(400, 3), (300, 2), (200, 1)] {
         let found = blocks(&sources, budget).await;
@@ -52,7 +52,7 @@ async fn low_priority_source_is_omitted_first() {
     let found = blocks(&sources, 150).await;
     assert_eq!(names(&found), ["high", "mid", "context left out"]);
     assert_eq!(found[2].text, "[there is no room for all]");
-    let found = blocks(&sources.at_most(240), 1_000).await;
+    let found = blocks(&sources.with_budget(240), 1_000).await;
     assert_eq!(names(&found), ["high", "mid", "context left out"]);
     assert_eq!(
         found[2].text,
@@ -65,7 +65,7 @@ struct Greedy;
 
 #[async_trait]
 impl ContextSource for Greedy {
-    async fn blocks(&self, _: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
+    async fn blocks(&self, _: &ContextRequest) -> Result<Vec<ContextBlock>, ContextError> {
         Ok((0..9).map(|n| block(&n.to_string(), 50)).collect())
     }
 }
@@ -94,12 +94,12 @@ async fn blocks_with_same_name_are_numbered() {
 
 #[tokio::test]
 async fn context_fn_receives_budget_and_goal() {
-    let echo = |ask: ContextAsk| async move {
+    let echo = |ask: ContextRequest| async move {
         Ok::<_, ContextError>(format!("{} in {}", ask.goal, ask.budget))
     };
-    let source = Sources::new().source(ContextFn::new("echo", echo).at_most(50));
+    let source = Sources::new().source(ContextFn::new("echo", echo).with_budget(50));
     let found = source
-        .blocks(&ContextAsk::new(1_000).for_goal("Tidy up"))
+        .blocks(&ContextRequest::new(1_000).for_goal("Tidy up"))
         .await
         .unwrap();
     assert_eq!(
@@ -107,7 +107,7 @@ async fn context_fn_receives_budget_and_goal() {
         ("Tidy up in 50", ContextLifetime::Run)
     );
     let found = texts(
-        &ContextFn::new("echo", echo).lasting(ContextLifetime::Long),
+        &ContextFn::new("echo", echo).lifetime(ContextLifetime::Long),
         20,
     )
     .await;
@@ -127,14 +127,14 @@ async fn failing_source_returns_error_or_note() {
     };
     let error = Sources::new()
         .source(fails())
-        .blocks(&ContextAsk::new(100))
+        .blocks(&ContextRequest::new(100))
         .await
         .unwrap_err();
     assert_eq!(error.name, "tickets");
     let received = Arc::new(Mutex::new(Vec::new()));
     let into = received.clone();
     let noted = fails()
-        .or_note()
+        .with_fallback_note()
         .on_failure(move |error| into.lock().unwrap().push(error.name.clone()));
     let found = texts(&Sources::new().source(noted).source(block("a", 1)), 100).await;
     assert_texts(
@@ -154,9 +154,9 @@ async fn slow_source_times_out() {
         std::future::pending::<Result<String, ContextError>>()
     });
     let slow = never
-        .within(Duration::from_secs(5), "never")
+        .with_timeout(Duration::from_secs(5), "never")
         .world(world.clone());
-    let ask = ContextAsk::new(100);
+    let ask = ContextRequest::new(100);
     let mut asked = std::pin::pin!(slow.blocks(&ask));
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
     assert!(asked.as_mut().poll(&mut cx).is_pending());
@@ -166,33 +166,37 @@ async fn slow_source_times_out() {
     assert_eq!((&*error.name, &*cause), ("never", "it took longer than 5s"));
     assert_eq!(world.sleepers(), 0);
     assert_texts(
-        &texts(&block("a", 0).within(Duration::ZERO, "a").world(world), 100).await,
+        &texts(
+            &block("a", 0).with_timeout(Duration::ZERO, "a").world(world),
+            100,
+        )
+        .await,
         &[("a", "")],
     );
 }
 
 #[tokio::test]
 async fn sources_pass_source_conformance() {
-    let echo = |ask: ContextAsk| async move { Ok::<_, ContextError>(ask.goal.repeat(100)) };
+    let echo = |ask: ContextRequest| async move { Ok::<_, ContextError>(ask.goal.repeat(100)) };
     let fails = || ContextFn::new("fails", |_| async { Err::<String, _>("no") });
     let world = ManualWorld::new();
     conformance::context_source(|| block("a", 100)).await;
     conformance::context_source(|| ContextFn::new("goal", echo)).await;
-    conformance::context_source(|| fails().or_note()).await;
+    conformance::context_source(|| fails().with_fallback_note()).await;
     conformance::context_source(|| {
         block("a", 100)
-            .within(Duration::from_secs(1), "a")
+            .with_timeout(Duration::from_secs(1), "a")
             .world(world.clone())
     })
     .await;
     conformance::context_source(|| {
         let few = Sources::new()
             .source(Greedy)
-            .source_at(7, block("b", 9))
-            .source(fails().or_note());
+            .source_with_priority(7, block("b", 9))
+            .source(fails().with_fallback_note());
         Sources::new()
             .source(few)
-            .source_at(1, ContextFn::new("goal", echo).at_most(30))
+            .source_with_priority(1, ContextFn::new("goal", echo).with_budget(30))
             .source(block("0", 1_000))
     })
     .await;

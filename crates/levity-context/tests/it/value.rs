@@ -101,7 +101,7 @@ fn error_does_not_contain_content() {
 
 fn history() -> History {
     let mut history = History::new();
-    history.say(Message::user("Tidy up")).unwrap();
+    history.push(Message::user("Tidy up")).unwrap();
     let call = ToolCall::new("c1", "add", json!({"a": 1}));
     let exchange = history
         .open(Arc::new(Message::new(

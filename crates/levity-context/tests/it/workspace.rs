@@ -1,5 +1,5 @@
 use levity_context::{Error, WorkspaceFiles};
-use levity_core::{ContextAsk, ContextSource};
+use levity_core::{ContextRequest, ContextSource};
 use levity_sandbox::{PathError, Workspace};
 use levity_test::conformance;
 
@@ -147,7 +147,7 @@ async fn list_reflects_current_files() {
     assert!(files.view().await.unwrap().files.is_empty());
     assert!(
         files
-            .blocks(&ContextAsk::new(100))
+            .blocks(&ContextRequest::new(100))
             .await
             .unwrap()
             .is_empty()

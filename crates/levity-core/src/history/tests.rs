@@ -113,7 +113,7 @@ impl OpenExchanges {
                     reply(&["x"]),
                     answers(&["x"]),
                 ];
-                let accepted = self.history.say(messages[n % 4].clone()).is_ok();
+                let accepted = self.history.push(messages[n % 4].clone()).is_ok();
                 assert_eq!(
                     accepted,
                     n % 4 < 2,
@@ -445,21 +445,21 @@ fn close_answers_remaining_calls() {
 fn last_text_returns_text_of_model() {
     let mut history = History::new();
     assert_eq!(history.last_text(), None);
-    history.say(Message::user("hi")).unwrap();
+    history.push(Message::user("hi")).unwrap();
     assert_eq!(history.last_text(), None);
-    history.say(Message::assistant("ho")).unwrap();
-    history.say(Message::assistant(" \n")).unwrap();
-    history.say(Message::user("well?")).unwrap();
+    history.push(Message::assistant("ho")).unwrap();
+    history.push(Message::assistant(" \n")).unwrap();
+    history.push(Message::user("well?")).unwrap();
     assert_eq!(history.last_text().as_deref(), Some("ho"));
 }
 
 #[test]
 fn clone_shares_messages_until_first_change() {
     let mut history = History::new();
-    history.say(Message::user("hi")).unwrap();
+    history.push(Message::user("hi")).unwrap();
     let clone = history.clone();
     assert!(std::ptr::eq(history.messages(), clone.messages()));
-    history.say(Message::user("well?")).unwrap();
+    history.push(Message::user("well?")).unwrap();
     assert_eq!((history.len(), clone.len()), (2, 1));
     assert!(
         Arc::ptr_eq(&history.messages()[0], &clone.messages()[0]),
@@ -497,7 +497,7 @@ fn wholes(history: &History) -> Vec<Option<usize>> {
 #[test]
 fn keep_wholes_drops_oldest_first() {
     let history = history_with_wholes(&[&[100, 200], &[0], &[300]]);
-    assert_eq!(history.kept(), 600);
+    assert_eq!(history.retained_bytes(), 600);
     let cases: [(usize, &[Option<usize>]); 6] = [
         (600, &[Some(100), Some(200), None, Some(300)]),
         (599, &[Some(0), Some(200), None, Some(300)]),
@@ -508,10 +508,10 @@ fn keep_wholes_drops_oldest_first() {
     ];
     for (limit, expected) in cases {
         let mut bounded = history.clone();
-        bounded.keep_wholes(limit);
+        bounded.limit_retained_bytes(limit);
         assert_eq!(wholes(&bounded), expected, "{limit}");
         assert_eq!(
-            bounded.kept(),
+            bounded.retained_bytes(),
             expected.iter().flatten().sum::<usize>(),
             "{limit}"
         );
@@ -519,7 +519,10 @@ fn keep_wholes_drops_oldest_first() {
         assert!(bounded.calls().all(|(_, result)| result.text() == "shown"));
         let json = serde_json::to_string(&bounded).unwrap();
         let read: History = serde_json::from_str(&json).unwrap();
-        assert_eq!((&read, read.kept()), (&bounded, bounded.kept()));
+        assert_eq!(
+            (&read, read.retained_bytes()),
+            (&bounded, bounded.retained_bytes())
+        );
     }
     assert_eq!(wholes(&history)[0], Some(100), "a clone is unchanged");
 }
@@ -530,7 +533,7 @@ fn wholes_are_not_part_of_any_size() {
         history_with_wholes(&[&[1 << 20]]),
         history_with_wholes(&[&[0]]),
     );
-    let counts = |history: &History| (history.size(), history.tokens(), history.most_tokens());
+    let counts = |history: &History| (history.size(), history.tokens(), history.max_tokens());
     assert_eq!(counts(&with), counts(&without));
     let message = with.messages().last().unwrap();
     let shown = message.shown();
@@ -545,7 +548,7 @@ fn wholes_are_not_part_of_any_size() {
 fn encoded_message_survives_dropped_whole() {
     let mut history = history_with_wholes(&[&[100]]);
     history.encoded(1, "wire", || b"made".to_vec());
-    history.keep_wholes(0);
+    history.limit_retained_bytes(0);
     assert_eq!(
         &*history.encoded(1, "wire", || b"made again".to_vec()),
         b"made"
@@ -645,7 +648,7 @@ fn exchange_of_many_long_answers_inspects_each_answer_once() {
 #[test]
 fn result_finds_answers_from_all_sources() {
     let mut history = History::new();
-    history.say(Message::user("go")).unwrap();
+    history.push(Message::user("go")).unwrap();
     let ids: Vec<String> = (0..40).map(|n| format!("c{n}")).collect();
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
     let exchange = open(&history, &ids);

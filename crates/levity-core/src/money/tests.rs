@@ -142,12 +142,12 @@ fn cost_uses_price_of_hourly_cache() {
             .cost(&usage(1_000_000, 1_000_000)),
         dollars(9.0)
     );
-    assert_eq!(price.most(1_000_000, 0), dollars(6.0));
-    assert_eq!(price.without_hour().most(1_000_000, 0), dollars(3.75));
-    assert_eq!(unlisted.with_hour().most(1_000_000, 0), dollars(6.0));
+    assert_eq!(price.max_cost(1_000_000, 0), dollars(6.0));
+    assert_eq!(price.without_hour().max_cost(1_000_000, 0), dollars(3.75));
+    assert_eq!(unlisted.with_hour().max_cost(1_000_000, 0), dollars(6.0));
     let long = price.with_long(10, Price::new(6.0, 22.5).with_cache_write_hour(12.0));
     assert_eq!(long.cost(&usage(1_000_000, 1_000_000)), dollars(12.0));
-    assert_eq!(long.without_hour().most(1_000_000, 0), dollars(6.0));
+    assert_eq!(long.without_hour().max_cost(1_000_000, 0), dollars(6.0));
 }
 
 #[test]
@@ -219,11 +219,11 @@ proptest! {
         let share = |tokens: u64| ((tokens as f64 * less) as u64).min(tokens);
         let mut usage = Usage::new(share(input), share(output));
         (usage.cached, usage.cache_written) = (Some(cached), Some(written));
-        prop_assert!(price.cost(&usage) <= price.most(input, output));
+        prop_assert!(price.cost(&usage) <= price.max_cost(input, output));
         usage.cache_written_hour = Some(written / 2);
-        prop_assert!(price.cost(&usage) <= price.with_hour().most(input, output));
+        prop_assert!(price.cost(&usage) <= price.with_hour().max_cost(input, output));
         usage.priority = true;
-        prop_assert!(price.cost(&usage) <= price.with_hour().prioritised().most(input, output));
+        prop_assert!(price.cost(&usage) <= price.with_hour().prioritised().max_cost(input, output));
     }
 
     /// The affordable tokens are within the money, and one token more is not.
@@ -231,11 +231,11 @@ proptest! {
     fn affords_returns_exact_maximum(price in price(), input in count(), money in count()) {
         let money = Money(money);
         match price.affords(input, money) {
-            None => prop_assert!(price.most(input, 0) > money),
+            None => prop_assert!(price.max_cost(input, 0) > money),
             Some(output) => {
-                prop_assert!(price.most(input, output) <= money);
+                prop_assert!(price.max_cost(input, output) <= money);
                 if let Some(more) = output.checked_add(1).filter(|_| money < Money::MAX) {
-                    prop_assert!(price.most(input, more) > money);
+                    prop_assert!(price.max_cost(input, more) > money);
                 }
             }
         }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{
-    Abilities, Ask, Bytes, ChildRun, Content, Context, ContextBlock, ControlCommand,
+    Ask, Bytes, Capabilities, ChildRun, Content, Context, ContextBlock, ControlCommand,
     ConversationId, Decision, Delta, Digest, Effect, EffectClass, EffectId, EffectKind, EffectNote,
-    Ending, Entry, Event, EventKind, Failure, Finish, Forked, Hints, History, Limit, Limits,
+    Ending, Entry, Event, EventKind, Failure, Finish, ForkPoint, Hints, History, Limit, Limits,
     MachineKind, Media, Message, ModelCall, ModelCard, ModelError, ModelErrorKind, Money, Offer,
-    Opened, Options, Outcome, OutputSchema, Part, Phase, Price, ProviderState, Record, Request,
-    ReservedCost, Response, Role, RunId, RunSummary, Spending, Stats, Status, Timestamp, ToolCall,
-    ToolChoice, ToolError, ToolErrorKind, ToolOutput, ToolResult, ToolRun, ToolSpec, Usage,
-    WorkspaceView,
+    Options, Outcome, OutputSchema, Part, Phase, Price, ProviderState, Record, Request,
+    ReservedCost, Response, Role, RunHeader, RunId, RunSummary, Spending, Stats, Status, Timestamp,
+    ToolCall, ToolChoice, ToolError, ToolErrorKind, ToolOutput, ToolResult, ToolRun, ToolSpec,
+    Usage, WorkspaceView,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -106,7 +106,7 @@ fn message() -> Message {
 
 fn history() -> History {
     let mut history = History::new();
-    history.say(Message::user("hi")).unwrap();
+    history.push(Message::user("hi")).unwrap();
     let mut exchange = history
         .open(Arc::new(Message::new(
             Role::Assistant,
@@ -351,7 +351,7 @@ fn deltas_survive_json() {
 
 #[test]
 fn cards_and_specs_survive_json() {
-    let mut card = ModelCard::new("test", "m1").with_abilities(Abilities::default());
+    let mut card = ModelCard::new("test", "m1").with_capabilities(Capabilities::default());
     check(&card);
     (card.window, card.max_output) = (Some(128_000), Some(4_096));
     check(&card);
@@ -419,7 +419,7 @@ fn records() -> Vec<Entry> {
     ];
     let state = json!({"goal": "add"});
     let machine = MachineKind::new("agent", 3);
-    let plain = Opened::new(machine, state, Limits::new().tokens(5));
+    let plain = RunHeader::new(machine, state, Limits::new().tokens(5));
     let mut full = plain.clone();
     full.origin = Some(Digest::EMPTY);
     full.wrap = Some(Limit::Tokens);
@@ -430,7 +430,7 @@ fn records() -> Vec<Entry> {
         .low(20)
         .into();
     full.setup = vec![("tool add".into(), Digest::EMPTY)];
-    full.forked = Some(Forked::new(RunId::new("r0"), 3));
+    full.forked = Some(ForkPoint::new(RunId::new("r0"), 3));
     let mut waits = EffectNote::new(EffectKind::Wait, "wait", EffectClass::ReadOnly);
     waits.until = Some(Timestamp::from_millis(5));
     let mut entries = vec![
@@ -558,7 +558,7 @@ fn events() -> Vec<EventKind> {
             limit: Limit::Tokens,
         },
         EventKind::OutcomeUnknown { effect },
-        EventKind::Said {
+        EventKind::MessageReceived {
             message: Arc::new(message()),
         },
         EventKind::Paused,
@@ -613,8 +613,8 @@ fn events_survive_json() {
             kind,
         ));
     }
-    let fleeting = events().iter().filter(|kind| kind.is_fleeting()).count();
-    assert_eq!(fleeting, 3);
+    let transient = events().iter().filter(|kind| kind.is_transient()).count();
+    assert_eq!(transient, 3);
     statuses().iter().for_each(check);
     check(&Stats::default());
 }

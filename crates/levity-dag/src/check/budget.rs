@@ -81,7 +81,7 @@ fn step_usage(
         .and_then(unit.of);
     let runner_budget = || {
         known
-            .performer(&step.agent)?
+            .runner(&step.agent)?
             .1
             .budget
             .as_ref()
@@ -90,7 +90,7 @@ fn step_usage(
     let Some(once) = own.or_else(runner_budget) else {
         return 0;
     };
-    once.saturating_mul(step.tries().attempts.into())
+    once.saturating_mul(step.retry_policy().attempts.into())
         .saturating_mul(elements(lists, step))
 }
 
@@ -98,7 +98,7 @@ fn step_usage(
 fn elements(lists: &HashMap<&str, &Value>, step: &Step) -> u64 {
     let Some(map) = step.fan_out() else { return 1 };
     let given = lists.get(&*map.over).and_then(|value| value.as_array());
-    given.map_or(map.most, |list| list.len().min(map.most)) as u64
+    given.map_or(map.max_items, |list| list.len().min(map.max_items)) as u64
 }
 
 fn over_budget(unit: &Unit, sum: u64, available: u64, largest: u64, step: &Step) -> Fault {

@@ -108,7 +108,7 @@ impl Check<'_> {
                 let flaw = || "is code, which this team cannot run; use an agent instead".into();
                 self.fault(FaultKind::Agent, flaw, found);
             }
-            (false, false) if self.known.performer(agent).is_none() => {
+            (false, false) if self.known.runner(agent).is_none() => {
                 self.fault(FaultKind::Agent, || self.unknown(agent), found);
             }
             _ => {}
@@ -116,7 +116,7 @@ impl Check<'_> {
     }
 
     fn unknown(&self, agent: &str) -> String {
-        let names = || self.known.performers.keys().map(AsRef::as_ref);
+        let names = || self.known.runners.keys().map(AsRef::as_ref);
         let mut hint = did_you_mean(agent, names());
         if hint.is_empty() {
             let listed: Vec<_> = names()
@@ -157,7 +157,7 @@ impl Check<'_> {
         if let OnFailure::Fallback(id) = &self.step.on_failure {
             self.reference("falls back to", "`on_failure`", id, found);
         }
-        if let Some(id) = self.step.stands_in_for() {
+        if let Some(id) = self.step.fallback_for() {
             self.reference("is a fallback for", "`instead_of`", id, found);
         }
     }
@@ -251,21 +251,21 @@ impl Check<'_> {
 
     fn fan_out(&self, map: &FanOut, found: &mut FaultCollector) {
         let mut report = |flaw: String| self.fault(FaultKind::Size, || flaw, found);
-        if map.most == 0 || map.most > FanOut::MAX_MOST {
+        if map.max_items == 0 || map.max_items > FanOut::LARGEST_MAX_ITEMS {
             report(format!(
                 "has `most` {} in `map`; set 1 to {}",
-                map.most,
-                FanOut::MAX_MOST
+                map.max_items,
+                FanOut::LARGEST_MAX_ITEMS
             ));
         }
         if let Some(quorum) = map
             .quorum
-            .filter(|quorum| *quorum == 0 || *quorum > map.most)
+            .filter(|quorum| *quorum == 0 || *quorum > map.max_items)
         {
             report(format!(
                 "has a `quorum` of {quorum} with at most {} elements; set `quorum` from 1 to \
                     `most`",
-                map.most
+                map.max_items
             ));
         }
         if name_flaw(&map.name).is_some() || name_flaw(&map.over).is_some() {
@@ -297,11 +297,11 @@ impl Check<'_> {
                 "runs for each element of `{over}`, which is not a list; set a list in \
                 `given`"
             ),
-            Some(len) if len > map.most => {
+            Some(len) if len > map.max_items => {
                 format!(
                     "runs for each of {len} elements of `{over}`, more than the limit of {}; raise \
                         `most`",
-                    map.most
+                    map.max_items
                 )
             }
             Some(len) if map.quorum.is_some_and(|quorum| quorum > len) => {

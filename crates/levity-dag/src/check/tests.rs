@@ -412,10 +412,10 @@ fn out_of_range_options_are_rejected() {
             step("a").retry(Retry::attempts(0)),
             step("b").retry(Retry::attempts(u32::MAX).pause(Duration::MAX)),
             step("c").timeout(Duration::ZERO),
-            step("d").map(FanOut::over("l").most(0)),
-            step("e").map(FanOut::over("l").most(3).quorum(4)),
-            step("f").map(FanOut::over("l").most(usize::MAX)),
-            step("g").map(FanOut::over("l").most(1)),
+            step("d").map(FanOut::over("l").max_items(0)),
+            step("e").map(FanOut::over("l").max_items(3).quorum(4)),
+            step("f").map(FanOut::over("l").max_items(usize::MAX)),
+            step("g").map(FanOut::over("l").max_items(1)),
             step("h").map(FanOut::over("l").quorum(3)),
             step("i").map(FanOut::over("n")),
             step("j").map(FanOut::over("l")).reads(["item"]),
@@ -565,7 +565,10 @@ fn faults_beyond_limit_are_only_counted() {
         &known(),
     )
     .unwrap_err();
-    assert_eq!((faults.faults.len(), faults.more), (Faults::MOST, 450));
+    assert_eq!(
+        (faults.faults.len(), faults.more),
+        (Faults::MAX_REPORTED, 450)
+    );
     assert!(faults.to_string().ends_with("; and 450 more"));
 }
 

@@ -296,7 +296,7 @@ fn redo_copies_rejected_work_and_judge() {
         "Write.\n\nThis was done before and sent back. Do it once more, without what was wrong. \
             What was wrong:\n- too long\n- no sources"
     );
-    assert_eq!(diff.add[3].stands_in_for(), Some(&"qa".into()));
+    assert_eq!(diff.add[3].fallback_for(), Some(&"qa".into()));
     assert!(diff.add[2].more.is_none());
 
     let started = |id: &StepId| id.as_str() != "end" && !id.as_str().contains('~');
@@ -322,7 +322,7 @@ fn redo_copies_rejected_work_and_judge() {
     let ids: Vec<_> = third
         .add
         .iter()
-        .map(|step| (step.id.as_str(), step.stands_in_for().map(StepId::as_str)))
+        .map(|step| (step.id.as_str(), step.fallback_for().map(StepId::as_str)))
         .collect();
     assert_eq!(ids, [("polish~3", None), ("qa~3", Some("qa~2"))]);
     let started = |id: &StepId| id.as_str() != "end" && !id.as_str().contains("~3");

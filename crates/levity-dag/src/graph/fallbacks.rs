@@ -19,7 +19,7 @@ impl Fallbacks {
         let mut of = Vec::new();
         for (at, step) in plan.steps.iter().enumerate() {
             let at = at as u32;
-            let source = step.stands_in_for().and_then(|id| index.get(id));
+            let source = step.fallback_for().and_then(|id| index.get(id));
             of.extend(source.map(|source| (*source, at)));
             let fallback = fallback_of(step).and_then(|id| index.get(id));
             of.extend(fallback.map(|fallback| (at, *fallback)));

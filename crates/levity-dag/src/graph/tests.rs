@@ -333,7 +333,7 @@ fn naive(plan: &Plan) -> Option<BTreeSet<(usize, usize)>> {
     let find = |id: &StepId| steps.iter().position(|step| step.id == *id);
     let mut source = vec![None; n];
     for (at, step) in steps.iter().enumerate() {
-        if let Some(id) = step.stands_in_for() {
+        if let Some(id) = step.fallback_for() {
             source[at] = Some(find(id)?);
         }
     }

@@ -7,7 +7,7 @@ use levity_core::{Ending, Status};
 use serde_json::{Map, Value};
 
 use super::{GraphMachine, unreached};
-use crate::notice::{StepSpent, StepStatus};
+use crate::notice::{StepStatus, StepUsage};
 use crate::plan::Plan;
 use crate::schedule::{Scheduler, Skip};
 use crate::step::{OnFailure, StepId};
@@ -137,7 +137,7 @@ impl GraphMachine {
     /// running count as pending.
     pub(crate) fn reports(
         &self,
-    ) -> impl Iterator<Item = (StepId, StepStatus, Option<String>, StepSpent)> + '_ {
+    ) -> impl Iterator<Item = (StepId, StepStatus, Option<String>, StepUsage)> + '_ {
         let nodes = self.phase.steps().into_iter().flat_map(Scheduler::nodes);
         nodes.map(|(at, node)| {
             let mut spent = node.spent.as_deref().copied().unwrap_or_default();

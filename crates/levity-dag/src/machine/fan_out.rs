@@ -144,8 +144,8 @@ impl GraphMachine {
             .steps()
             .and_then(|steps| steps.read(&fan_out.over, Some(at)));
         let problem = match &list {
-            Some(Value::Array(items)) if items.len() > fan_out.most => {
-                let (limit, count) = (fan_out.most, items.len());
+            Some(Value::Array(items)) if items.len() > fan_out.max_items => {
+                let (limit, count) = (fan_out.max_items, items.len());
                 Some(format!(
                     "`{}` has {count} elements, more than the limit of {limit}; raise `most`",
                     fan_out.over

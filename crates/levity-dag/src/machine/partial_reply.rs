@@ -15,7 +15,7 @@ pub(super) fn cut(text: &str, finish: Option<&Finish>) -> Option<Map<String, Val
     }
     let repaired = json::repair(text)
         .ok()
-        .filter(|repaired| repaired.mends.contains(Repair::Truncated))?;
+        .filter(|repaired| repaired.repairs.contains(Repair::Truncated))?;
     // A reply that the model ended and that lacks a brace has a typing error, and was not cut off.
     if finish != Some(&Finish::Length) && read::is_closed(text) {
         return None;

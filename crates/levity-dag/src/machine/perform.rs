@@ -16,7 +16,7 @@ use super::phase::StepEffect;
 use super::rounds::{StepFailure, failure_reason, outcome_reason};
 use super::{GraphMachine, Place};
 use crate::constraints::StepRunnerKind;
-use crate::notice::{PlanNotice, StepSpent, StepStatus, WrittenVariable};
+use crate::notice::{PlanNotice, StepStatus, StepUsage, WrittenVariable};
 use crate::schedule::Scheduler;
 use crate::step::{Budget, OnFailure, Retry, Step, StepId};
 use crate::task::Task;
@@ -34,7 +34,7 @@ const MAX_JUDGED: usize = 50;
 /// A step in progress.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct RunningStep {
-    pub(super) spent: StepSpent,
+    pub(super) spent: StepUsage,
     /// The current attempt, for a step without a fan-out.
     pub(super) solo: Attempt,
     pub(super) fan: Option<Box<FanOutState>>,
@@ -88,7 +88,7 @@ impl GraphMachine {
     }
 
     /// Ends the work on a step and returns its usage.
-    fn end_work(&mut self, at: u32) -> StepSpent {
+    fn end_work(&mut self, at: u32) -> StepUsage {
         let work = self
             .phase
             .running_mut()
@@ -174,7 +174,7 @@ impl GraphMachine {
             return self.code_effect(step, place, (step.variants(), None), &inputs);
         }
         let rules = self.rules.clone();
-        match rules.known.performer(&step.agent) {
+        match rules.known.runner(&step.agent) {
             Some((name, runner)) if runner.kind == StepRunnerKind::Agent => {
                 self.agent_effect(step, name, place, &inputs)
             }
@@ -264,7 +264,7 @@ impl GraphMachine {
         let judges = self
             .rules
             .known
-            .performer(name)
+            .runner(name)
             .is_some_and(|(_, runner)| runner.judges);
         let judged = if judges {
             self.judged(step)
@@ -384,7 +384,7 @@ impl GraphMachine {
         let name = self
             .rules
             .known
-            .performer(&step.agent)
+            .runner(&step.agent)
             .map_or(&step.agent, |(name, _)| name);
         let call = self.call(&step, name, self.inputs(&step, place), false);
         let Some(attempt) = self.attempt(place) else {
@@ -456,7 +456,7 @@ impl GraphMachine {
         let Some(step) = self.step(place.at) else {
             return;
         };
-        let retry = step.tries();
+        let retry = step.retry_policy();
         let near = self.now.near_limit.is_some();
         let Some(attempt) = self.attempt(place) else {
             return;
@@ -574,7 +574,7 @@ impl GraphMachine {
             && let Some(step) = steps.step(at)
         {
             let (step, writes, output) = (step.id.clone(), written.clone(), output.clone());
-            out.tell(
+            out.emit(
                 PlanNotice::StepCompleted {
                     step,
                     writes,
@@ -596,7 +596,7 @@ fn complete(
     at: u32,
     written: Vec<WrittenVariable>,
     output: Value,
-    spent: StepSpent,
+    spent: StepUsage,
 ) -> Vec<crate::schedule::SkippedStep> {
     if let Some(node) = steps.node_mut(at) {
         node.output = (written.is_empty() && !output.is_null()).then(|| Box::new(output));

@@ -45,7 +45,7 @@ impl GraphMachine {
         self.phase = Phase::Deciding;
         (self.now.run, self.now.near_limit) = (run, wrap);
         if out.is_watched() {
-            out.tell(EventKind::Goal {
+            out.emit(EventKind::Goal {
                 text: self.start.goal.clone(),
             });
         }
@@ -268,7 +268,7 @@ impl GraphMachine {
             .iter()
             .flat_map(|step| step.writes.iter().map(move |name| (&step.id, name)));
         let overwrites = overwrites.filter(|(_, name)| plan.given.contains_key(*name));
-        let faults = overwrites.take(Faults::MOST).map(|(id, name)| {
+        let faults = overwrites.take(Faults::MAX_REPORTED).map(|(id, name)| {
             let message = format!(
                 "step `{id}` writes `{name}`, which is an initial variable: let it write \
                     something new, such as `answer`, or \
@@ -452,7 +452,7 @@ impl GraphMachine {
         running.replanning = Replanning::GaveUp;
         let skipped = running.steps.release_held();
         Self::notify(out, || PlanNotice::GaveUp {
-            why: reason.to_owned(),
+            reason: reason.to_owned(),
         });
         self.notify_skipped(&skipped, out);
     }
@@ -533,7 +533,7 @@ impl GraphMachine {
         Self::notify(out, || PlanNotice::Replanning {
             replan,
             steps: failed.clone(),
-            why: reason,
+            reason: reason,
         });
         let planning = Planning {
             failed,

@@ -9,21 +9,21 @@ use serde_json::{Value, json};
 use super::GraphMachine;
 use super::phase::Planning;
 use super::plan::{FILES, MAX_FILES_TOKENS, PROFILES, QUERY};
-use crate::planner::{Brief, Replan, shortened};
+use crate::planner::{PlannerInput, Replan, shortened};
 use crate::schedule::Scheduler;
 use crate::step::StepId;
 
 impl GraphMachine {
-    pub(super) fn brief(&self, planning: &Planning) -> Brief {
+    pub(super) fn brief(&self, planning: &Planning) -> PlannerInput {
         let known = &self.rules.known;
-        let agents = known.performers.iter();
+        let agents = known.runners.iter();
         let given = self.with_given(&Arc::default()).given.clone();
         let given = given
             .iter()
             .filter(|(name, _)| !matches!(&***name, QUERY | FILES | PROFILES));
-        Brief {
+        PlannerInput {
             goal: self.start.goal.clone(),
-            said: self.now.messages.clone(),
+            messages: self.now.messages.clone(),
             agents: agents
                 .map(|(name, runner)| (name.clone(), runner.description.clone()))
                 .collect(),
@@ -33,7 +33,7 @@ impl GraphMachine {
             replan: self.phase.steps().map(|steps| self.replan(steps, planning)),
             complaints: planning.drafts.complaints().to_vec(),
             previous: planning.drafts.previous().map(str::to_owned),
-            kept: (planning.pieces > 0).then(|| Value::Object(planning.kept.clone())),
+            partial_plan: (planning.pieces > 0).then(|| Value::Object(planning.kept.clone())),
         }
     }
 
@@ -68,7 +68,7 @@ impl GraphMachine {
                 .iter()
                 .map(|id| (id.clone(), reason(id)))
                 .collect(),
-            left: self.start.settings.replans.saturating_sub(self.now.replans),
+            remaining_replans: self.start.settings.replans.saturating_sub(self.now.replans),
         }
     }
 

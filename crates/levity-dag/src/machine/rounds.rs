@@ -114,7 +114,7 @@ impl GraphMachine {
         let runner = self
             .rules
             .known
-            .performer(&step.agent)
+            .runner(&step.agent)
             .map(|(_, runner)| runner);
         let Some(runner) = runner.filter(|runner| is_agent(runner)) else {
             return self.extract(place, &step, output, out);
@@ -133,7 +133,7 @@ impl GraphMachine {
         let runner = self
             .rules
             .known
-            .performer(&step.agent)
+            .runner(&step.agent)
             .map(|(_, runner)| runner);
         if runner.is_some_and(is_agent) && output.get("call_self").is_some_and(is_true) {
             return self.next_round(place, step, output, out);
@@ -146,7 +146,7 @@ impl GraphMachine {
         let runner = self
             .rules
             .known
-            .performer(&step.agent)
+            .runner(&step.agent)
             .map(|(_, runner)| runner);
         if runner.is_some_and(|runner| is_agent(runner) && runner.judges) {
             match self.judge(place, step, &output, out) {
@@ -189,7 +189,7 @@ impl GraphMachine {
         let author = self
             .rules
             .known
-            .performer(&step.agent)
+            .runner(&step.agent)
             .map(|(name, _)| name.clone());
         match self.code_effect(step, place, (variants, author), &inputs) {
             Ok(effect) => {
@@ -298,7 +298,7 @@ impl GraphMachine {
         let runner = step.and_then(|step| {
             self.rules
                 .known
-                .performer(&step.agent)
+                .runner(&step.agent)
                 .map(|(_, runner)| runner)
         });
         let is_agent = runner.is_some_and(is_agent);

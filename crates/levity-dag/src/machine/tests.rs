@@ -97,7 +97,7 @@ fn check_against(driver: &Driver, generated: &GeneratedPlan) {
     let missing = reference.missing(&driver.handled);
     match (&driver.machine.ending().unwrap().status, &*missing) {
         (Status::Complete, []) => {}
-        (Status::Failed(Failure::Unreached(reason)), [_, ..]) => {
+        (Status::Failed(Failure::GoalNotReached(reason)), [_, ..]) => {
             let mut rest = reason.as_str();
             for (id, failed) in missing.iter().take(20) {
                 let words = if *failed { "failed: " } else { "was skipped" };
@@ -270,7 +270,7 @@ fn check_interrupted_run(seed: u64, steps: usize, parallel: usize, fails: u64, l
     }
     let (had_ended, wraps) = (
         driver.machine.ending().is_some(),
-        matches!(last, Input::Wrap(_)),
+        matches!(last, Input::FinishSoon(_)),
     );
     let open = driver.open.clone();
     driver.apply(last.clone());
@@ -294,8 +294,8 @@ fn check_interrupted_run(seed: u64, steps: usize, parallel: usize, fails: u64, l
     }
     match (&ending.status, last) {
         (Status::Cancelled { .. }, Input::Cancel { .. })
-        | (Status::Partial(_), Input::Stop(_) | Input::Wrap(_)) => {}
-        (Status::Complete, Input::Wrap(_)) => {
+        | (Status::Partial(_), Input::Stop(_) | Input::FinishSoon(_)) => {}
+        (Status::Complete, Input::FinishSoon(_)) => {
             assert!(driver.reports().values().all(|status| status.is_settled()));
         }
         (status, last) => panic!("{last:?} ends it as {status:?}"),
@@ -317,7 +317,7 @@ fn ends() -> impl Strategy<Value = Input> {
             reason: "enough".to_owned()
         }),
         Just(Input::Stop(Limit::Tokens)),
-        Just(Input::Wrap(Limit::Money)),
+        Just(Input::FinishSoon(Limit::Money)),
     ]
 }
 

@@ -186,7 +186,7 @@ fn fan_out(fields: &mut Fields) -> Option<FanOut> {
     };
     let mut fan_out = FanOut::over(over);
     fan_out.name = fields.text("as").unwrap_or(fan_out.name);
-    fan_out.most = fields.size("most").unwrap_or(fan_out.most);
+    fan_out.max_items = fields.size("most").unwrap_or(fan_out.max_items);
     fan_out.quorum = fields.size("quorum");
     fan_out.stop_early = fields.flag("stop_early");
     fan_out.reducer = fields.reducer("reducer").unwrap_or_default();

@@ -52,11 +52,11 @@ impl TeamBuilder {
         let name = name.into();
         let mut card = StepRunner::new(StepRunnerKind::Agent, description);
         card.judges = &*name == Team::QA;
-        self.performer(name, card, agent)
+        self.runner(name, card, agent)
     }
 
     /// Adds an agent with its full description for plans.
-    pub fn performer(mut self, name: impl Into<Arc<str>>, card: StepRunner, agent: Agent) -> Self {
+    pub fn runner(mut self, name: impl Into<Arc<str>>, card: StepRunner, agent: Agent) -> Self {
         self.agents.push((
             name.into(),
             StepRunner {
@@ -143,7 +143,7 @@ impl TeamBuilder {
     }
 
     /// Sets the maximum number of turns for an attempt at a step, over all rounds; 15 by default.
-    /// After that, the attempt gets no further round. Within a round, an agent has the turns that
+    /// After that, the attempt gets no further round. WithTimeout a round, an agent has the turns that
     /// it was built with.
     pub fn max_turns(mut self, turns: u64) -> Self {
         self.settings.turns = turns;
@@ -210,7 +210,7 @@ impl TeamBuilder {
             .as_ref()
             .map(|code| code.spec().name.as_str().into());
         let is_in_use =
-            |name: &&Arc<str>| known.performers.contains_key(*name) || agents.contains_key(*name);
+            |name: &&Arc<str>| known.runners.contains_key(*name) || agents.contains_key(*name);
         if let Some(name) = code.as_ref().filter(is_in_use) {
             return Err(duplicate_name(name));
         }
@@ -306,10 +306,10 @@ fn duplicate_name(name: &str) -> Error {
 }
 
 fn add_runner(known: &mut PlanConstraints, name: Arc<str>, card: StepRunner) -> Result<()> {
-    if &*name == PLAN || known.performers.contains_key(&name) {
+    if &*name == PLAN || known.runners.contains_key(&name) {
         return Err(duplicate_name(&name));
     }
-    known.performers.insert(name, card);
+    known.runners.insert(name, card);
     Ok(())
 }
 

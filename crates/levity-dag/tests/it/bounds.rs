@@ -9,8 +9,8 @@ use levity_core::{
     ToolSpec,
 };
 use levity_dag::{
-    Brief, Budget, Error, FanOut, Faults, Plan, PlanNotice, Step, StepRunner, StepRunnerKind,
-    StepStatus, Team, TeamPlanner,
+    Budget, Error, FanOut, Faults, Plan, PlanNotice, PlannerInput, Step, StepRunner,
+    StepRunnerKind, StepStatus, Team, TeamPlanner,
 };
 use levity_loop::Agent;
 use levity_runtime::Runtime;
@@ -95,7 +95,7 @@ struct Once(Value);
 
 #[async_trait]
 impl TeamPlanner for Once {
-    async fn plan(&self, _: &Brief) -> Result<Value, ToolError> {
+    async fn plan(&self, _: &PlannerInput) -> Result<Value, ToolError> {
         Ok(self.0.clone())
     }
 }
@@ -341,7 +341,7 @@ async fn judge_of_list_element_sends_work_back() {
     let (card, second) = judge(&judges);
     let team = Team::builder()
         .agent("Writer", "writes", agent(&writer))
-        .performer("Judge", card, second)
+        .runner("Judge", card, second)
         .max_parallel(1)
         .build()
         .unwrap();
@@ -364,7 +364,7 @@ async fn unreadable_verdict_does_not_pass() {
         .reply("{\"verdict\": \"Pass.\"}");
     let (card, second) = judge(&judges);
     let team = simple(&Log::default())
-        .performer("Judge", card, second)
+        .runner("Judge", card, second)
         .build()
         .unwrap();
     let plan = Plan::new()
@@ -393,7 +393,7 @@ async fn verdict_in_written_variable_counts() {
         let (card, second) = judge(&judges);
         let team = Team::builder()
             .agent("Writer", "writes", agent(&writer))
-            .performer("Judge", card, second)
+            .runner("Judge", card, second)
             .build()
             .unwrap();
         let plan = Plan::new()
@@ -437,7 +437,7 @@ async fn rejections_of_several_judges_are_all_applied() {
         .agent("A", "writes", agent(&a))
         .agent("B", "writes", agent(&b))
         .agent("C", "writes", agent(&c))
-        .performer("Judge", card, second)
+        .runner("Judge", card, second)
         .approve_plans()
         .build()
         .unwrap();
@@ -526,7 +526,7 @@ async fn reserved_timeout_name_is_rejected_as_input() {
     let steps = [
         give("a", 1).input("$timeout", 1),
         give("a", 1).reads(["$timeout"]),
-        give("a", 1).map(FanOut::over("all").named("$timeout")),
+        give("a", 1).map(FanOut::over("all").item_name("$timeout")),
     ];
     for step in steps {
         let error = faulty(step);

@@ -8,8 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use levity_core::{Approver, Ask, Decision, EventKind, Journal, RunId, RunRequest, ToolError};
 use levity_dag::{
-    Brief, Error, Function, Plan, Retry, Step, StepInput, StepStatus, Team, TeamBuilder, TeamInput,
-    TeamPlanner,
+    Error, Function, Plan, PlannerInput, Retry, Step, StepInput, StepStatus, Team, TeamBuilder,
+    TeamInput, TeamPlanner,
 };
 use levity_loop::Agent;
 use levity_runtime::{Durability, FileJournal, MemoryJournal, Runtime};
@@ -24,7 +24,7 @@ struct TestPlanner;
 
 #[async_trait]
 impl TeamPlanner for TestPlanner {
-    async fn plan(&self, brief: &Brief) -> Result<Value, ToolError> {
+    async fn plan(&self, brief: &PlannerInput) -> Result<Value, ToolError> {
         let step = |id: &str, agent: &str, reads: &[&str]| json!({"id": id, "agent": agent, "inputs": {"me": id}, "reads": reads, "writes": [id]});
         if brief.replan.is_some() {
             let other = json!({"id": "e2", "agent": "work", "inputs": {"me": "e2"}, "writes": ["e"], "instead_of": "e"});
@@ -62,7 +62,7 @@ impl Approver for Yes {
 /// Adds up its inputs, and records the call.
 fn work(life: &Life, input: &StepInput) -> Value {
     life.world
-        .did(format!("{} {}", input.get("me"), input.get("item")));
+        .record_action(format!("{} {}", input.get("me"), input.get("item")));
     let sum =
         |all: i64, value: &Value| all + value.as_i64().unwrap_or(value.to_string().len() as i64);
     json!(input.values.values().fold(0, sum))
@@ -90,7 +90,7 @@ fn team(life: &Arc<Life>) -> Team {
             "flaky",
             Function::new(move |input: StepInput| {
                 let first = fails.world.ever("flaky") == 0;
-                fails.world.did("flaky");
+                fails.world.record_action("flaky");
                 let value = json!(input.get("a").as_i64());
                 std::future::ready(if first {
                     Err(ToolError::failed("not yet"))
@@ -286,7 +286,7 @@ async fn run_is_parked_while_step_asks_person() {
         effect: ask.effect,
         decision: Decision::answer("red"),
     };
-    make().runtime().tell(&ask.run, post).await.unwrap();
+    make().runtime().send_request(&ask.run, post).await.unwrap();
     let finished = within(make().resume(run).park()).await.unwrap();
     assert_eq!(finished.variable("colour"), Some(&json!("red")));
     assert!(

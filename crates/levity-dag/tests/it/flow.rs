@@ -282,7 +282,7 @@ async fn fan_out_succeeds_with_quorum_and_fails_without() {
         .await
         .unwrap();
     assert_eq!(finished.variable("out"), Some(&json!([1, null, 3])));
-    let sum = over().quorum(2).reduced_by(Reducer::Sum);
+    let sum = over().quorum(2).reducer(Reducer::Sum);
     let finished = within(team.run(plan(json!([1, 2, 3]), sum))).await.unwrap();
     assert_eq!(finished.variable("out"), Some(&json!(4)));
     log.take();
@@ -313,7 +313,7 @@ async fn fan_out_over_invalid_or_too_long_list_fails() {
     ] {
         let plan = Plan::new().step(give("list", list)).step(
             Step::new("s", "give")
-                .map(FanOut::over("list").most(2))
+                .map(FanOut::over("list").max_items(2))
                 .writes(["out"]),
         );
         let (why, _) = partial(plan).await;

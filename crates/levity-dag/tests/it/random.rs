@@ -96,7 +96,8 @@ fn run_sequentially(plan: &Plan, seed: u64, percent: u64) -> BTreeMap<String, (S
                 .iter()
                 .map(|name| (name.to_string(), results[&name.replace('v', "s")].1.clone())),
         );
-        let good = (1..=step.tries().attempts).any(|attempt| !fails(seed, &id, attempt, percent));
+        let good =
+            (1..=step.retry_policy().attempts).any(|attempt| !fails(seed, &id, attempt, percent));
         let done = if good {
             (StepStatus::Completed, value(&inputs))
         } else {

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use levity_core::{Decision, EventKind, Finish, ToolError};
 use levity_dag::{
-    Brief, Error, Plan, PlanNotice, Step, StepStatus, Team, TeamAnswer, TeamInput, TeamPlanner,
+    Error, Plan, PlanNotice, PlannerInput, Step, StepStatus, Team, TeamAnswer, TeamInput,
+    TeamPlanner,
 };
 use levity_loop::Agent;
 use levity_runtime::{MemoryJournal, Runtime};
@@ -16,7 +17,7 @@ use crate::support::{Log, collect, simple, within};
 
 /// A planner that returns these answers in turn and records its briefs.
 #[derive(Clone, Default)]
-pub(crate) struct Script(Arc<Mutex<(Vec<Value>, Vec<Brief>)>>);
+pub(crate) struct Script(Arc<Mutex<(Vec<Value>, Vec<PlannerInput>)>>);
 
 impl Script {
     pub(crate) fn new(plans: impl IntoIterator<Item = Value>) -> Self {
@@ -25,14 +26,14 @@ impl Script {
         Self(Arc::new(Mutex::new((plans, Vec::new()))))
     }
 
-    fn briefs(&self) -> Vec<Brief> {
+    fn briefs(&self) -> Vec<PlannerInput> {
         self.0.lock().unwrap().1.clone()
     }
 }
 
 #[async_trait]
 impl TeamPlanner for Script {
-    async fn plan(&self, brief: &Brief) -> Result<Value, ToolError> {
+    async fn plan(&self, brief: &PlannerInput) -> Result<Value, ToolError> {
         let mut script = self.0.lock().unwrap();
         script.1.push(brief.clone());
         script

@@ -212,7 +212,7 @@ async fn rejected_work_is_repeated_without_planner() {
     card.judges = true;
     let team = Team::builder()
         .agent("Writer", "writes", agent(writer.clone()))
-        .performer("Judge", card, agent(judge.clone()))
+        .runner("Judge", card, agent(judge.clone()))
         .agent("Formatter", "formats", agent(last.clone()))
         .build()
         .unwrap();

@@ -22,7 +22,7 @@ async fn check(builder: TeamBuilder, input: impl Into<TeamInput>) -> usize {
     let _ = within(
         team.run(input)
             .id("r")
-            .on_ask(|_: &levity_core::Ask| Decision::Allow),
+            .approver(|_: &levity_core::Ask| Decision::Allow),
     )
     .await;
     conformance::recorded(&team, &journal, &"r".into()).await;
@@ -83,7 +83,7 @@ async fn graph_is_restored_between_verdicts_rounds_and_code() {
     let runs = code(&ScriptedModel::new().fail(levity_core::ModelErrorKind::BadRequest));
     let builder = simple(&Log::default())
         .agent("Writer", "writes", agent(&writer))
-        .performer("Judge", card, second)
+        .runner("Judge", card, second)
         .code(runs);
     let plan = Plan::new()
         .step(give("a", 1))

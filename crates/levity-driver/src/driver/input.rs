@@ -5,7 +5,7 @@ use levity_core::{
     Outcome, Resolution, RunRequest, Spending, Timestamp, ToolResult,
 };
 
-use super::{Action, MAX_SAID, RunDriver};
+use super::{Action, MAX_PENDING_MESSAGES, RunDriver};
 
 /// The result of an action.
 #[derive(Clone, Debug)]
@@ -82,7 +82,8 @@ impl<M: Machine> RunDriver<M> {
     /// # Errors
     /// Returns an error if the run has too many pending messages.
     pub fn command(&mut self, now: Timestamp, command: ControlCommand) -> Result<(), ControlError> {
-        if matches!(command, ControlCommand::Say { .. }) && self.state.pending_messages >= MAX_SAID
+        if matches!(command, ControlCommand::Say { .. })
+            && self.state.pending_messages >= MAX_PENDING_MESSAGES
         {
             return Err(ControlError::Full(self.state.run.clone()));
         }

@@ -125,8 +125,8 @@ fn cost(price: Price, usage: &Usage, cache_unknown: bool) -> Money {
                 price
             };
             price
-                .most(input, output)
-                .saturating_add(price.most_fees(usage))
+                .max_cost(input, output)
+                .saturating_add(price.max_fees(usage))
         }
         _ => price.cost_at_most(usage),
     }

@@ -1,6 +1,6 @@
 use levity_core::{
     Effect, EffectClass, EffectId, EffectNote, Ending, Entry, Input, Limits, Machine, MachineKind,
-    MachineOutput, Opened, Outcome, Prepared, Record, RunId, Status, Timestamp, ToolCall,
+    MachineOutput, Outcome, Prepared, Record, RunHeader, RunId, Status, Timestamp, ToolCall,
     ToolOutput, ToolResult, ToolRun,
 };
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ impl Machine for ParallelCalls {
     fn apply(&mut self, input: Input, step: &mut MachineOutput) {
         match input {
             Input::Begin { .. } => (0..self.open).for_each(|number| {
-                step.want(
+                step.request(
                     EffectId::new(number),
                     Effect::Tool(ToolRun::new(call(number))),
                 );
@@ -67,7 +67,7 @@ fn drive(calls: u64, alone: bool) -> Vec<Record> {
     };
     take(
         &mut state,
-        Entry::Opened(Opened::new(
+        Entry::Opened(RunHeader::new(
             MachineKind::new("calls", 1),
             Value::Null,
             Limits::new(),

@@ -126,7 +126,7 @@ impl Suite<'_> {
         let Some(first) = turns.next() else {
             return Err(wrong("has no turn"));
         };
-        let mut case = Case::new(id, "", Expectation::Judged)
+        let mut case = Case::new(id, "", Expectation::JudgeOnly)
             .with_category(self.category)
             .with_messages(first.messages)
             .with_source(json!({"answer": answer}));

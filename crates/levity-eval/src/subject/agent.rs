@@ -168,7 +168,7 @@ fn conversation(messages: &[CaseMessage]) -> (Option<String>, Vec<Message>, Mess
 fn append_messages(mut history: History, messages: Vec<Message>) -> History {
     for message in messages {
         // A text message is neither a call nor a result, so it is valid at any position.
-        let _ = history.say(message);
+        let _ = history.push(message);
     }
     history
 }

@@ -68,7 +68,7 @@ async fn evaluation_resumes_after_drop() {
     let mut results = open(&folder);
     let mut last = (0, 0, 0);
     let watch = |progress: &levity_eval::EvalProgress<'_>| {
-        last = (progress.done, progress.of, progress.passed);
+        last = (progress.done, progress.total, progress.passed);
     };
     Evaluation::new()
         .run(&subject, &mut results, watch)
@@ -96,7 +96,7 @@ async fn evaluation_skips_cases_that_were_not_requested() {
     )
     .unwrap();
     let (subject, mut last) = (Adder::default(), (0, 0));
-    let watch = |progress: &levity_eval::EvalProgress<'_>| last = (progress.done, progress.of);
+    let watch = |progress: &levity_eval::EvalProgress<'_>| last = (progress.done, progress.total);
     Evaluation::new()
         .run(&subject, &mut results, watch)
         .await

@@ -22,7 +22,7 @@ fn user(text: &str) -> CaseMessage {
 fn counting_case() -> Case {
     let later =
         CaseTurn::new([user("Again.")]).with_tool(OfferedTool::new("reset", "Begins again."));
-    Case::new("1", "Count.", Expectation::Judged)
+    Case::new("1", "Count.", Expectation::JudgeOnly)
         .with_tool(OfferedTool::new("count", "Counts."))
         .with_turn(later)
         .with_environment(json!({"start": 3}))
@@ -97,7 +97,7 @@ fn bfcl_multi_turn_cases_have_state_and_withheld_functions() {
     let case = &cases[0];
     assert_eq!(
         (&*case.category, &case.expect),
-        ("multi_turn_miss_func", &Expectation::Judged)
+        ("multi_turn_miss_func", &Expectation::JudgeOnly)
     );
     assert_eq!(
         (&*case.messages[0].content, &*names(&case.tools)),

@@ -397,9 +397,9 @@ mod tests {
         // OpenRouter, with the error of its provider.
         check(
             401,
-            r#"{"error":{"message":"Missing Authentication header","code":401},"user_id":"u"}"#,
+            r#"{"error":{"message":"MissingPart Authentication header","code":401},"user_id":"u"}"#,
             Auth,
-            "Missing Authentication header",
+            "MissingPart Authentication header",
         );
         let body = r#"{"error":{"message":"Provider returned error","code":429,"metadata":{"raw":"slow down","provider_name":"P"}}}"#;
         check(

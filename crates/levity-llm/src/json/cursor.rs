@@ -1,4 +1,4 @@
-use super::repairs::{Mends, Repair};
+use super::repairs::{Repair, Repairs};
 
 /// A position in the text, with the observations made up to it.
 pub(super) struct Cursor<'a> {
@@ -6,7 +6,7 @@ pub(super) struct Cursor<'a> {
     pub(super) at: usize,
     /// The end of reading: the end of the text, or a fence between two tokens.
     pub(super) end: usize,
-    pub(super) mends: Mends,
+    pub(super) mends: Repairs,
     /// The number of open lists, objects and calls, which shows whether a bracket can close
     /// anything.
     pub(super) open: Open,
@@ -38,7 +38,7 @@ pub(super) enum Quote {
 
 impl<'a> Cursor<'a> {
     pub(super) fn new(text: &'a str, at: usize, end: usize) -> Self {
-        let (mends, open) = (Mends::default(), Open::default());
+        let (mends, open) = (Repairs::default(), Open::default());
         Self {
             text,
             at,

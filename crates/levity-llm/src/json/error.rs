@@ -6,18 +6,18 @@ use std::fmt;
 #[non_exhaustive]
 pub enum JsonErrorKind {
     /// The text contains no JSON.
-    Nothing,
+    NoJson,
     /// The JSON is nested deeper than 128 levels.
     TooDeep,
     /// The JSON lacks these keys.
-    Missing(Vec<String>),
+    MissingKeys(Vec<String>),
     /// The JSON does not have the requested shape; the source names the difference.
-    Shape,
+    WrongShape,
 }
 
 /// An error of reading a value from a text, with the text.
 ///
-/// Neither `Display` nor `Debug` prints the text; the source of a [`JsonErrorKind::Shape`] may
+/// Neither `Display` nor `Debug` prints the text; the source of a [`JsonErrorKind::WrongShape`] may
 /// quote a part of it.
 pub struct JsonError {
     kind: JsonErrorKind,
@@ -39,7 +39,7 @@ impl JsonError {
     pub(super) fn shape(text: &str, at: usize, source: serde_json::Error) -> Self {
         Self {
             source: Some(source),
-            ..Self::new(JsonErrorKind::Shape, text, Some(at))
+            ..Self::new(JsonErrorKind::WrongShape, text, Some(at))
         }
     }
 
@@ -59,7 +59,7 @@ impl JsonError {
     }
 
     /// Returns the byte at which the unsuitable value starts, or at which the nesting is too deep.
-    pub fn at(&self) -> Option<usize> {
+    pub fn position(&self) -> Option<usize> {
         self.at
     }
 }
@@ -67,12 +67,14 @@ impl JsonError {
 impl fmt::Display for JsonError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            JsonErrorKind::Nothing => {
+            JsonErrorKind::NoJson => {
                 write!(f, "the text of {} bytes contains no JSON", self.text.len())?;
             }
             JsonErrorKind::TooDeep => write!(f, "the JSON is nested deeper than 128")?,
-            JsonErrorKind::Missing(keys) => write!(f, "the JSON lacks `{}`", keys.join("`, `"))?,
-            JsonErrorKind::Shape => write!(f, "the JSON does not have the requested shape")?,
+            JsonErrorKind::MissingKeys(keys) => {
+                write!(f, "the JSON lacks `{}`", keys.join("`, `"))?;
+            }
+            JsonErrorKind::WrongShape => write!(f, "the JSON does not have the requested shape")?,
         }
         self.at.map_or(Ok(()), |at| write!(f, ", at byte {at}"))
     }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::cursor::Cursor;
 use super::lookahead::Role;
 use super::parser::{Parser, TooDeep};
-use super::repairs::{Mends, Repair};
+use super::repairs::{Repair, Repairs};
 use super::scalar::Scalar;
 
 /// The maximum number of restarts from a position that turned out to be prose. The limit keeps the
@@ -15,7 +15,7 @@ const RETRIES: usize = 4;
 /// A value found in a text.
 pub(super) struct Found {
     pub(super) value: Value,
-    pub(super) mends: Mends,
+    pub(super) mends: Repairs,
     pub(super) span: Range<usize>,
 }
 

@@ -71,9 +71,9 @@ const ALL: [Repair; 20] = [
 
 /// The set of repairs that were made.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub struct Mends(pub(super) u32);
+pub struct Repairs(pub(super) u32);
 
-impl Mends {
+impl Repairs {
     pub(super) fn of(repair: Repair) -> Self {
         Self(1 << repair as u32)
     }
@@ -98,7 +98,7 @@ impl Mends {
     }
 }
 
-impl fmt::Debug for Mends {
+impl fmt::Debug for Repairs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.iter()).finish()
     }

@@ -108,7 +108,7 @@ impl<M: Model + 'static> AdaptTools<M> {
     /// Wraps the given model.
     pub fn new(model: M) -> Self {
         let mut card = model.card().clone();
-        card.abilities.tools = true;
+        card.capabilities.tools = true;
         let native = Arc::new(model);
         let schema_violated = Arc::new(AtomicBool::new(false));
         let structured = TextTools::new(native.clone())
@@ -144,7 +144,7 @@ impl<M: Model + 'static> AdaptTools<M> {
     /// Calls `callback` with each newly detected mode, so that you can store it for the next
     /// program run. The setting has no effect once the model is in use.
     #[must_use]
-    pub fn on_learned(mut self, callback: impl Fn(ToolMode) + Send + Sync + 'static) -> Self {
+    pub fn on_mode_detected(mut self, callback: impl Fn(ToolMode) + Send + Sync + 'static) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
             shared.callback = Some(Box::new(callback));
         }
@@ -154,7 +154,7 @@ impl<M: Model + 'static> AdaptTools<M> {
     /// Ignores the server's token counts, for servers that do not count cached tokens. The setting
     /// has no effect once the model is in use.
     #[must_use]
-    pub fn ignore_counts(mut self) -> Self {
+    pub fn ignore_token_counts(mut self) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
             shared.trust_counts = false;
         }
@@ -199,7 +199,7 @@ impl<M: Model + 'static> Shared<M> {
 
     /// Returns the mode for models that do not see tools.
     fn without_tools(&self) -> ToolMode {
-        if self.native.card().abilities.output_schema {
+        if self.native.card().capabilities.output_schema {
             ToolMode::Structured
         } else {
             ToolMode::Text

@@ -45,21 +45,21 @@ const WORDS: [&str; 26] = [
 ///
 /// The layer does not change a request that sets its own thinking mode, or any request to a model
 /// that cannot think. It also enables nothing if the reply has room for fewer than
-/// [`room`](Self::room) tokens (4,096), for example near the end of a budget. Thoughts would
+/// [`min_reply_tokens`](Self::min_reply_tokens) tokens (4,096), for example near the end of a budget. Thoughts would
 /// otherwise use up the tokens that the answer needs.
 ///
 /// ```
-/// use levity_core::{Abilities, Message, Model, ModelCard, Request, ThinkingMode};
+/// use levity_core::{Capabilities, Message, Model, ModelCard, Request, ThinkingMode};
 /// use levity_llm::ModelExt;
 /// use levity_test::ScriptedModel;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), levity_core::ModelError> {
-/// let mut abilities = Abilities::default();
-/// abilities.thinking = true;
+/// let mut capabilities = Capabilities::default();
+/// capabilities.thinking = true;
 /// let inner = ScriptedModel::new()
 ///     .reply("yes")
-///     .with_card(ModelCard::new("test", "m").with_abilities(abilities));
+///     .with_card(ModelCard::new("test", "m").with_capabilities(capabilities));
 /// let model = inner.clone().auto_thinking();
 /// model.complete(Request::new().with_message(Message::user("Compare the two plans"))).await?;
 /// assert_eq!(inner.requests()[0].options.thinking, Some(ThinkingMode::Auto));
@@ -122,7 +122,7 @@ impl<M: Model> AutoThinking<M> {
 
     /// Sets the minimum reply size in tokens for thinking to be enabled.
     #[must_use]
-    pub fn room(mut self, tokens: u64) -> Self {
+    pub fn min_reply_tokens(mut self, tokens: u64) -> Self {
         self.room = tokens;
         self
     }
@@ -136,7 +136,7 @@ impl<M: Model> AutoThinking<M> {
 
     /// Sets the thinking mode for all other queries; by default the model decides.
     #[must_use]
-    pub fn otherwise(mut self, mode: ThinkingMode) -> Self {
+    pub fn default_mode(mut self, mode: ThinkingMode) -> Self {
         self.otherwise = Some(mode);
         self
     }
@@ -152,7 +152,7 @@ impl<M: Model> AutoThinking<M> {
     }
 
     fn prepare(&self, mut request: Request) -> Request {
-        if request.options.thinking.is_some() || !self.inner.card().abilities.thinking {
+        if request.options.thinking.is_some() || !self.inner.card().capabilities.thinking {
             return request;
         }
         let mode = match &self.rule {

@@ -97,12 +97,12 @@ impl Cache {
     /// folder is created when needed.
     #[must_use]
     pub fn folder(self, folder: impl Into<PathBuf>) -> Self {
-        self.folder_of(folder, Self::DEFAULT_FILES)
+        self.folder_with_limit(folder, Self::DEFAULT_FILES)
     }
 
     /// Also stores replies in this folder, up to about `files` replies.
     #[must_use]
-    pub fn folder_of(mut self, folder: impl Into<PathBuf>, files: usize) -> Self {
+    pub fn folder_with_limit(mut self, folder: impl Into<PathBuf>, files: usize) -> Self {
         let disk = Disk {
             folder: folder.into(),
             max_files: files,

@@ -5,11 +5,11 @@ use serde_json::{Map, Value, json};
 /// Returns a request as JSON with sorted object keys, so that equal requests have equal text. It
 /// leaves out data that is not sent, such as the full text of long results.
 pub(super) fn canonical(request: &Request) -> Value {
-    if request.history.kept() == 0 {
+    if request.history.retained_bytes() == 0 {
         return sorted(serde_json::to_value(request).unwrap_or_default());
     }
     let mut shown = request.clone();
-    shown.history.keep_wholes(0);
+    shown.history.limit_retained_bytes(0);
     sorted(serde_json::to_value(&shown).unwrap_or_default())
 }
 

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use levity_core::{
-    Abilities, CostBound, Delta, Deltas, Model, ModelCard, ModelError, ModelErrorKind, Request,
+    Capabilities, CostBound, Delta, Deltas, Model, ModelCard, ModelError, ModelErrorKind, Request,
     Response,
 };
 
@@ -20,7 +20,7 @@ use super::{ErrorFilter, flow};
 /// that the next model is called.
 ///
 /// The card has the first model's name. All other values hold for both models: the smaller window,
-/// the abilities that both have and the higher price. If both models fail, the layer returns the
+/// the capabilities that both have and the higher price. If both models fail, the layer returns the
 /// second error. The usage covers both models, and its cost uses the price of the model that
 /// answered.
 ///
@@ -82,11 +82,11 @@ pub(super) fn common(a: &ModelCard, b: &ModelCard) -> ModelCard {
     card.window = smaller(a.window, b.window);
     card.max_output = smaller(a.max_output, b.max_output);
     card.price = dearest(a.price, b.price);
-    card.abilities = both(a.abilities, b.abilities);
+    card.capabilities = both(a.capabilities, b.capabilities);
     card
 }
 
-fn both(a: Abilities, b: Abilities) -> Abilities {
+fn both(a: Capabilities, b: Capabilities) -> Capabilities {
     let mut both = a;
     both.tools &= b.tools;
     both.output_schema &= b.output_schema;

@@ -21,8 +21,8 @@ use limiter::{Limiter, QueueSlot};
 /// use levity_llm::layers::Rate;
 /// use std::time::Duration;
 ///
-/// let rate = Rate::new().requests(60).tokens(100_000).gap(Duration::from_millis(200));
-/// assert_eq!(Rate::gemini_free(), Rate::new().requests(15).gap(Duration::from_millis(4_500)));
+/// let rate = Rate::new().requests(60).tokens(100_000).min_interval(Duration::from_millis(200));
+/// assert_eq!(Rate::gemini_free(), Rate::new().requests(15).min_interval(Duration::from_millis(4_500)));
 /// # let _ = rate;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct Rate {
     /// The maximum number of tokens per minute, sent and received, if limited.
     pub tokens: Option<u64>,
     /// The minimum time between two requests.
-    pub gap: Duration,
+    pub min_interval: Duration,
     /// The maximum number of waiting calls; any further call fails.
     pub max_waiting: usize,
 }
@@ -47,14 +47,16 @@ impl Rate {
         Self {
             requests: None,
             tokens: None,
-            gap: Duration::ZERO,
+            min_interval: Duration::ZERO,
             max_waiting: Self::DEFAULT_MAX_WAITING,
         }
     }
 
     /// Returns the rate of Gemini's free tier: 15 requests per minute, 4.5 s apart.
     pub fn gemini_free() -> Self {
-        Self::new().requests(15).gap(Duration::from_millis(4_500))
+        Self::new()
+            .requests(15)
+            .min_interval(Duration::from_millis(4_500))
     }
 
     /// Sets the maximum number of requests per minute, which is at least one.
@@ -74,7 +76,7 @@ impl Rate {
     /// Sets the minimum time between two requests.
     #[must_use]
     pub fn gap(mut self, time: Duration) -> Self {
-        self.gap = time;
+        self.min_interval = time;
         self
     }
 

@@ -49,7 +49,7 @@ pub enum ReplayError {
         "the request was not recorded; the most similar one, in line {line}, differs in {}",
         differs.join(", ")
     )]
-    Differs {
+    NotRecorded {
         /// The line of the most similar request, starting at 1.
         line: usize,
         /// The paths that differ, such as `history[2].parts[0].text`; at most a few.
@@ -60,7 +60,7 @@ pub enum ReplayError {
         "the request was recorded {times} times, but this run sends it more often; record it \
         again"
     )]
-    UsedUp {
+    Exhausted {
         /// The number of times that the request was recorded.
         times: usize,
     },
@@ -140,7 +140,7 @@ impl Replay {
             Some(replies) => match replies.remaining.pop_front() {
                 Some(Reply::Response(response)) => return Ok(response),
                 Some(Reply::Error(error)) => return Err(error),
-                None => ReplayError::UsedUp {
+                None => ReplayError::Exhausted {
                     times: replies.times,
                 },
             },
@@ -162,7 +162,7 @@ impl State {
         let nearest = compared.min_by_key(|(count, ..)| *count);
         let (_, line, mut differs) = nearest.unwrap_or_default();
         differs.truncate(MAX_REPORTED);
-        ReplayError::Differs {
+        ReplayError::NotRecorded {
             line,
             differs: differs.iter().map(|path| format!("`{path}`")).collect(),
         }

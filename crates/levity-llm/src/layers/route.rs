@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use levity_core::{
-    Abilities, CostBound, Deltas, Model, ModelCard, ModelError, Money, Part, Request, Response,
+    Capabilities, CostBound, Deltas, Model, ModelCard, ModelError, Money, Part, Request, Response,
 };
 
 use super::auto_thinking::asks_for_thought;
@@ -19,7 +19,7 @@ use super::tally::{Tally, attempt, max_bound};
 /// receives it and returns the error.
 ///
 /// The card has the provider `route`, and its id lists all ids. When routing by cost or difficulty,
-/// the card has the abilities and the window that at least one model has. With a custom rule, it
+/// the card has the capabilities and the window that at least one model has. With a custom rule, it
 /// has those that all models have. The price is the highest of all, and unknown if one of them is.
 /// The usage has the cost of the model that answered.
 ///
@@ -121,12 +121,12 @@ impl Route {
     /// length. A model that cannot serve the request is skipped in favour of the next.
     #[must_use]
     pub fn by_difficulty(self) -> Self {
-        self.by_difficulty_of(by_words)
+        self.by_classifier(by_words)
     }
 
     /// Routes easy requests to the first model and hard ones to the last, based on `classifier`.
     #[must_use]
-    pub fn by_difficulty_of(mut self, classifier: impl Classifier + 'static) -> Self {
+    pub fn by_classifier(mut self, classifier: impl Classifier + 'static) -> Self {
         self.choice = Choice::Difficulty(Arc::new(classifier));
         self.with_card()
     }
@@ -134,7 +134,7 @@ impl Route {
     /// Routes to the model at the index that the rule returns. An index that is too large selects
     /// the last model.
     #[must_use]
-    pub fn by(
+    pub fn by_rule(
         mut self,
         rule: impl Fn(&Request, &[&ModelCard]) -> usize + Send + Sync + 'static,
     ) -> Self {
@@ -159,9 +159,9 @@ impl Route {
                 .map(|card| card.window)
                 .collect::<Option<Vec<_>>>()
                 .and_then(|all| all.into_iter().max());
-            card.abilities = cards
-                .iter()
-                .fold(card.abilities, |all, card| union_of(all, card.abilities));
+            card.capabilities = cards.iter().fold(card.capabilities, |all, card| {
+                union_of(all, card.capabilities)
+            });
         }
         self.card = card;
         self
@@ -190,7 +190,7 @@ impl Route {
     }
 }
 
-fn union_of(a: Abilities, b: Abilities) -> Abilities {
+fn union_of(a: Capabilities, b: Capabilities) -> Capabilities {
     let mut union = a;
     union.tools |= b.tools;
     union.output_schema |= b.output_schema;
@@ -206,7 +206,7 @@ fn cheapest(request: &Request, cards: &[&ModelCard]) -> usize {
     let able = (0..cards.len()).filter(|at| can_serve(cards[*at], request));
     let cost = |at: &usize| {
         cards[*at].price.map_or(Money::MAX, |price| {
-            price.most(estimate_tokens(request), REPLY)
+            price.max_cost(estimate_tokens(request), REPLY)
         })
     };
     able.min_by_key(cost).unwrap_or(0)
@@ -225,9 +225,9 @@ fn can_serve(card: &ModelCard, request: &Request) -> bool {
         .messages()
         .iter()
         .flat_map(|message| &message.parts);
-    let images = !card.abilities.images && parts.any(|part| matches!(part, Part::Media(_)));
-    let tools = !card.abilities.tools && !request.tools.is_empty();
-    let schema = !card.abilities.output_schema && request.output.is_some();
+    let images = !card.capabilities.images && parts.any(|part| matches!(part, Part::Media(_)));
+    let tools = !card.capabilities.tools && !request.tools.is_empty();
+    let schema = !card.capabilities.output_schema && request.output.is_some();
     let room = estimate_tokens(request).saturating_add(request.options.max_tokens.unwrap_or(0));
     !images && !tools && !schema && card.window.is_none_or(|window| room <= window)
 }

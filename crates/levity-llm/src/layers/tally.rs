@@ -91,11 +91,11 @@ fn cost(price: Price, usage: &Usage) -> Option<levity_core::Money> {
     Some(match cache_write_unknown {
         true if usage.priority => price
             .prioritised()
-            .most(input, output)
-            .saturating_add(price.most_fees(usage)),
+            .max_cost(input, output)
+            .saturating_add(price.max_fees(usage)),
         true => price
-            .most(input, output)
-            .saturating_add(price.most_fees(usage)),
+            .max_cost(input, output)
+            .saturating_add(price.max_fees(usage)),
         false => price.cost_at_most(usage),
     })
 }
@@ -156,11 +156,7 @@ pub(super) fn dearest(a: Option<Price>, b: Option<Price>) -> Option<Price> {
     both.priority = a.priority.zip(b.priority).map(|(a, b)| a.max(b));
     both.fees.search = a.fees.search.zip(b.fees.search).map(|(a, b)| a.max(b));
     both.fees.session = a.fees.session.zip(b.fees.session).map(|(a, b)| a.max(b));
-    both.fees.most_uses = a
-        .fees
-        .most_uses
-        .zip(b.fees.most_uses)
-        .map(|(a, b)| a.max(b));
+    both.fees.max_uses = a.fees.max_uses.zip(b.fees.max_uses).map(|(a, b)| a.max(b));
     both.long = None;
     let over = [a.long, b.long]
         .into_iter()

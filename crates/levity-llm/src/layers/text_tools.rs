@@ -32,7 +32,7 @@ use structured::Reply;
 /// asked for neither JSON nor code. Any other reply remains text. In later requests, the call
 /// appears as the model wrote it.
 ///
-/// A model with its own tool calls retains them with [`beside_native`](Self::beside_native).
+/// A model with its own tool calls retains them with [`with_native_calls`](Self::with_native_calls).
 ///
 /// `<think>..</think>` or `[Thinking: ..]` at the start of a reply becomes thinking. The layer
 /// removes results that the model invents after its calls.
@@ -74,7 +74,7 @@ impl<M: Model + 'static> TextTools<M> {
     /// Wraps the given model.
     pub fn new(model: M) -> Self {
         let mut card = model.card().clone();
-        card.abilities.tools = true;
+        card.capabilities.tools = true;
         Self {
             inner: Arc::new(model),
             card,
@@ -106,7 +106,7 @@ impl<M: Model + 'static> TextTools<M> {
     /// # async fn main() -> Result<(), levity_core::ModelError> {
     /// let inner =
     ///     ScriptedModel::new().reply(r#"{"call_tool": {"name": "now", "arguments": {}}}"#);
-    /// let model = inner.clone().text_tools().beside_native();
+    /// let model = inner.clone().text_tools().with_native_calls();
     /// let reply = model
     ///     .complete(Request::new().with_tools([ToolSpec::new("now", "Tells the time.").into()]))
     ///     .await?;
@@ -116,7 +116,7 @@ impl<M: Model + 'static> TextTools<M> {
     /// # }
     /// ```
     #[must_use]
-    pub fn beside_native(mut self) -> Self {
+    pub fn with_native_calls(mut self) -> Self {
         self.native = true;
         self
     }
@@ -128,7 +128,7 @@ impl<M: Model + 'static> TextTools<M> {
     }
 
     fn form(&self) -> Form {
-        let structured = self.structured && self.inner.card().abilities.output_schema;
+        let structured = self.structured && self.inner.card().capabilities.output_schema;
         if structured {
             Form::Structured
         } else {

@@ -66,7 +66,7 @@ impl Models {
         Err(Error::UnknownProvider {
             provider: provider.to_owned(),
             known: known.join(", "),
-            near,
+            suggestion: near,
         })
     }
 
@@ -80,14 +80,14 @@ impl Models {
         if location.api == Api::Ollama {
             // Ollama counts only tokens that are not in its cache, and reports which models do not
             // accept tools.
-            model = model.ignore_counts();
+            model = model.ignore_token_counts();
         }
         if let Some(ModeStore(modes)) = self.modes.clone() {
             let server = server_of(name, location.base_url.as_deref());
             if let Some(mode) = modes.get(&server) {
                 model = model.with_mode(mode);
             }
-            model = model.on_learned(move |mode| modes.set(&server, mode));
+            model = model.on_mode_detected(move |mode| modes.set(&server, mode));
         }
         Ok(Arc::new(model))
     }
@@ -147,7 +147,7 @@ pub(super) fn feature(api: Api) -> (&'static str, bool) {
 pub(super) fn is_built(api: Api, provider: &str) -> Result<(), Error> {
     match feature(api) {
         (_, true) => Ok(()),
-        (feature, false) => Err(Error::Feature {
+        (feature, false) => Err(Error::MissingFeature {
             provider: provider.to_owned(),
             feature,
         }),
@@ -284,7 +284,7 @@ impl Models {
                 unreachable_patterns,
                 reason = "with all features there is nothing to refuse"
             )]
-            api => Err(Error::Feature {
+            api => Err(Error::MissingFeature {
                 provider: name.provider.to_owned(),
                 feature: feature(api).0,
             }),
@@ -296,9 +296,9 @@ impl Models {
         let project = self
             .variables
             .first(&["GOOGLE_CLOUD_PROJECT"])
-            .ok_or_else(|| Error::Missing {
+            .ok_or_else(|| Error::MissingSetting {
                 provider: name.provider.to_owned(),
-                what: "a project",
+                setting: "a project",
                 variables: "`GOOGLE_CLOUD_PROJECT`".to_owned(),
             })?;
         let region = self
@@ -429,7 +429,7 @@ mod tests {
     #[test]
     fn missing_feature_is_reported_before_missing_key_or_address() {
         let lacks = |api: Api, provider: &str| {
-            Err(Error::Feature {
+            Err(Error::MissingFeature {
                 provider: provider.to_owned(),
                 feature: feature(api).0,
             })

@@ -6,7 +6,7 @@ use super::build::feature;
 use super::list::Api;
 use super::location::{UntrustedFile, untrusted_file};
 use super::variables::Found;
-use super::{Chosen, Models, Name};
+use super::{ChosenModel, Models, Name};
 use crate::Error;
 
 /// A provider that a variable makes available.
@@ -26,11 +26,11 @@ impl Models {
     /// # use levity_llm::Models;
     /// let models = Models::new()
     ///     .with_variable("LEVITY_MODEL", "compatible:qwen3@http://127.0.0.1:8080/v1");
-    /// assert_eq!(models.choose()?.why(), "`LEVITY_MODEL` names it");
+    /// assert_eq!(models.choose()?.reason(), "`LEVITY_MODEL` names it");
     /// assert!(Models::new().choose().is_err());
     /// # Ok::<(), levity_llm::Error>(())
     /// ```
-    pub fn choose(&self) -> Result<Chosen, Error> {
+    pub fn choose(&self) -> Result<ChosenModel, Error> {
         if let Some((name, origin)) = self.variables.get("LEVITY_MODEL") {
             let (name, untrusted) = (
                 name.expose().to_owned(),
@@ -42,7 +42,7 @@ impl Models {
                 .map_or_else(String::new, |_| format!(" {origin}"));
             let reason = format!("`LEVITY_MODEL`{location} names it");
             let remark = self.remark_chosen(&name, untrusted.as_ref());
-            return Ok(Chosen {
+            return Ok(ChosenModel {
                 model,
                 name,
                 reason: with_remark(reason, remark.as_ref()),
@@ -60,7 +60,7 @@ impl Models {
                     let remark = self.remark_chosen(&name, untrusted.as_ref());
                     let reason =
                         with_alternatives(with_remark(candidate.reason, remark.as_ref()), &others);
-                    return Ok(Chosen {
+                    return Ok(ChosenModel {
                         model,
                         name,
                         reason,
@@ -74,7 +74,7 @@ impl Models {
                 Err(error) => first_error = first_error.or(Some(error)),
             }
         }
-        Err(first_error.unwrap_or_else(|| Error::Nothing {
+        Err(first_error.unwrap_or_else(|| Error::NoModel {
             variables: self.variables_to_set(|api| feature(api).1),
         }))
     }
@@ -131,7 +131,7 @@ impl Models {
     fn may_fail_due_to_file(&self, name: &str, error: &Error) -> bool {
         let lacks = matches!(
             error,
-            Error::Feature { .. } | Error::Missing { .. } | Error::Model(_)
+            Error::MissingFeature { .. } | Error::MissingSetting { .. } | Error::Model(_)
         );
         let location =
             Name::parse(name).and_then(|name| Ok(self.location(&name)?.untrusted.is_some()));

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use levity_core::text::{bare_model_name, bare_url, json_problem};
-use levity_core::{Abilities, Fees, ModelCard, Options, Price};
+use levity_core::{Capabilities, Fees, ModelCard, Options, Price};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
@@ -18,7 +18,7 @@ use crate::Error;
 /// The maximum size of a list in bytes.
 const MAX_BYTES: u64 = 8 << 20;
 
-/// A list of models with windows, abilities and prices, servers and profiles.
+/// A list of models with windows, capabilities and prices, servers and profiles.
 ///
 /// The built-in list is [`ModelList::builtin`]. Your own file in the same format adds to it or
 /// replaces parts of it. See `docs/models.md` for the format.
@@ -55,15 +55,15 @@ pub struct ModelList {
 struct ModelFacts {
     window: Option<u64>,
     max_output: Option<u64>,
-    #[serde(default)]
-    abilities: AbilityFlags,
+    #[serde(default, alias = "abilities")]
+    capabilities: CapabilityFlags,
     price: Option<DollarPrice>,
 }
 
-/// The known abilities of a model.
+/// The known capabilities of a model.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct AbilityFlags {
+struct CapabilityFlags {
     tools: Option<bool>,
     output_schema: Option<bool>,
     images: Option<bool>,
@@ -310,7 +310,7 @@ impl ModelList {
     }
 
     fn parse_at(json: &str, place: &str) -> Result<Self, Error> {
-        let list_error = |place: String, problem: String| Error::List { place, problem };
+        let list_error = |place: String, problem: String| Error::InvalidList { place, problem };
         let list: Self = serde_json::from_str(json).map_err(|error| {
             list_error(
                 format!("{place}, line {}", error.line()),
@@ -375,7 +375,7 @@ impl ModelList {
             card.window = known.window.or(card.window);
             card.max_output = known.max_output.or(card.max_output);
             card.price = known.price.as_ref().map(DollarPrice::price).or(card.price);
-            card.abilities = known.abilities.apply_to(card.abilities);
+            card.capabilities = known.capabilities.apply_to(card.capabilities);
         }
         card
     }
@@ -405,12 +405,12 @@ impl ModelFacts {
     fn update(&mut self, newer: Self) {
         self.window = newer.window.or(self.window);
         self.max_output = newer.max_output.or(self.max_output);
-        self.abilities.update(newer.abilities);
+        self.capabilities.update(newer.capabilities);
         self.price = newer.price.or_else(|| self.price.take());
     }
 }
 
-impl AbilityFlags {
+impl CapabilityFlags {
     fn update(&mut self, newer: Self) {
         self.tools = newer.tools.or(self.tools);
         self.output_schema = newer.output_schema.or(self.output_schema);
@@ -418,13 +418,13 @@ impl AbilityFlags {
         self.thinking = newer.thinking.or(self.thinking);
     }
 
-    /// Overrides the abilities that are known and keeps the others.
-    fn apply_to(self, mut abilities: Abilities) -> Abilities {
-        abilities.tools = self.tools.unwrap_or(abilities.tools);
-        abilities.output_schema = self.output_schema.unwrap_or(abilities.output_schema);
-        abilities.images = self.images.unwrap_or(abilities.images);
-        abilities.thinking = self.thinking.unwrap_or(abilities.thinking);
-        abilities
+    /// Overrides the capabilities that are known and keeps the others.
+    fn apply_to(self, mut capabilities: Capabilities) -> Capabilities {
+        capabilities.tools = self.tools.unwrap_or(capabilities.tools);
+        capabilities.output_schema = self.output_schema.unwrap_or(capabilities.output_schema);
+        capabilities.images = self.images.unwrap_or(capabilities.images);
+        capabilities.thinking = self.thinking.unwrap_or(capabilities.thinking);
+        capabilities
     }
 }
 

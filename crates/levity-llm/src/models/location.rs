@@ -61,22 +61,22 @@ impl UntrustedFile {
                 file.display()
             )
         });
-        Error::ForeignAddress {
+        Error::UntrustedAddress {
             key: "a Google Cloud access token".to_owned(),
             set: "by other means".to_owned(),
             address,
             by: self.description.clone(),
-            way: format!("{}{}{more}", self.remedy, alternative.unwrap_or_default()),
+            remedy: format!("{}{}{more}", self.remedy, alternative.unwrap_or_default()),
         }
     }
 
     pub(super) fn refused_fields(&self, profile: &str, key: String) -> Error {
         let (by, way) = (self.description.clone(), self.remedy.clone());
-        Error::ForeignFields {
+        Error::UntrustedFields {
             profile: profile.to_owned(),
             key,
             by,
-            way,
+            remedy: way,
         }
     }
 
@@ -146,9 +146,9 @@ impl Location<'_> {
         if self.api != Api::Chat || self.base_url.is_some() {
             return Ok(());
         }
-        Err(Error::Missing {
+        Err(Error::MissingSetting {
             provider: name.provider.to_owned(),
-            what: "an address",
+            setting: "an address",
             variables: format!(
                 "it after the name: `compatible:{}@http://127.0.0.1:8080/v1`",
                 name.id
@@ -171,7 +171,7 @@ impl Models {
         {
             Some(address) => {
                 let model = format!("{}:{}", name.provider, name.id);
-                Err(Error::Address {
+                Err(Error::InvalidAddress {
                     model,
                     address: bare_url(address),
                 })
@@ -270,9 +270,9 @@ impl Models {
         match found {
             Some(key) => Ok(Some(key)),
             None if name.base_url.is_some() || !location.needs_key => Ok(None),
-            None => Err(Error::Missing {
+            None => Err(Error::MissingSetting {
                 provider: name.provider.to_owned(),
-                what: "a key",
+                setting: "a key",
                 variables: location
                     .keys
                     .iter()
@@ -402,7 +402,7 @@ impl Models {
                 || ModelList::builtin().servers.contains_key(*name)
         };
         if let Some(name) = list.servers.keys().find(builtin) {
-            return Err(Error::ForeignServer {
+            return Err(Error::UntrustedServer {
                 name: name.clone(),
                 by: untrusted.description.clone(),
             });
@@ -417,12 +417,12 @@ impl Location<'_> {
             .keys
             .as_ref()
             .map(|file| format!(", or put the key into `{}`", file.display()));
-        Error::ForeignAddress {
+        Error::UntrustedAddress {
             key: format!("`{}`", found.name),
             set: found.origin.to_string(),
             address: self.address(),
             by: untrusted.description.clone(),
-            way: format!("{}{}", untrusted.remedy, alternative.unwrap_or_default()),
+            remedy: format!("{}{}", untrusted.remedy, alternative.unwrap_or_default()),
         }
     }
 

@@ -26,7 +26,7 @@ impl Models {
         depth: usize,
     ) -> Result<Arc<dyn Model>, Error> {
         if depth >= MAX_DEPTH {
-            return Err(Error::Circle {
+            return Err(Error::ProfileCycle {
                 profile: name.to_owned(),
             });
         }
@@ -102,7 +102,7 @@ impl Models {
             };
             (name, untrusted) = (&profile.model, profile.untrusted.as_ref().or(untrusted));
         }
-        Err(Error::Circle {
+        Err(Error::ProfileCycle {
             profile: name.to_owned(),
         })
     }
@@ -130,7 +130,7 @@ impl Models {
             );
             let Some(profile) = profile else { continue };
             if depth >= MAX_DEPTH {
-                return Err(Error::Circle {
+                return Err(Error::ProfileCycle {
                     profile: name.to_owned(),
                 });
             }
@@ -140,9 +140,9 @@ impl Models {
         if next.is_empty() {
             Ok(())
         } else {
-            Err(Error::TooMany {
+            Err(Error::TooManyModels {
                 profile: name.to_owned(),
-                most: MAX_MODELS,
+                limit: MAX_MODELS,
             })
         }
     }

@@ -166,7 +166,7 @@ fn read(path: &Path) -> Result<Option<String>, Error> {
     // A link from a third party may lead to one of the user's files, whose relative names would
     // then refer to the third party's files.
     if links_outside_folder(path) {
-        return Err(Error::Link {
+        return Err(Error::ExternalLink {
             path: path.to_owned(),
         });
     }

@@ -138,7 +138,7 @@ async fn sent(wire: &Wire, id: &str, request: Request) -> Value {
 fn after(reply: Arc<Message>) -> History {
     let mut history = ask().history;
     let Ok(mut exchange) = history.open(reply.clone()) else {
-        history.say(reply).unwrap();
+        history.push(reply).unwrap();
         return history;
     };
     let calls: Vec<ToolCall> = exchange.reply().calls().cloned().collect();

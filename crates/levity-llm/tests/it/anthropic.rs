@@ -102,7 +102,7 @@ fn conversation_with_call(
     answer: impl Fn() -> Result<ToolOutput, ToolError>,
 ) -> History {
     let mut history = History::new();
-    history.say(Message::user("What is 2+5?")).unwrap();
+    history.push(Message::user("What is 2+5?")).unwrap();
     let mut exchange = history
         .open(Arc::new(Message::new(Role::Assistant, parts)))
         .unwrap();

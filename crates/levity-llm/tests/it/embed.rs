@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use levity_core::{Embedded, Embedder, ModelError, Purpose};
+use levity_core::{Embedder, Embeddings, ModelError, Purpose};
 use levity_llm::{Endpoint, GeminiEmbedder, OllamaEmbedder, OpenAiEmbedder};
 use levity_test::{WordEmbedder, conformance};
 use serde_json::{Value, json};
@@ -104,7 +104,7 @@ async fn embedding() -> Server {
 }
 
 /// Returns the result of an embedder for two texts.
-async fn read(embedder: &dyn Embedder) -> Result<Embedded, ModelError> {
+async fn read(embedder: &dyn Embedder) -> Result<Embeddings, ModelError> {
     embedder
         .embed(&texts(&["one", "two"]), Purpose::Document)
         .await

@@ -238,7 +238,7 @@ async fn one_hour_cache_cost_is_reserved_if_requested() {
     let server = Server::with_answer(Answer::json(200, "{}")).await;
     let worst_cost = |model: &dyn Model, request: &Request| {
         let worst = model.cost_bound(request);
-        worst.price.unwrap().most(1_000_000, 0)
+        worst.price.unwrap().max_cost(1_000_000, 0)
     };
     let model = anthropic(&server, Fees::new());
     assert_eq!(worst_cost(&model, &ask("?")), Money::from_dollars(1.25));

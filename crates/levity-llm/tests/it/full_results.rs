@@ -13,7 +13,7 @@ const WHOLE: &str = "what nobody is shown";
 fn asked(whole: &str) -> Request {
     let call = ToolCall::new("c1", "dump", json!({}));
     let mut history = History::new();
-    history.say(Message::user("Dump it.")).unwrap();
+    history.push(Message::user("Dump it.")).unwrap();
     let reply = Message::new(Role::Assistant, [Part::ToolCall(call.clone())]);
     let mut exchange = history.open(reply.into()).unwrap();
     let mut result = ToolResult::new(&call, Ok(ToolOutput::text("what is shown")));

@@ -59,9 +59,9 @@ fn weather() -> Arc<ToolSpec> {
 /// Creates a conversation of a question, the reply, and a result for each of its calls.
 fn after(reply: &Response, answer: impl Fn(usize) -> Result<ToolOutput, ToolError>) -> History {
     let mut history = History::new();
-    history.say(Message::user("Go.")).unwrap();
+    history.push(Message::user("Go.")).unwrap();
     let Ok(mut exchange) = history.open(reply.message.clone()) else {
-        history.say(reply.message.clone()).unwrap();
+        history.push(reply.message.clone()).unwrap();
         return history;
     };
     for (n, call) in exchange.reply().clone().calls().enumerate() {

@@ -56,7 +56,7 @@ fn valid_json_in_fence_is_unchanged() {
         let pretty = serde_json::to_string_pretty(&value).unwrap();
         let repaired = json::repair(&format!("Here:\n```json\n{pretty}\n```\nDone.")).unwrap();
         assert_eq!(repaired.value, value);
-        let mends: Vec<_> = repaired.mends.iter().collect();
+        let mends: Vec<_> = repaired.repairs.iter().collect();
         assert_eq!(mends, [Repair::Surroundings], "{pretty}");
     }
 }
@@ -68,8 +68,7 @@ fn every_prefix_of_document_is_parsed_or_rejected() {
         for text in [text, valid.as_str()] {
             for (end, _) in text.char_indices() {
                 let begun = &text[..end];
-                let check_no_json =
-                    |error: json::JsonError| *error.kind() == JsonErrorKind::Nothing;
+                let check_no_json = |error: json::JsonError| *error.kind() == JsonErrorKind::NoJson;
                 assert!(
                     json::parse(begun).map_err(check_no_json) != Err(false),
                     "{begun}"
@@ -97,7 +96,7 @@ fn truncated_value_contains_all_complete_data() {
     for (end, _) in whole.char_indices().skip(1) {
         let repaired = json::repair(&whole[..end]).unwrap();
         assert!(
-            repaired.mends.contains(Repair::Truncated),
+            repaired.repairs.contains(Repair::Truncated),
             "{}",
             &whole[..end]
         );
@@ -110,14 +109,14 @@ fn truncated_value_contains_all_complete_data() {
         assert!(known + 8 >= seen, "{}", &whole[..end]);
         seen = known;
     }
-    assert!(json::repair(whole).unwrap().mends.is_empty());
+    assert!(json::repair(whole).unwrap().repairs.is_empty());
     assert_eq!(all["a"]["b"][3]["c"], "three");
 }
 
 #[track_caller]
 fn check_repairs(text: &str, expected: &[Repair]) {
     let repaired = json::repair(text).unwrap();
-    let mut mends: Vec<_> = repaired.mends.iter().collect();
+    let mut mends: Vec<_> = repaired.repairs.iter().collect();
     mends.retain(|mend| *mend != Repair::Surroundings);
     assert_eq!(mends, expected, "{text}");
 }
@@ -157,7 +156,7 @@ fn span_locates_value_in_text() {
 #[track_caller]
 fn check_no_json(text: &str) {
     let error = json::parse(text).unwrap_err();
-    assert_eq!(*error.kind(), JsonErrorKind::Nothing, "{text}");
+    assert_eq!(*error.kind(), JsonErrorKind::NoJson, "{text}");
     assert_eq!(error.text(), text);
 }
 
@@ -190,7 +189,10 @@ fn typed_parse_returns_first_matching_value() {
     );
 
     let error = json::parse_as::<Answer>("so: {'n': 'secret'}").unwrap_err();
-    assert_eq!((error.kind(), error.at()), (&JsonErrorKind::Shape, Some(4)));
+    assert_eq!(
+        (error.kind(), error.position()),
+        (&JsonErrorKind::WrongShape, Some(4))
+    );
     assert!(std::error::Error::source(&error).is_some());
     assert_eq!(
         error.to_string(),
@@ -208,12 +210,12 @@ fn required_keys_select_object() {
         json!({"a": 1, "b": null})
     );
     let error = json::parse_with_keys("[{'a': 1}]", &["a"]).unwrap_err();
-    assert_eq!(*error.kind(), JsonErrorKind::Missing(vec!["a".into()]));
+    assert_eq!(*error.kind(), JsonErrorKind::MissingKeys(vec!["a".into()]));
     let error = json::parse_with_keys("{'a': 1}", &["a", "b", "c"]).unwrap_err();
     assert_eq!(error.to_string(), "the JSON lacks `b`, `c`, at byte 0");
     assert_eq!(
         json::parse_with_keys("nothing", &[]).unwrap_err().kind(),
-        &JsonErrorKind::Nothing
+        &JsonErrorKind::NoJson
     );
 }
 
@@ -236,7 +238,7 @@ fn long_key_is_cut_at_char_boundary() {
 fn check_list(text: &str, expected: Value) {
     let repaired = json::repair(text).unwrap();
     assert_eq!(repaired.value, expected, "{text}");
-    assert!(repaired.mends.contains(Repair::MissingComma), "{text}");
+    assert!(repaired.repairs.contains(Repair::MissingComma), "{text}");
 }
 
 #[test]

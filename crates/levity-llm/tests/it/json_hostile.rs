@@ -143,7 +143,7 @@ fn too_deep_nesting_is_rejected() {
         let text = format!("[{}", open.repeat(200));
         let error = json::parse(&text).unwrap_err();
         assert_eq!(*error.kind(), JsonErrorKind::TooDeep, "{open}");
-        assert!(error.at().is_some_and(|at| at < text.len()));
+        assert!(error.position().is_some_and(|at| at < text.len()));
     }
     let whole = format!("{}{}", "[".repeat(127), "]".repeat(127));
     assert_eq!(

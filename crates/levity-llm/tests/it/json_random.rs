@@ -139,7 +139,7 @@ proptest! {
         for text in [value.to_string(), serde_json::to_string_pretty(&value).unwrap()] {
             let found = json::repair(&format!("```json\n{text}\n```")).unwrap();
             prop_assert_eq!(&found.value, &value, "{}", text);
-            prop_assert_eq!(found.mends.iter().count(), 1);
+            prop_assert_eq!(found.repairs.iter().count(), 1);
         }
     }
 

@@ -8,7 +8,7 @@ use crate::server::{Answer, Server};
 
 fn sample_request() -> Request {
     let mut history = History::new();
-    history.say(Message::user("Hello")).unwrap();
+    history.push(Message::user("Hello")).unwrap();
     Request::new().with_history(history)
 }
 

@@ -81,9 +81,9 @@ fn name_determines_capabilities_of_unlisted_model() {
     let models = Models::new()
         .with_variable("ANTHROPIC_API_KEY", "k")
         .with_variable("GEMINI_API_KEY", "k");
-    let abilities = |name: &str| models.model(name).unwrap().card().abilities;
-    assert!(!abilities("anthropic:claude-3-5-haiku-latest").output_schema);
-    assert!(abilities("gemini:gemini-9-flash").images);
+    let capabilities = |name: &str| models.model(name).unwrap().card().capabilities;
+    assert!(!capabilities("anthropic:claude-3-5-haiku-latest").output_schema);
+    assert!(capabilities("gemini:gemini-9-flash").images);
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn environment_variables_are_checked_in_order() {
         .choose()
         .unwrap();
     assert_eq!(
-        (chosen.name(), chosen.why()),
+        (chosen.name(), chosen.reason()),
         ("compatible:a@http://127.0.0.1:9", "`LEVITY_MODEL` names it")
     );
 }
@@ -383,12 +383,12 @@ fn providers_are_chosen_in_documented_order() {
         let chosen = models.choose().unwrap();
         assert!(chosen.name().starts_with(name), "{chosen}");
         assert!(
-            chosen.why().starts_with(&format!("`{variable}` is set")),
+            chosen.reason().starts_with(&format!("`{variable}` is set")),
             "{chosen}"
         );
         let other = before.map(|name| name.split_once(':').unwrap().0.to_owned());
         assert!(
-            other.is_none_or(|other| chosen.why().contains(&other)),
+            other.is_none_or(|other| chosen.reason().contains(&other)),
             "{chosen}"
         );
     }
@@ -397,7 +397,7 @@ fn providers_are_chosen_in_documented_order() {
         .choose()
         .unwrap();
     assert!(
-        gemini.why().starts_with("`GEMINI_API_KEY` is set"),
+        gemini.reason().starts_with("`GEMINI_API_KEY` is set"),
         "{gemini}"
     );
 }

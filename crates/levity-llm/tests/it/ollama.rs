@@ -403,7 +403,7 @@ async fn tools_are_sent_in_ollama_format() {
 async fn text_and_thinking_are_returned() {
     let reply = reply(Answer::lines(STREAM)).await.unwrap();
     let mut history = History::new();
-    history.say(Message::user("What is 2 + 5?")).unwrap();
+    history.push(Message::user("What is 2 + 5?")).unwrap();
     let mut exchange = history.open(reply.message).unwrap();
     for call in exchange.reply().clone().calls() {
         let mut output = ToolOutput::text("7");
@@ -413,7 +413,7 @@ async fn text_and_thinking_are_returned() {
         exchange.answer(ToolResult::new(call, Ok(output))).unwrap();
     }
     history.close(exchange, &ToolError::failed("not needed"));
-    history.say(Message::system("Now answer.")).unwrap();
+    history.push(Message::system("Now answer.")).unwrap();
     let body = sent(|model| model, Request::new().with_history(history.clone())).await;
     let calls = json!([
         {"id": "call_1", "function": {"name": "add", "arguments": {"a": 2, "b": 5}}},

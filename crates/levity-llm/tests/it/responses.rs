@@ -58,7 +58,7 @@ fn after(reply: &Response) -> Request {
     let mut history = hi().history;
     match history.open(reply.message.clone()) {
         Ok(exchange) => history.close(exchange, &ToolError::failed("no luck")),
-        Err(_) => history.say(reply.message.clone()).unwrap(),
+        Err(_) => history.push(reply.message.clone()).unwrap(),
     }
     Request::new()
         .with_history(history)

@@ -57,7 +57,7 @@ pub struct LogCleanup {
     /// The number of removed bytes.
     pub bytes: u64,
     /// The number of remaining sessions.
-    pub left: u64,
+    pub remaining: u64,
 }
 
 /// Removes session logs according to a retention policy. It removes only files that
@@ -92,7 +92,7 @@ pub fn clean(
             cleaned.sessions += 1;
             cleaned.bytes += session.bytes;
         } else {
-            cleaned.left += 1;
+            cleaned.remaining += 1;
         }
     }
     Ok(cleaned)

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use levity_core::text::chain;
 use levity_core::{
-    Compacted, Content, Decision, Delta, EffectId, Ending, Event, EventKind, Finish, Part, RunId,
-    Status, Timestamp, ToolResult, Usage,
+    CompactionReport, Content, Decision, Delta, EffectId, Ending, Event, EventKind, Finish, Part,
+    RunId, Status, Timestamp, ToolResult, Usage,
 };
 
 use crate::entry::{Entry, Field, Level};
@@ -121,7 +121,7 @@ impl EntryBuilder {
             Kind::Refused { limit, .. } => new(Warn, "refused").with("limit", limit.to_string()),
             Kind::Denied { reason, .. } => new(Warn, "denied").with("reason", reason.as_str()),
             Kind::OutcomeUnknown { .. } => new(Warn, "outcome unknown"),
-            Kind::Said { message } => {
+            Kind::MessageReceived { message } => {
                 new(Info, "host said").with("text", message.text().into_owned())
             }
             Kind::Paused => new(Info, "paused"),
@@ -241,7 +241,7 @@ fn decision_entry(at: Timestamp, decision: &Decision) -> Entry {
     }
 }
 
-fn compacted_entry(at: Timestamp, compacted: &Compacted) -> Entry {
+fn compacted_entry(at: Timestamp, compacted: &CompactionReport) -> Entry {
     let entry = Entry::new(at, Level::Info, "conversation shortened");
     let entry = entry
         .with("before", compacted.before)

@@ -6,7 +6,7 @@ use levity_core::{
     CallId, EffectId, Ending, Event, EventKind, Failure, Finish, Message, ModelError,
     ModelErrorKind, Part, Role, Secrets, Status, ToolCall, ToolError, ToolResult, Usage,
 };
-use levity_log::{Lines, LogFiles};
+use levity_log::{LineLayer, LogFiles};
 use serde_json::json;
 
 use crate::support::{PATIENCE, all, event, with};
@@ -75,7 +75,7 @@ fn events() -> Vec<Event> {
             effect,
             reason: text(),
         },
-        EventKind::Said {
+        EventKind::MessageReceived {
             message: Arc::new(Message::user(text())),
         },
         EventKind::Custom {
@@ -173,7 +173,7 @@ fn tracing_output_contains_no_secret() {
     tracing::dispatcher::with_default(&with(logs.layer()), log_secrets);
     assert!(logs.flush(PATIENCE));
     let shown = Shared::default();
-    tracing::dispatcher::with_default(&with(Lines::new(shown.clone(), secrets())), log_secrets);
+    tracing::dispatcher::with_default(&with(LineLayer::new(shown.clone(), secrets())), log_secrets);
     let shown = String::from_utf8(shown.0.lock().unwrap().clone()).unwrap();
     for text in [all(dir.path()), shown] {
         assert_clean(&text);

@@ -53,7 +53,10 @@ fn clean_removes_old_sessions_only() {
         now(),
     )
     .unwrap();
-    assert_eq!((cleaned.sessions, cleaned.bytes, cleaned.left), (2, 200, 1));
+    assert_eq!(
+        (cleaned.sessions, cleaned.bytes, cleaned.remaining),
+        (2, 200, 1)
+    );
     assert_eq!(
         remaining(dir.path()),
         ["empty", "general.log", "mixed", "new"]
@@ -72,7 +75,7 @@ fn clean_removes_oldest_sessions_beyond_size() {
         session(dir.path(), name, 100, day);
     }
     let cleaned = clean(dir.path(), &Retention::new().max_bytes(150), now()).unwrap();
-    assert_eq!((cleaned.sessions, cleaned.left), (2, 1));
+    assert_eq!((cleaned.sessions, cleaned.remaining), (2, 1));
     assert_eq!(remaining(dir.path()), ["c"]);
     assert_eq!(
         clean(dir.path(), &Retention::new(), now())

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use levity_core::{Digest, Error, Executor, Model, Result, ToolSpec, estimate_tokens};
 use levity_memory::{Conversations, Window};
 use levity_runtime::MemoryJournal;
-use levity_tools::{Arguments, Dispatcher};
+use levity_tools::{ArgumentValidator, Dispatcher};
 use serde_json::json;
 
 use super::{AgentBuilder, ConversationStorage};
@@ -17,7 +17,7 @@ use crate::executor::{
 use crate::guards::{self, Guarded, Screen};
 use crate::result_reader;
 use crate::spec::SignalTool;
-use crate::strategy::Low;
+use crate::strategy::LowBudgetAction;
 
 impl AgentBuilder {
     /// Builds the agent.
@@ -180,14 +180,14 @@ impl AgentBuilder {
             return wrong("model_for", &problem);
         }
         let cheap = self.slots.contains_key(CHEAP);
-        if cheap && self.spec.when_low != Low::Switch {
+        if cheap && self.spec.when_low != LowBudgetAction::Switch {
             return wrong(
                 "model_for",
-                "has a `cheap` model that nothing calls; add `.when_low(Low::Switch)`",
+                "has a `cheap` model that nothing calls; add `.when_low(LowBudgetAction::Switch)`",
             );
         }
-        if !cheap && self.spec.when_low == Low::Switch {
-            let problem = "is `Low::Switch`, but there is no model to switch to; add \
+        if !cheap && self.spec.when_low == LowBudgetAction::Switch {
+            let problem = "is `LowBudgetAction::Switch`, but there is no model to switch to; add \
                 `.model_for(\"cheap\", ..)`";
             return wrong("when_low", problem);
         }
@@ -202,7 +202,7 @@ fn signals(specs: Vec<(Arc<ToolSpec>, bool)>) -> Result<BTreeMap<String, SignalT
         Ok((
             name,
             SignalTool {
-                arguments: Arguments::new(spec)?,
+                arguments: ArgumentValidator::new(spec)?,
                 is_last,
             },
         ))

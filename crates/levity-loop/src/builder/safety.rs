@@ -7,7 +7,7 @@ use levity_core::{Approver, Guard, Resolver};
 use levity_tools::Policy;
 
 use super::AgentBuilder;
-use crate::guards::WhenGuardFails;
+use crate::guards::GuardFailurePolicy;
 
 impl AgentBuilder {
     /// Sets which calls are allowed, require approval or are denied; by default, destructive calls
@@ -65,8 +65,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Sets what happens to an item when a guard fails; [`WhenGuardFails::Block`] by default.
-    pub fn when_guard_fails(mut self, then: WhenGuardFails) -> Self {
+    /// Sets what happens to an item when a guard fails; [`GuardFailurePolicy::Block`] by default.
+    pub fn on_guard_failure(mut self, then: GuardFailurePolicy) -> Self {
         self.guards.when_failing = then;
         self
     }

@@ -116,7 +116,7 @@ impl AgentBuilder {
     /// Lets the model wait with a tool `wait`, for at most `longest` at a time.
     ///
     /// A waiting run can be parked in its journal; see [`Run::park`](levity_runtime::Run::park).
-    pub fn waits(mut self, longest: Duration) -> Self {
+    pub fn allow_wait(mut self, longest: Duration) -> Self {
         self.spec.longest_wait = Some(longest);
         self.tool(LoopTool::new(wait::spec(longest)))
     }
@@ -129,7 +129,7 @@ impl AgentBuilder {
     /// approval.
     ///
     /// ```
-    /// use levity_core::{Approver, Ask, Decision, Wanted};
+    /// use levity_core::{Approver, Ask, Decision, AskKind};
     /// use levity_loop::Agent;
     /// use levity_test::ScriptedModel;
     /// use serde_json::json;
@@ -140,7 +140,7 @@ impl AgentBuilder {
     /// impl Approver for User {
     ///     async fn decide(&self, ask: &Ask) -> Decision {
     ///         match ask.wanted {
-    ///             Wanted::Answer => Decision::answer("blue"),
+    ///             AskKind::Answer => Decision::answer("blue"),
     ///             _ => Decision::Allow,
     ///         }
     ///     }
@@ -223,7 +223,7 @@ impl AgentBuilder {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn last_signal(self, spec: ToolSpec) -> Self {
+    pub fn ending_signal(self, spec: ToolSpec) -> Self {
         self.add_signal(spec, true)
     }
 

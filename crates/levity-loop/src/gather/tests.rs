@@ -9,7 +9,7 @@ struct Fixed(Vec<ContextBlock>);
 
 #[async_trait]
 impl ContextSource for Fixed {
-    async fn blocks(&self, _: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
+    async fn blocks(&self, _: &ContextRequest) -> Result<Vec<ContextBlock>, ContextError> {
         Ok(self.0.clone())
     }
 }
@@ -19,7 +19,7 @@ struct Echo;
 
 #[async_trait]
 impl ContextSource for Echo {
-    async fn blocks(&self, ask: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
+    async fn blocks(&self, ask: &ContextRequest) -> Result<Vec<ContextBlock>, ContextError> {
         let text = format!("{} in {}", ask.goal, ask.budget);
         Ok(vec![
             ContextBlock::new("asked", text).lasting(ContextLifetime::Run),

@@ -8,13 +8,14 @@ use async_trait::async_trait;
 use levity_core::{
     Child, ChildRun, Digest, Effect, EffectCx, Ending, EventKind, Eventual, Executor, Guard,
     GuardCx, Inspection, LiveEvents, LiveSink, Message, ModelCall, Outcome, Permit, PrepareCx,
-    Prepared, Resolution, RunId, Screened, Screener, Stage, ToolCall, ToolError, ToolRun, World,
+    Prepared, Resolution, RunId, ScreenVerdict, Screener, Stage, ToolCall, ToolError, ToolRun,
+    World,
 };
 use levity_runtime::SystemWorld;
 use serde_json::Value;
 
 use super::screen::Screen;
-use super::{Guards, WhenGuardFails, name};
+use super::{GuardFailurePolicy, Guards, name};
 
 /// An executor wrapped in guards, which check the input and output of its runs.
 ///
@@ -109,7 +110,7 @@ impl Guarded {
 
     /// Sets what happens to an item when a guard fails to check it. It is blocked by default.
     #[must_use]
-    pub fn when_guard_fails(mut self, then: WhenGuardFails) -> Self {
+    pub fn when_guard_fails(mut self, then: GuardFailurePolicy) -> Self {
         self.guards().when_failing = then;
         self
     }
@@ -302,16 +303,16 @@ struct ScreenerPair {
 
 #[async_trait]
 impl Screener for ScreenerPair {
-    async fn message(&self, run: &RunId, message: Arc<Message>) -> Screened<Arc<Message>> {
+    async fn message(&self, run: &RunId, message: Arc<Message>) -> ScreenVerdict<Arc<Message>> {
         match self.outer.message(run, message).await {
-            Screened::Passed(message, by) => then(by, self.inner.message(run, message).await),
+            ScreenVerdict::Passed(message, by) => then(by, self.inner.message(run, message).await),
             blocked => blocked,
         }
     }
 
-    async fn call(&self, run: &RunId, call: ToolCall) -> Screened<ToolCall> {
+    async fn call(&self, run: &RunId, call: ToolCall) -> ScreenVerdict<ToolCall> {
         match self.outer.call(run, call).await {
-            Screened::Passed(call, by) => then(by, self.inner.call(run, call).await),
+            ScreenVerdict::Passed(call, by) => then(by, self.inner.call(run, call).await),
             blocked => blocked,
         }
     }
@@ -324,11 +325,14 @@ impl Screener for ScreenerPair {
 }
 
 /// Prepends the earlier interventions to the result of the second screener.
-fn then<T>(mut before: Vec<levity_core::Intervention>, screened: Screened<T>) -> Screened<T> {
+fn then<T>(
+    mut before: Vec<levity_core::Intervention>,
+    screened: ScreenVerdict<T>,
+) -> ScreenVerdict<T> {
     match screened {
-        Screened::Passed(taken, by) => {
+        ScreenVerdict::Passed(taken, by) => {
             before.extend(by);
-            Screened::Passed(taken, before)
+            ScreenVerdict::Passed(taken, before)
         }
         blocked => blocked,
     }

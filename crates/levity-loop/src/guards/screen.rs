@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use levity_core::text::chain;
 use levity_core::{
     ChildRun, Content, Delta, EffectCx, Ending, EventKind, Failure, Finish, GuardCx, GuardSubject,
-    Intervention, Message, ModelError, Part, Response, Role, RunId, Screened, Screener, Stage,
+    Intervention, Message, ModelError, Part, Response, Role, RunId, ScreenVerdict, Screener, Stage,
     Status, ToolCall, ToolError, ToolErrorKind, ToolResult, World,
 };
 use serde_json::{Value, json};
@@ -231,14 +231,14 @@ impl Screen {
 
 #[async_trait]
 impl Screener for Screen {
-    async fn message(&self, run: &RunId, message: Arc<Message>) -> Screened<Arc<Message>> {
+    async fn message(&self, run: &RunId, message: Arc<Message>) -> ScreenVerdict<Arc<Message>> {
         let cx = GuardCx::new().with_run(run.clone());
         match self
             .check(GuardSubject::Input(message.clone()), &cx)
             .await
             .passed()
         {
-            Ok((GuardSubject::Input(message), guarded)) => Screened::Passed(message, guarded),
+            Ok((GuardSubject::Input(message), guarded)) => ScreenVerdict::Passed(message, guarded),
             checked => screened(
                 checked.map(|(_, guarded)| (message.clone(), guarded)),
                 message,
@@ -246,7 +246,7 @@ impl Screener for Screen {
         }
     }
 
-    async fn call(&self, run: &RunId, call: ToolCall) -> Screened<ToolCall> {
+    async fn call(&self, run: &RunId, call: ToolCall) -> ScreenVerdict<ToolCall> {
         let cx = GuardCx::new().with_run(run.clone());
         screened(self.check_call(call.clone(), &cx).await, call)
     }
@@ -355,12 +355,12 @@ impl Guards {
 fn screened<T>(
     checked: Result<(T, Vec<Intervention>), Vec<Intervention>>,
     original: T,
-) -> Screened<T> {
+) -> ScreenVerdict<T> {
     match checked {
-        Ok((taken, guarded)) => Screened::Passed(taken, guarded),
+        Ok((taken, guarded)) => ScreenVerdict::Passed(taken, guarded),
         Err(mut guarded) => match guarded.pop() {
-            Some(last) => Screened::Blocked(last),
-            None => Screened::Passed(original, guarded),
+            Some(last) => ScreenVerdict::Blocked(last),
+            None => ScreenVerdict::Passed(original, guarded),
         },
     }
 }

@@ -55,7 +55,7 @@ impl SecretGuard {
 
     /// Skips a stage, such as calls when tools need to be given keys.
     #[must_use]
-    pub fn except(mut self, stage: Stage) -> Self {
+    pub fn skip_stage(mut self, stage: Stage) -> Self {
         self.left.push(stage);
         self
     }

@@ -173,7 +173,7 @@ impl TopicGuard {
         );
         let mut history = History::new();
         // A history always accepts a user message.
-        let _ = history.say(Message::user(format!(
+        let _ = history.push(Message::user(format!(
             "The text:\n{}\nJudge it.",
             fenced(text)
         )));

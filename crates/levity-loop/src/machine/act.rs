@@ -21,7 +21,7 @@ use super::{AgentMachine, MAX_EMPTY_REPLIES, MAX_PAUSES, UNKNOWN};
 
 impl AgentMachine {
     pub(super) fn act(&mut self, step: &mut MachineOutput) {
-        step.tell(EventKind::Phase(Told::Act));
+        step.emit(EventKind::Phase(Told::Act));
         self.count_turn(step);
         self.state
             .conversation
@@ -423,7 +423,7 @@ impl AgentMachine {
         let id = self.next_effect();
         if let Phase::Calling(calls) = &mut self.state.phase {
             calls.waiting.insert(id, waiting);
-            step.want(id, effect(id));
+            step.request(id, effect(id));
         }
     }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::executor::CHEAP;
 use crate::notes;
-use crate::strategy::Low;
+use crate::strategy::LowBudgetAction;
 
 use super::AgentMachine;
 use super::phase::{Purpose, Turn};
@@ -64,8 +64,8 @@ impl AgentMachine {
     /// Reacts to a limit of which little remains.
     pub(super) fn low(&mut self, limit: Limit) {
         match self.spec.when_low {
-            Low::Answer => self.state.budget.wrap(limit),
-            Low::Switch => self.state.budget.cheap = true,
+            LowBudgetAction::Answer => self.state.budget.wrap(limit),
+            LowBudgetAction::Switch => self.state.budget.cheap = true,
         }
     }
 
@@ -75,7 +75,7 @@ impl AgentMachine {
     /// without side questions, without tools.
     pub(super) fn refused(&mut self, purpose: &Purpose, limit: Limit, step: &mut MachineOutput) {
         let is_last = matches!(purpose, Purpose::Reply(Turn { offered: false, .. }));
-        let switches = self.spec.when_low == Low::Switch && !self.state.budget.cheap;
+        let switches = self.spec.when_low == LowBudgetAction::Switch && !self.state.budget.cheap;
         match limit {
             Limit::Money if switches => self.state.budget.cheap = true,
             Limit::Tokens | Limit::Money if !is_last => self.state.budget.wrap(limit),
@@ -112,7 +112,7 @@ impl AgentMachine {
     pub(super) fn count_turn(&mut self, step: &mut MachineOutput) {
         let turns = &mut self.state.tally.stats.turns;
         *turns = turns.saturating_add(1);
-        step.tell(EventKind::TurnStarted {
+        step.emit(EventKind::TurnStarted {
             turn: *turns,
             of: self.spec.max_turns.max(*turns),
         });

@@ -35,7 +35,7 @@ pub(super) struct Conversation {
 
 impl Conversation {
     pub(super) fn new(spec: &AgentSpec, system: Option<&str>, mut past: Past) -> Self {
-        past.history.keep_wholes(MAX_RETAINED);
+        past.history.limit_retained_bytes(MAX_RETAINED);
         let beside = system
             .map_or(0, estimate_tokens)
             .saturating_add(spec.tool_tokens);
@@ -77,7 +77,7 @@ impl Conversation {
     /// Adds a message without calls and results, which a history always accepts.
     pub(super) fn add(&mut self, message: impl Into<Arc<Message>>, reader: &str) {
         let from = self.history.len();
-        let added = self.history.say(message);
+        let added = self.history.push(message);
         debug_assert!(
             added.is_ok(),
             "a message with calls or results must go through an exchange"

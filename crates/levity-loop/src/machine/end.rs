@@ -65,9 +65,9 @@ impl AgentMachine {
     /// Marks the run as ended, after which no more input is expected.
     pub(super) fn has_ended(&mut self, mut ending: Box<Ending>) {
         if self.state.task.tells_said {
-            ending.said = self.state.conversation.own_without_notes();
+            ending.messages = self.state.conversation.own_without_notes();
         }
-        ending.talk = self.state.conversation.talk_end().map(Box::new);
+        ending.conversation_end = self.state.conversation.talk_end().map(Box::new);
         self.state.phase = Phase::Ended(ending);
     }
 
@@ -104,7 +104,7 @@ impl AgentMachine {
         self.state
             .conversation
             .add_pending_messages(self.spec.reader);
-        step.tell(EventKind::Phase(Told::End));
+        step.emit(EventKind::Phase(Told::End));
         let mut ending = self.state.tally.ending(status, text);
         (ending.value, ending.finish) = (value, self.state.tally.finish.clone());
         ending

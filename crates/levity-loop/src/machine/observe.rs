@@ -41,10 +41,10 @@ impl AgentMachine {
         let Some(exchange) = self.state.phase.take_exchange() else {
             return;
         };
-        step.tell(EventKind::Phase(Told::Observe));
+        step.emit(EventKind::Phase(Told::Observe));
         let reply = exchange.reply().clone();
         self.close(exchange, &ToolError::failed("the call was not answered"));
-        step.tell(EventKind::Phase(Told::Reflect));
+        step.emit(EventKind::Phase(Told::Reflect));
         let answer = self.state.conversation.history.messages().last().cloned();
         let results = answer.iter().flat_map(|answer| answer.results());
         let calls: Vec<(&ToolCall, &ToolResult)> = reply.calls().zip(results).collect();
@@ -64,7 +64,7 @@ impl AgentMachine {
             calls: &calls,
         };
         match self.spec.reflector.reflect(&turn) {
-            Reflection::GoOn => {}
+            Reflection::Continue => {}
             Reflection::Note(text) => self.note(text, step),
             Reflection::Finish => self.state.budget.enough(),
             // The last remaining call belongs to the answer.

@@ -19,13 +19,13 @@ impl AgentMachine {
         self.state.run = Some(run);
         self.state.phase = Phase::Deciding;
         self.state.budget.closing = wrap.map(Closing::Limit);
-        step.tell(EventKind::Phase(Told::Goal));
+        step.emit(EventKind::Phase(Told::Goal));
         let goal = self.state.task.goal.clone();
-        step.tell(EventKind::Goal {
+        step.emit(EventKind::Goal {
             text: goal.text().into_owned(),
         });
         for intervention in self.state.task.guarded.clone() {
-            step.tell(EventKind::Guarded {
+            step.emit(EventKind::Guarded {
                 effect: None,
                 intervention,
             });
@@ -46,7 +46,7 @@ impl AgentMachine {
         }
         self.add(plain(&goal));
         self.state.conversation.pin_last();
-        step.tell(EventKind::Phase(Told::Plan));
+        step.emit(EventKind::Phase(Told::Plan));
         match self.spec.planner.plan(&Goal { message: &goal }) {
             Planning::None => self.act(step),
             Planning::Steps(steps) => self.planned(steps, step),
@@ -58,7 +58,7 @@ impl AgentMachine {
 
     pub(super) fn planned(&mut self, steps: Vec<String>, step: &mut MachineOutput) {
         if !steps.is_empty() {
-            step.tell(EventKind::Plan {
+            step.emit(EventKind::Plan {
                 steps: steps.clone(),
             });
             self.add_note(Message::system(notes::plan(&steps)));
@@ -100,7 +100,7 @@ impl AgentMachine {
     ) {
         let effect = self.next_effect();
         self.state.phase = Phase::Asking { effect, purpose };
-        step.want(effect, Effect::Model(call));
+        step.request(effect, Effect::Model(call));
     }
 
     pub(super) fn with_tools(&self, call: ModelCall) -> ModelCall {

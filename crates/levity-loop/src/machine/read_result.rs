@@ -60,12 +60,12 @@ impl AgentMachine {
     pub(super) fn bound_retained(&mut self) {
         let conversation = &mut self.state.conversation;
         let open = self.state.phase.exchange().map_or(0, Exchange::kept);
-        let before = conversation.history.kept();
+        let before = conversation.history.retained_bytes();
         conversation
             .history
-            .keep_wholes(MAX_RETAINED.saturating_sub(open));
+            .limit_retained_bytes(MAX_RETAINED.saturating_sub(open));
         // The sent history shares its messages with the full history and is derived from it.
-        if conversation.history.kept() < before {
+        if conversation.history.retained_bytes() < before {
             conversation.show_summary(self.spec.reader);
         }
         if let Phase::Calling(calls) = &mut self.state.phase {

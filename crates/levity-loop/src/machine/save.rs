@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use levity_core::{
-    ConversationChange, ConversationId, Effect, EffectId, Ending, Failure, MachineOutput,
-    MemoryError, MemoryErrorKind, Outcome, Save, Status, Summary, TalkEnd,
+    ConversationChange, ConversationEnd, ConversationId, Effect, EffectId, Ending, Failure,
+    MachineOutput, MemoryError, MemoryErrorKind, Outcome, Save, Status, Summary,
 };
 use serde::{Deserialize, Serialize};
 
@@ -90,8 +90,8 @@ impl ConversationState {
 
 impl Conversation {
     /// Returns the state in which a run leaves its conversation.
-    pub(super) fn talk_end(&self) -> Option<TalkEnd> {
-        let mut end = TalkEnd::new(self.talk.as_ref()?.id.clone(), self.session());
+    pub(super) fn talk_end(&self) -> Option<ConversationEnd> {
+        let mut end = ConversationEnd::new(self.talk.as_ref()?.id.clone(), self.session());
         end.unsaved = self.unsaved();
         Some(end)
     }
@@ -187,7 +187,7 @@ impl AgentMachine {
     pub(super) fn save(&mut self, step: &mut MachineOutput) {
         if let Some(save) = self.state.conversation.next_save(self.state.next) {
             let effect = self.next_effect();
-            step.want(effect, Effect::Save(save));
+            step.request(effect, Effect::Save(save));
         }
     }
 

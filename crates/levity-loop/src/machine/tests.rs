@@ -223,7 +223,7 @@ fn play(play: &mut Play, happenings: &[(Happening, Saved, bool)], stop: usize) {
                 play.said += 1;
                 play.give(Input::Say(Arc::new(Message::user("Also this."))));
             }
-            Happening::Wrap if count < 30 => play.give(Input::Wrap(Limit::Tokens)),
+            Happening::Wrap if count < 30 => play.give(Input::FinishSoon(Limit::Tokens)),
             happening => {
                 let at = if *first {
                     play.open.keys().next()

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use levity_core::{
-    Compacted, EventKind, History, MachineOutput, Message, ModelCall, ModelError, ModelErrorKind,
-    Offer, Outcome, Response, Role,
+    CompactionReport, EventKind, History, MachineOutput, Message, ModelCall, ModelError,
+    ModelErrorKind, Offer, Outcome, Response, Role,
 };
 use levity_memory::{Counter, Window, WindowFit, WindowView};
 use serde::{Deserialize, Serialize};
@@ -47,7 +47,7 @@ pub(super) struct ShownHistory {
 impl ShownHistory {
     /// Shows the past from the end of its summary.
     pub(super) fn new(window: Window, lists: bool, summary: Option<Arc<str>>, beside: u64) -> Self {
-        let counter = Counter::new().beside(beside);
+        let counter = Counter::new().with_overhead(beside);
         Self {
             window: Some(window),
             lists,
@@ -132,7 +132,7 @@ impl Conversation {
         let sent = self
             .shown
             .view
-            .show(self.history.messages(), &self.shown.pins, reader);
+            .history(self.history.messages(), &self.shown.pins, reader);
         self.shown.sent = Some(sent);
     }
 
@@ -164,7 +164,7 @@ impl Conversation {
         shown
             .window
             .as_ref()
-            .is_some_and(|window| window.is_over(tokens, past, &shown.counter))
+            .is_some_and(|window| window.exceeds_limits(tokens, past, &shown.counter))
     }
 
     fn fit(&self) -> Option<WindowFit> {
@@ -223,7 +223,7 @@ impl Conversation {
         if let Some(counted) =
             counted.filter(|counted| likely.contains(counted) || shown.window.is_none())
         {
-            shown.counter.learn(shown.asked, counted);
+            shown.counter.record(shown.asked, counted);
         }
     }
 
@@ -426,7 +426,7 @@ impl AgentMachine {
             self.state.tools.offer_reader(&self.spec);
         }
         let conversation = &mut self.state.conversation;
-        let mut compacted = Compacted::default();
+        let mut compacted = CompactionReport::default();
         compacted.before = conversation.sent_tokens();
         compacted.folded = view.start().saturating_sub(conversation.shown.view.start());
         compacted.shortened = view
@@ -437,6 +437,6 @@ impl AgentMachine {
         compacted.after = conversation.sent_tokens();
         compacted.summary = conversation.shown.view.summary().cloned();
         compacted.fell_back = fell_back;
-        step.tell(EventKind::Compacted(compacted));
+        step.emit(EventKind::Compacted(compacted));
     }
 }

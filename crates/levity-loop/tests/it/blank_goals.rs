@@ -97,12 +97,12 @@ async fn old_run_with_a_blank_goal_is_resumed() {
         "it waits for a person"
     );
     let run = RunId::new("old");
-    for ask in agent.asks(&run).await.unwrap() {
+    for ask in agent.pending_asks(&run).await.unwrap() {
         let allow = RunRequest::Decide {
             effect: ask.effect,
             decision: Decision::Allow,
         };
-        agent.tell(&ask.run, allow).await.unwrap();
+        agent.send_request(&ask.run, allow).await.unwrap();
     }
     let answer = agent.resume(run.clone()).await.unwrap();
     assert_eq!(answer.text(), "Sent.");

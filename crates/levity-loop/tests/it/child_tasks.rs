@@ -10,7 +10,7 @@ use levity_core::{
     Timestamp, ToolError,
 };
 use levity_loop::{Agent, ChildTask};
-use levity_memory::{Conversations, InMemory, Sessions};
+use levity_memory::{Conversations, InMemory, SessionNotes};
 use levity_runtime::{EndedMachine, MachineRun, MemoryJournal, Runtime, StoppedMachine};
 use levity_test::{FaultyJournal, ManualWorld, ScriptedModel};
 use serde::{Deserialize, Serialize};
@@ -37,7 +37,7 @@ impl Machine for ParentMachine {
         self.times.push(step.at());
         match input {
             Input::Begin { .. } => {
-                step.want(
+                step.request(
                     EffectId::new(0),
                     Effect::Child(ChildRun::new("below", json!({}))),
                 );
@@ -111,12 +111,12 @@ async fn child_task_has_history_and_returns_its_messages() {
     let model = ScriptedModel::new().reply("Blue.");
     let agent = Agent::builder(model.clone()).build().unwrap();
     let mut history = History::new();
-    history.say(Message::user("I like blue.")).unwrap();
+    history.push(Message::user("I like blue.")).unwrap();
     let before = history.clone();
     let ending = send(&journaled(), &agent, move || {
         ChildTask::new("What do I like?")
             .history(before.clone())
-            .with_said()
+            .include_messages()
     })
     .await;
     assert_eq!(
@@ -124,7 +124,7 @@ async fn child_task_has_history_and_returns_its_messages() {
         ("Blue.", 2)
     );
     let said: Vec<_> = ending
-        .said
+        .messages
         .iter()
         .map(|message| message.text().into_owned())
         .collect();
@@ -133,7 +133,7 @@ async fn child_task_has_history_and_returns_its_messages() {
         ["What do I like?", "Blue."],
         "what was before is not said again"
     );
-    history.append(ending.said).unwrap();
+    history.append(ending.messages).unwrap();
     assert_eq!(history.len(), 3);
 }
 
@@ -180,8 +180,8 @@ async fn child_task_conversation_without_memory_fails_like_a_run() {
 struct Notes(Arc<Mutex<Vec<String>>>);
 
 #[async_trait]
-impl Sessions for Notes {
-    async fn note(&self, _: &ConversationId, text: &str) -> Result<(), MemoryError> {
+impl SessionNotes for Notes {
+    async fn save(&self, _: &ConversationId, text: &str) -> Result<(), MemoryError> {
         self.0.lock().unwrap().push(text.to_owned());
         Ok(())
     }
@@ -202,7 +202,7 @@ impl TestAgent {
         let (store, notes) = (Arc::new(InMemory::new()), Notes::default());
         let talks = Conversations::new(store.clone())
             .world(runtime.world().clone())
-            .noted_in(notes.clone());
+            .with_session_notes(notes.clone());
         Self {
             store,
             notes,
@@ -267,7 +267,7 @@ async fn cancelled_child_task_returns_its_messages() {
             levity_core::EventKind::ModelStarted { .. }
         ) {}
         let below = run.control().child(&run.id().child(EffectId::new(0)));
-        below.say("Also this.").await.unwrap();
+        below.send_message("Also this.").await.unwrap();
         let ended = if from_above {
             run.control().clone()
         } else {
@@ -297,7 +297,7 @@ async fn child_task_resumed_anywhere_is_in_conversation_once() {
     send(&runtime, &agent, || {
         ChildTask::new("What do I like?")
             .conversation("c")
-            .with_said()
+            .include_messages()
     })
     .await;
     for stop in 1..whole.records() {
@@ -309,7 +309,7 @@ async fn child_task_resumed_anywhere_is_in_conversation_once() {
         let executor = below(&agent, || {
             ChildTask::new("What do I like?")
                 .conversation("c")
-                .with_said()
+                .include_messages()
         });
         let Err(StoppedMachine { .. }) = first.run(audited(&executor).id("r".into())).await else {
             panic!("{stop}")
@@ -329,7 +329,7 @@ async fn child_task_resumed_anywhere_is_in_conversation_once() {
         let EndedMachine { machine, .. } = second.run(job).await.unwrap();
         let ending = machine.ending.unwrap();
         assert_eq!(
-            (&*ending.text, ending.said.len()),
+            (&*ending.text, ending.messages.len()),
             ("Blue.", 2),
             "after {stop} records"
         );

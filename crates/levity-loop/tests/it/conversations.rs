@@ -8,7 +8,7 @@ use levity_core::{
     MemoryStore, Message, Role, ToolOutput,
 };
 use levity_loop::Agent;
-use levity_memory::{Conversations, InMemory, Sessions, Window};
+use levity_memory::{Conversations, InMemory, SessionNotes, Window};
 use levity_runtime::{MemoryJournal, Runtime};
 use levity_test::{RecordingTool, ScriptedModel};
 use serde_json::json;
@@ -24,8 +24,8 @@ impl Notes {
 }
 
 #[async_trait]
-impl Sessions for Notes {
-    async fn note(&self, _: &ConversationId, text: &str) -> Result<(), MemoryError> {
+impl SessionNotes for Notes {
+    async fn save(&self, _: &ConversationId, text: &str) -> Result<(), MemoryError> {
         self.0.lock().unwrap().push(text.to_owned());
         Ok(())
     }
@@ -42,7 +42,7 @@ fn agent(notes: &Notes, runtime: &Runtime, store: &Arc<InMemory>, replies: &[&st
         .fold(ScriptedModel::new(), |model, reply| model.reply(*reply));
     let conversations = Conversations::new(store.clone())
         .world(runtime.world().clone())
-        .noted_in(notes.clone());
+        .with_session_notes(notes.clone());
     Agent::builder(model)
         .conversations(conversations)
         .runtime(runtime.clone())
@@ -136,7 +136,7 @@ async fn run_cancelled_while_waiting_for_conversation_has_ended() {
         .await
         .unwrap_err();
     let busy = agent.run("Send more").conversation("c").start();
-    while busy.asks().await.unwrap().is_empty() {
+    while busy.pending_asks().await.unwrap().is_empty() {
         tokio::task::yield_now().await;
     }
     let before = journal.read(&"waits".into()).await.unwrap().len();

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use levity_core::{
-    ContextAsk, ContextBlock, ContextError, ContextSource, Effect, EffectId, Ending, Error, Input,
-    Limit, Machine as _, MachineOutput, Media, Message, Offer, Outcome, Part, ProviderState,
+    ContextBlock, ContextError, ContextRequest, ContextSource, Effect, EffectId, Ending, Error,
+    Input, Limit, Machine as _, MachineOutput, Media, Message, Offer, Outcome, Part, ProviderState,
     Response, Role, RunId, Status, ToolCall, ToolErrorKind, ToolOutput, ToolResult,
 };
 use levity_loop::{Agent, AgentBuilder, AgentMachine};
@@ -247,7 +247,7 @@ struct Endless;
 
 #[async_trait]
 impl ContextSource for Endless {
-    async fn blocks(&self, _: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
+    async fn blocks(&self, _: &ContextRequest) -> Result<Vec<ContextBlock>, ContextError> {
         std::future::pending().await
     }
 }

@@ -10,7 +10,7 @@ use levity_core::{
     ToolOutput, Verdict,
 };
 use levity_loop::{
-    Agent, AgentDetails, Answer, Error, SecretGuard, SizeGuard, TopicGuard, WhenGuardFails,
+    Agent, AgentDetails, Answer, Error, GuardFailurePolicy, SecretGuard, SizeGuard, TopicGuard,
 };
 use levity_memory::InMemory;
 use levity_runtime::{MemoryJournal, Runtime, replay};
@@ -261,7 +261,7 @@ async fn rewritten_text_appears_nowhere_in_original_form() {
     let asked = seen.all().len();
     let lasting: Vec<_> = events
         .into_iter()
-        .filter(|event| !event.kind.is_fleeting())
+        .filter(|event| !event.kind.is_transient())
         .collect();
     let records = journal.records(answer.run());
     let again = replay(answer.run(), &records, |_, state| agent.restore(state)).unwrap();
@@ -589,8 +589,8 @@ async fn later_message_is_checked_before_it_is_journaled() {
     let (mut stream, mut events) = (run.events(), Vec::new());
     while let Some(event) = stream.next().await {
         if let EventKind::Asked(ask) = &event.kind {
-            run.say("and hush").await.unwrap();
-            let refused = run.say("never").await.unwrap_err();
+            run.send_message("and hush").await.unwrap();
+            let refused = run.send_message("never").await.unwrap_err();
             assert!(matches!(refused, ControlError::Blocked { .. }), "{refused}");
             assert!(matches!(
                 run.answer(ask, "never").await,
@@ -665,11 +665,11 @@ async fn failed_guard_blocks_unless_set_to_pass() {
                 .runtime(runtime);
             builder
                 .guard_timeout(Duration::from_secs(1))
-                .when_guard_fails(then)
+                .on_guard_failure(then)
                 .build()
                 .unwrap()
         };
-        match build(WhenGuardFails::Block).run("Go").await {
+        match build(GuardFailurePolicy::Block).run("Go").await {
             Err(Error::Blocked {
                 guard, reason: why, ..
             }) => {
@@ -678,7 +678,11 @@ async fn failed_guard_blocks_unless_set_to_pass() {
             other => panic!("{how}: {other:?}"),
         }
         assert_eq!(
-            build(WhenGuardFails::Pass).run("Go").await.unwrap().text(),
+            build(GuardFailurePolicy::Pass)
+                .run("Go")
+                .await
+                .unwrap()
+                .text(),
             "Yes."
         );
     }
@@ -690,7 +694,7 @@ async fn verdict_is_reused_after_crash() {
         let world = life.world.clone();
         let guard = probe("words", &ALL, &SeenItems::default(), move |subject| {
             // A text is checked once in a run, and these are all different.
-            world.did(format!("{} {}", subject.stage(), subject.text()));
+            world.record_action(format!("{} {}", subject.stage(), subject.text()));
             match subject {
                 GuardSubject::Call(call) if call.args["what"] == "two" => Verdict::block("no"),
                 _ => swap(subject, "hush", "****"),
@@ -890,7 +894,7 @@ async fn secret_guard_can_block_or_skip_stages() {
         "`secrets` blocked the answer: it contains a secret"
     );
     assert!(
-        run(SecretGuard::new().except(Stage::Answer))
+        run(SecretGuard::new().skip_stage(Stage::Answer))
             .await
             .unwrap()
             .text()

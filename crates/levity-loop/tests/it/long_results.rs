@@ -86,7 +86,7 @@ fn oldest_long_results_are_dropped_beyond_limit() {
     assert!(reads(&next));
     let calls = reply(&mut machine, id, floods(2..12));
     let (id, _) = answer(&mut machine, calls, &whole);
-    assert_eq!(machine.history().kept(), 64 << 20);
+    assert_eq!(machine.history().retained_bytes(), 64 << 20);
 
     let next = reply(&mut machine, id, (0..12).map(read).collect());
     assert!(

@@ -8,7 +8,7 @@ use levity_core::{
     Message, ModelError, ModelErrorKind, Offer, Outcome, Part, Response, Role, RunId, Status,
     ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolResult, ToolSpec, Usage,
 };
-use levity_loop::{Agent, AgentMachine, PlanByModel, ReflectByModel};
+use levity_loop::{Agent, AgentMachine, ModelPlanner, ModelReflector};
 use levity_test::{RecordingTool, ScriptedModel};
 use proptest::prelude::*;
 use serde_json::json;
@@ -145,12 +145,12 @@ fn make(planning: bool) -> Agent {
         .tool(tool)
         .agent("helper", "Helps.", helper)
         .signal(ToolSpec::new("tell", "Tells something."))
-        .last_signal(ToolSpec::new("pass_on", "Passes the work on."))
+        .ending_signal(ToolSpec::new("pass_on", "Passes the work on."))
         .max_turns(MAX_TURNS);
     let builder = if planning {
         builder
-            .planner(PlanByModel::new())
-            .reflector(ReflectByModel::new())
+            .planner(ModelPlanner::new())
+            .reflector(ModelReflector::new())
     } else {
         builder
     };
@@ -198,7 +198,7 @@ fn play(planning: bool, happenings: &[Happening], stop: Option<usize>) -> (Agent
             // Messages at every step would keep the run going forever, as they should; here there
             // are only a few.
             Happening::Say if inputs < 20 => Input::Say(Arc::new(Message::user("Also this."))),
-            Happening::Wrap if inputs < 20 => Input::Wrap(Limit::Tokens),
+            Happening::Wrap if inputs < 20 => Input::FinishSoon(Limit::Tokens),
             happening => {
                 let last = matches!(happening, Happening::ToolDone(true));
                 let Some(id) = (if last {

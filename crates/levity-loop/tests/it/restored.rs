@@ -5,7 +5,7 @@ use std::sync::Arc;
 use levity_core::{
     Ask, Decision, Hints, Journal as _, ModelCard, ModelErrorKind, Phase, ToolOutput,
 };
-use levity_loop::{Agent, AgentBuilder, PlanByModel, ReflectByModel};
+use levity_loop::{Agent, AgentBuilder, ModelPlanner, ModelReflector};
 use levity_memory::InMemory;
 use levity_runtime::{MemoryJournal, Runtime};
 use levity_test::{ManualWorld, RecordingTool, ScriptedModel, Turn, conformance};
@@ -32,7 +32,7 @@ async fn check(builder: AgentBuilder) -> usize {
     agent
         .run("Find the key")
         .id("r")
-        .on_ask(|_: &Ask| Decision::edit(json!({"at": "edited"})))
+        .approver(|_: &Ask| Decision::edit(json!({"at": "edited"})))
         .await
         .unwrap();
     conformance::recorded(&agent, &journal, &"r".into()).await;
@@ -58,8 +58,8 @@ async fn agent_is_restored_between_calls_questions_and_reflections() {
     assert!(
         check(
             builder
-                .planner(PlanByModel::new())
-                .reflector(ReflectByModel::new())
+                .planner(ModelPlanner::new())
+                .reflector(ModelReflector::new())
         )
         .await
             > 20

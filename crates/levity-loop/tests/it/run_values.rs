@@ -112,7 +112,7 @@ async fn resumed_run_has_the_new_values() {
     let answer = agent
         .resume("r")
         .with(User(7))
-        .on_ask(|_: &Ask| Decision::Allow)
+        .approver(|_: &Ask| Decision::Allow)
         .await
         .unwrap();
     assert_eq!((answer.text(), &*result_of(&model)), ("Sent.", "user 7"));
@@ -146,7 +146,7 @@ async fn on_ask_answers_questions_of_run_and_children() {
         .unwrap();
     agent
         .run("Send")
-        .on_ask(|ask: &Ask| match ask.call.args["to"] == "me" {
+        .approver(|ask: &Ask| match ask.call.args["to"] == "me" {
             true => Decision::deny("not to me"),
             false => Decision::Allow,
         })

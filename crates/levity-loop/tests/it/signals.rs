@@ -33,9 +33,9 @@ fn model() -> ScriptedModel {
 fn agent(runtime: Runtime) -> AgentBuilder {
     Agent::builder(model())
         .signal(spec("tell"))
-        .last_signal(spec("pass_on"))
+        .ending_signal(spec("pass_on"))
         .runtime(runtime)
-        .audited()
+        .verify_replay()
 }
 
 fn numbers(signals: &[Signal]) -> Vec<Value> {
@@ -117,7 +117,7 @@ async fn run_without_answer_reports_signals() {
     let model = ScriptedModel::new().call("tell", json!({"n": 7})).hang();
     let agent = Agent::builder(model)
         .signal(spec("tell"))
-        .audited()
+        .verify_replay()
         .build()
         .unwrap();
     let mut run = agent.start("Do it");
@@ -144,8 +144,8 @@ async fn replay_detects_changed_signal_spec() {
         .await
         .unwrap();
     let other = Agent::builder(model())
-        .last_signal(spec("tell"))
-        .last_signal(spec("pass_on"))
+        .ending_signal(spec("tell"))
+        .ending_signal(spec("pass_on"))
         .runtime(runtime);
     let error = other
         .build()
@@ -164,7 +164,7 @@ async fn replay_detects_changed_signal_spec() {
 fn signal_needs_unique_name_and_valid_schema() {
     let two = Agent::builder(model())
         .signal(spec("tell"))
-        .last_signal(spec("tell"))
+        .ending_signal(spec("tell"))
         .build();
     assert!(
         two.unwrap_err()

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use levity_core::{
     ChildRun, Effect, Message, ModelCall, Offer, Request, ToolCall, ToolRun, ToolSpec,
 };
-use levity_loop::{Agent, AgentBuilder, PlanByModel, PlanRules, ReflectByModel};
+use levity_loop::{Agent, AgentBuilder, ModelPlanner, ModelReflector, RulePlanner};
 use levity_memory::Window;
 use levity_test::{RecordingTool, ScriptedModel, Turn, conformance};
 use serde_json::json;
@@ -30,10 +30,10 @@ fn agents() -> Vec<AgentBuilder> {
             .single_tool(),
         Agent::builder(model())
             .tool(tool())
-            .planner(PlanByModel::new())
-            .reflector(ReflectByModel::new()),
+            .planner(ModelPlanner::new())
+            .reflector(ModelReflector::new()),
         Agent::builder(model())
-            .planner(PlanRules::new().when("do", ["this", "that"]))
+            .planner(RulePlanner::new().when("do", ["this", "that"]))
             .max_turns(1),
         Agent::builder(model())
             .tool(tool())
@@ -44,13 +44,13 @@ fn agents() -> Vec<AgentBuilder> {
             .finish_tool(),
         Agent::builder(model())
             .signal(ToolSpec::new("tool", "Tells."))
-            .last_signal(ToolSpec::new("end", "Ends.")),
+            .ending_signal(ToolSpec::new("end", "Ends.")),
         Agent::builder(model())
             .tool(tool())
             .window(Window::new().tokens(600)),
         Agent::builder(model())
             .tool(tool())
-            .waits(std::time::Duration::from_secs(60))
+            .allow_wait(std::time::Duration::from_secs(60))
             .tool_search(0),
     ]
 }

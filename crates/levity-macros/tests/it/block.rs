@@ -44,7 +44,7 @@ impl Weather {
     /// Is not there.
     #[cfg(any())]
     #[tool]
-    async fn gone(&self, x: Missing) {}
+    async fn gone(&self, x: MissingPart) {}
 
     /// Returns the number of questions.
     #[tool(inline)]

@@ -276,7 +276,7 @@ fn tool_compiles_in_functions_and_modules() {
 /// A tool under a condition that is never met, with a parameter of an unknown type.
 #[tool]
 #[cfg(any())]
-async fn never(x: Missing) {}
+async fn never(x: MissingPart) {}
 
 mod elsewhere {
     // None of these may change the meaning of the generated code.

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 
 mod loopback;
 
-pub use loopback::Loopback;
+pub use loopback::LoopbackBrowser;
 
 /// A way to show a login page to a person and to receive the result.
 ///

@@ -147,7 +147,7 @@ impl Inner {
             Either::Right(_) => Err(self.error(
                 ErrorKind::Auth,
                 &format!(
-                    "no person logged in within {limit:?}; raise `OAuth::login_limit` to wait \
+                    "no person logged in within {limit:?}; raise `OAuth::login_timeout` to wait \
                     longer"
                 ),
             )),

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use super::browser::Browser;
 use super::secret::Secret;
-use super::store::{MemoryTokens, TokenStore};
+use super::store::{MemoryTokenStore, TokenStore};
 
 /// The login settings of a server that requires OAuth.
 ///
@@ -17,14 +17,14 @@ use super::store::{MemoryTokens, TokenStore};
 /// [`enterprise`](Self::enterprise) and [`workload_identity`](Self::workload_identity).
 ///
 /// ```
-/// use levity_mcp::{FileTokens, Loopback, OAuth, ServerConfig};
+/// use levity_mcp::{FileTokenStore, LoopbackBrowser, OAuth, ServerConfig};
 ///
 /// # fn main() -> std::io::Result<()> {
-/// let browser = Loopback::bind(|url| println!("log in at {url}"))?;
+/// let browser = LoopbackBrowser::bind(|url| println!("log in at {url}"))?;
 /// let oauth = OAuth::new()
 ///     .client_name("my agent")
 ///     .browser(browser)
-///     .store(FileTokens::new("tokens.json"));
+///     .store(FileTokenStore::new("tokens.json"));
 /// let tracker = ServerConfig::http("tracker", "https://tracker.example/mcp").oauth(oauth);
 /// # let _ = tracker;
 /// # Ok(()) }
@@ -40,8 +40,8 @@ pub struct OAuth {
     pub(crate) issuer: Option<String>,
     pub(crate) metadata_url: Option<String>,
     pub(crate) machine: bool,
-    pub(crate) enterprise: Option<Enterprise>,
-    pub(crate) workload: Option<Arc<dyn Identity>>,
+    pub(crate) enterprise: Option<EnterpriseLogin>,
+    pub(crate) workload: Option<Arc<dyn IdentityTokenSource>>,
     pub(crate) browser: Option<Arc<dyn Browser>>,
     pub(crate) store: Arc<dyn TokenStore>,
     pub(crate) login_limit: Duration,
@@ -62,7 +62,7 @@ impl OAuth {
             enterprise: None,
             workload: None,
             browser: None,
-            store: Arc::new(MemoryTokens::new()),
+            store: Arc::new(MemoryTokenStore::new()),
             login_limit: Duration::from_secs(300),
         }
     }
@@ -127,7 +127,7 @@ impl OAuth {
     }
 
     /// Logs in with an assertion of a company's identity provider, without interaction.
-    pub fn enterprise(mut self, enterprise: Enterprise) -> Self {
+    pub fn enterprise(mut self, enterprise: EnterpriseLogin) -> Self {
         self.enterprise = Some(enterprise);
         self
     }
@@ -138,7 +138,7 @@ impl OAuth {
     ///
     /// The JWT is sent only to an authorization server in its `aud` claim, so a hostile server
     /// cannot collect it.
-    pub fn workload_identity(mut self, identity: impl Identity + 'static) -> Self {
+    pub fn workload_identity(mut self, identity: impl IdentityTokenSource + 'static) -> Self {
         self.workload = Some(Arc::new(identity));
         self
     }
@@ -156,7 +156,7 @@ impl OAuth {
     }
 
     /// Sets the timeout for a person to log in; 300 s by default.
-    pub fn login_limit(mut self, limit: Duration) -> Self {
+    pub fn login_timeout(mut self, limit: Duration) -> Self {
         self.login_limit = limit;
         self
     }
@@ -207,20 +207,20 @@ impl fmt::Debug for OAuth {
 ///
 /// Set the client's id and secret, or key, at the server's authorization server on [`OAuth`].
 #[derive(Clone)]
-pub struct Enterprise {
+pub struct EnterpriseLogin {
     pub(crate) token_endpoint: String,
     pub(crate) client_id: String,
     pub(crate) client_secret: Option<Secret>,
-    pub(crate) identity: Arc<dyn Identity>,
+    pub(crate) identity: Arc<dyn IdentityTokenSource>,
 }
 
-impl Enterprise {
+impl EnterpriseLogin {
     /// Creates the settings with the identity provider's token endpoint, the client's id there, and
     /// the source of the person's ID token.
     pub fn new(
         token_endpoint: impl Into<String>,
         client_id: impl Into<String>,
-        identity: impl Identity + 'static,
+        identity: impl IdentityTokenSource + 'static,
     ) -> Self {
         Self {
             token_endpoint: token_endpoint.into(),
@@ -238,9 +238,9 @@ impl Enterprise {
     }
 }
 
-impl fmt::Debug for Enterprise {
+impl fmt::Debug for EnterpriseLogin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("Enterprise");
+        let mut debug = f.debug_struct("EnterpriseLogin");
         debug
             .field("token_endpoint", &self.token_endpoint)
             .field("client_id", &self.client_id);
@@ -253,13 +253,13 @@ impl fmt::Debug for Enterprise {
 ///
 /// A `String` is a constant token.
 #[async_trait]
-pub trait Identity: Send + Sync {
+pub trait IdentityTokenSource: Send + Sync {
     /// Returns an identity token (a JWT) that is valid now.
     async fn id_token(&self) -> io::Result<String>;
 }
 
 #[async_trait]
-impl Identity for String {
+impl IdentityTokenSource for String {
     async fn id_token(&self) -> io::Result<String> {
         Ok(self.clone())
     }
@@ -292,7 +292,7 @@ impl TokenFile {
 }
 
 #[async_trait]
-impl Identity for TokenFile {
+impl IdentityTokenSource for TokenFile {
     async fn id_token(&self) -> io::Result<String> {
         // The platform keeps this small file in memory, so a blocking read is acceptable.
         let mut text = String::new();

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 mod file;
 
-pub use file::FileTokens;
+pub use file::FileTokenStore;
 
 /// A store of logins, each under a key with a server's name and URL. For a login with a client
 /// secret, a second key stores which authorization server the secret belongs to.
@@ -58,9 +58,9 @@ impl fmt::Debug for TokenLock {
 
 /// A store of logins in memory, for the lifetime of the process.
 #[derive(Default)]
-pub struct MemoryTokens(Mutex<BTreeMap<String, String>>);
+pub struct MemoryTokenStore(Mutex<BTreeMap<String, String>>);
 
-impl MemoryTokens {
+impl MemoryTokenStore {
     /// Creates an empty store.
     #[must_use]
     pub fn new() -> Self {
@@ -73,7 +73,7 @@ impl MemoryTokens {
 }
 
 #[async_trait]
-impl TokenStore for MemoryTokens {
+impl TokenStore for MemoryTokenStore {
     async fn load(&self, key: &str) -> io::Result<Option<String>> {
         Ok(self.with(|logins| logins.get(key).cloned()))
     }
@@ -89,9 +89,9 @@ impl TokenStore for MemoryTokens {
     }
 }
 
-impl fmt::Debug for MemoryTokens {
+impl fmt::Debug for MemoryTokenStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("MemoryTokens")
+        f.write_str("MemoryTokenStore")
     }
 }
 

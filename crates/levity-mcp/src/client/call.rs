@@ -191,7 +191,7 @@ impl Client {
                     self.secrets.head(&error.message, 1024)
                 );
                 Error::new(
-                    ErrorKind::Refused(error.code.0),
+                    ErrorKind::Rejected(error.code.0),
                     self.server.clone(),
                     message,
                 )
@@ -281,7 +281,10 @@ impl Client {
                 Ok(result) => Ok(Some(result)),
                 // The server sends its own requests, and reports when the result is available.
                 Err(error)
-                    if matches!(error.kind(), ErrorKind::Refused(_) | ErrorKind::Unsupported) =>
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::Rejected(_) | ErrorKind::Unsupported
+                    ) =>
                 {
                     Ok(None)
                 }
@@ -309,7 +312,7 @@ impl Client {
             super::MAX_ERROR_TEXT,
         );
         let message = format!("the task failed: {reason}");
-        Error::new(ErrorKind::Refused(0), self.server.clone(), message)
+        Error::new(ErrorKind::Rejected(0), self.server.clone(), message)
     }
 
     fn protocol_error(&self, message: &str) -> Error {

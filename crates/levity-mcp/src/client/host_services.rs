@@ -33,14 +33,14 @@ impl HostServices {
             capabilities["roots"] = json!({});
         }
         if let Some(sampler) = &self.sampler {
-            capabilities["sampling"] = if sampler.takes_tools() {
+            capabilities["sampling"] = if sampler.supports_tools() {
                 json!({"tools": {}})
             } else {
                 json!({})
             };
         }
         if let Some(elicitor) = &self.elicitor {
-            capabilities["elicitation"] = if elicitor.takes_urls() {
+            capabilities["elicitation"] = if elicitor.supports_urls() {
                 json!({"form": {}, "url": {}})
             } else {
                 json!({"form": {}})

@@ -128,11 +128,11 @@ impl<'a> Entry<'a> {
         }
         self.limits(&mut config);
         self.tools(&mut config);
-        let stops = self.problems.iter().any(|problem| problem.stops);
+        let stops = self.problems.iter().any(|problem| problem.is_error);
         for problem in &mut self.problems {
             problem.server = name.cloned();
             // A server that is not started cannot fail.
-            problem.stops &= enabled;
+            problem.is_error &= enabled;
         }
         ((!stops).then_some(config), self.problems)
     }

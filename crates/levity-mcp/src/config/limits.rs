@@ -81,9 +81,9 @@ impl Entry<'_> {
         if let Some((key, value)) = self.get(Setting::Trust) {
             config.trust = match value {
                 Node::Bool(true) => Trust::Full,
-                Node::Bool(false) => Trust::Wary,
+                Node::Bool(false) => Trust::Cautious,
                 Node::Text(word) if word.eq_ignore_ascii_case("full") => Trust::Full,
-                Node::Text(word) if word.eq_ignore_ascii_case("wary") => Trust::Wary,
+                Node::Text(word) if word.eq_ignore_ascii_case("wary") => Trust::Cautious,
                 _ => {
                     self.reject(key, "it must be \"wary\", \"full\", true or false");
                     Trust::default()

@@ -176,8 +176,8 @@ impl Config {
     }
 
     /// Returns `true` if no problem prevents the start of a server.
-    pub fn is_good(&self) -> bool {
-        !self.problems.iter().any(|problem| problem.stops)
+    pub fn is_valid(&self) -> bool {
+        !self.problems.iter().any(|problem| problem.is_error)
     }
 
     /// Adds a server whose name is unique.
@@ -192,9 +192,9 @@ impl Config {
         self.more += 1;
         let more = self.more + 1;
         if let Some(last) = self.problems.last_mut() {
-            let stops = last.stops || problem.stops;
+            let stops = last.is_error || problem.is_error;
             *last = ConfigProblem {
-                stops,
+                is_error: stops,
                 ..ConfigProblem::new("", format!("there are {more} more problems"))
             };
         }

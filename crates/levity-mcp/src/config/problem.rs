@@ -10,23 +10,23 @@ pub struct ConfigProblem {
     /// The server that the problem belongs to, if any.
     pub server: Option<Arc<str>>,
     /// The location as a JSON pointer: `/mcpServers/files/args/1`. Empty for the whole document.
-    pub at: String,
+    pub pointer: String,
     /// The line and the column, counted from 1, if the document is not valid JSON.
     pub line: Option<(usize, usize)>,
     /// The description of the problem.
     pub message: String,
     /// `true` for an error, which prevents the start of the server; `false` for a warning.
-    pub stops: bool,
+    pub is_error: bool,
 }
 
 impl ConfigProblem {
     pub(super) fn new(at: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             server: None,
-            at: at.into(),
+            pointer: at.into(),
             line: None,
             message: message.into(),
-            stops: true,
+            is_error: true,
         }
     }
 }
@@ -36,8 +36,8 @@ impl fmt::Display for ConfigProblem {
         if let Some((line, column)) = self.line {
             write!(f, "line {line}, column {column}: ")?;
         }
-        if !self.at.is_empty() {
-            write!(f, "`{}`: ", self.at)?;
+        if !self.pointer.is_empty() {
+            write!(f, "`{}`: ", self.pointer)?;
         }
         f.write_str(&self.message)
     }

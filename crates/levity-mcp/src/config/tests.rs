@@ -140,7 +140,7 @@ fn parse_reads_url_settings() {
 
 #[test]
 fn place_hides_secrets() {
-    let place = |url: &str| ServerConfig::http("x", url).place();
+    let place = |url: &str| ServerConfig::http("x", url).display_target();
     assert_eq!(
         place("https://user:s3cret@h:1/mcp/a?key=s3cret#s3cret"),
         "https://h:1/mcp/a"
@@ -165,7 +165,7 @@ fn place_hides_secrets() {
     );
     let server = ServerConfig::stdio("x", "npx").arg("--key=s3cret");
     assert_eq!(
-        (server.place(), server.transport()),
+        (server.display_target(), server.transport()),
         ("npx".to_owned(), "stdio")
     );
 }
@@ -474,9 +474,9 @@ fn parse_warns_about_settings_without_effect() {
 #[test]
 fn problem_of_disabled_server_is_only_a_warning() {
     let config = parse(r#"{"mcpServers": {"x": {"command": "${NOPE}", "disabled": true}}}"#);
-    assert!(config.is_good() && config.servers().is_empty());
+    assert!(config.is_valid() && config.servers().is_empty());
     assert_eq!(config.problems().len(), 1);
-    assert!(!parse(r#"{"mcpServers": {"x": {"command": "${NOPE}"}}}"#).is_good());
+    assert!(!parse(r#"{"mcpServers": {"x": {"command": "${NOPE}"}}}"#).is_valid());
 }
 
 #[test]
@@ -591,7 +591,7 @@ fn from_env_rejects_relative_paths() {
                 .map(|(_, value)| (*value).to_owned())
         };
         let config = Config::from_vars(own);
-        assert!(config.servers().is_empty() && !config.is_good(), "{set:?}");
+        assert!(config.servers().is_empty() && !config.is_valid(), "{set:?}");
         let problem = config.problems()[0].to_string();
         assert!(
             problem.contains(set[0].0) && problem.contains("absolute path"),
@@ -626,7 +626,7 @@ fn variables_lists_names_that_server_receives() {
     let found: Vec<_> = config
         .servers()
         .iter()
-        .map(|server| server.variables().join(","))
+        .map(|server| server.inherited_variables().join(","))
         .collect();
     assert_eq!(found, ["HOME", "HOME", "TOKEN", "*", ""]);
 }

@@ -34,7 +34,7 @@ impl<'a> Entry<'a> {
     pub(super) fn warn(&mut self, key: &str, message: &str) {
         self.reject(key, message);
         if let Some(problem) = self.problems.last_mut() {
-            problem.stops = false;
+            problem.is_error = false;
         }
     }
 
@@ -203,7 +203,7 @@ impl<'a> Entry<'a> {
                 if matches!(value, Node::Text(text) if looks_unexpanded(text)) {
                     let message = "it is passed on unchanged; only `${NAME}` is expanded";
                     self.problems.push(ConfigProblem {
-                        stops: false,
+                        is_error: false,
                         ..ConfigProblem::new(at, message)
                     });
                 }

@@ -17,16 +17,16 @@ use super::form;
 ///
 /// ```
 /// use async_trait::async_trait;
-/// use levity_mcp::{ElicitAsk, ElicitReply, Elicitor};
+/// use levity_mcp::{ElicitRequest, ElicitReply, Elicitor};
 /// use serde_json::json;
 ///
 /// struct Yes;
 ///
 /// #[async_trait]
 /// impl Elicitor for Yes {
-///     async fn elicit(&self, server: &str, ask: ElicitAsk) -> ElicitReply {
+///     async fn elicit(&self, server: &str, ask: ElicitRequest) -> ElicitReply {
 ///         match ask {
-///             ElicitAsk::Form(form) if server == "trusted" => {
+///             ElicitRequest::Form(form) if server == "trusted" => {
 ///                 match form.complete(Default::default()) {
 ///                     Ok(content) => ElicitReply::Accept(content),
 ///                     Err(_) => ElicitReply::Decline,
@@ -40,11 +40,11 @@ use super::form;
 #[async_trait]
 pub trait Elicitor: Send + Sync {
     /// Asks a person and returns the answer. `server` is the name of the requesting server.
-    async fn elicit(&self, server: &str, ask: ElicitAsk) -> ElicitReply;
+    async fn elicit(&self, server: &str, ask: ElicitRequest) -> ElicitReply;
 
     /// Returns `true` if the person can be sent to a URL; `false` by default. levity announces this
     /// to servers.
-    fn takes_urls(&self) -> bool {
+    fn supports_urls(&self) -> bool {
         false
     }
 }
@@ -52,19 +52,19 @@ pub trait Elicitor: Send + Sync {
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl<E: Elicitor + ?Sized> Elicitor for Arc<E> {
-    async fn elicit(&self, server: &str, ask: ElicitAsk) -> ElicitReply {
+    async fn elicit(&self, server: &str, ask: ElicitRequest) -> ElicitReply {
         (**self).elicit(server, ask).await
     }
 
-    fn takes_urls(&self) -> bool {
-        (**self).takes_urls()
+    fn supports_urls(&self) -> bool {
+        (**self).supports_urls()
     }
 }
 
 /// A request of a server to a person.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum ElicitAsk {
+pub enum ElicitRequest {
     /// The person fills in a form.
     Form(ElicitForm),
     /// The person visits a URL. The exchange there stays between the person and the server.
@@ -157,7 +157,7 @@ pub struct Decline;
 
 #[async_trait]
 impl Elicitor for Decline {
-    async fn elicit(&self, _: &str, _: ElicitAsk) -> ElicitReply {
+    async fn elicit(&self, _: &str, _: ElicitRequest) -> ElicitReply {
         ElicitReply::Decline
     }
 }
@@ -169,12 +169,12 @@ pub struct AcceptDefaults;
 
 #[async_trait]
 impl Elicitor for AcceptDefaults {
-    async fn elicit(&self, _: &str, ask: ElicitAsk) -> ElicitReply {
+    async fn elicit(&self, _: &str, ask: ElicitRequest) -> ElicitReply {
         match ask {
-            ElicitAsk::Form(form) => form
+            ElicitRequest::Form(form) => form
                 .complete(Map::new())
                 .map_or(ElicitReply::Decline, ElicitReply::Accept),
-            ElicitAsk::Url(_) => ElicitReply::Decline,
+            ElicitRequest::Url(_) => ElicitReply::Decline,
         }
     }
 }

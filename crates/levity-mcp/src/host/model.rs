@@ -9,7 +9,7 @@ use levity_core::{
 use serde_json::{Value, json};
 
 use super::budget::{Allowance, Ledger};
-use super::{Refusal, SampleAsk, SampleReply, Sampler};
+use super::{Refusal, SampleReply, SampleRequest, Sampler};
 
 /// A sampler that answers servers with a model, within limits.
 ///
@@ -21,16 +21,16 @@ use super::{Refusal, SampleAsk, SampleReply, Sampler};
 /// use std::sync::Arc;
 ///
 /// use levity_core::Money;
-/// use levity_mcp::{ModelSampler, SampleAsk, Sampler};
+/// use levity_mcp::{ModelSampler, SampleRequest, Sampler};
 /// use levity_test::ScriptedModel;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), levity_mcp::Refusal> {
 /// let model = Arc::new(ScriptedModel::new().reply("Two files about birds."));
 /// let sampler = ModelSampler::new(model).only(["files"]).max_requests(5);
-/// let reply = sampler.sample("files", SampleAsk::new("Sum this up: ..", 200)).await?;
+/// let reply = sampler.sample("files", SampleRequest::new("Sum this up: ..", 200)).await?;
 /// assert_eq!(reply.parts[0], "Two files about birds.".into());
-/// assert!(sampler.sample("other", SampleAsk::new("Hello", 200)).await.is_err());
+/// assert!(sampler.sample("other", SampleRequest::new("Hello", 200)).await.is_err());
 /// # Ok(())
 /// # }
 /// ```
@@ -84,7 +84,7 @@ impl ModelSampler {
     /// Asks for approval of each request. The approver sees a call of `sampling` with the server's
     /// request as its arguments. A text answer goes to the server in place of the model's reply.
     #[must_use]
-    pub fn ask(mut self, approver: Arc<dyn Approver>) -> Self {
+    pub fn approver(mut self, approver: Arc<dyn Approver>) -> Self {
         self.approver = Some(approver);
         self
     }
@@ -121,7 +121,7 @@ impl ModelSampler {
     /// Sets the maximum cost per server; unlimited by default. With a limit, a model whose card has
     /// no price is not called, unless a price is [assumed](Self::assumed_price).
     #[must_use]
-    pub fn max_money(mut self, money: Money) -> Self {
+    pub fn max_cost(mut self, money: Money) -> Self {
         self.limits.money = Some(money);
         self
     }
@@ -140,7 +140,7 @@ impl ModelSampler {
         (tokens, money)
     }
 
-    fn admit(&self, server: &str, ask: &SampleAsk) -> Result<(), Refusal> {
+    fn admit(&self, server: &str, ask: &SampleRequest) -> Result<(), Refusal> {
         let named = |servers: &Vec<String>| servers.iter().any(|known| known == server);
         if !self.servers.as_ref().is_none_or(named) {
             return Err(Refusal::denied("sampling is not enabled for this server"));
@@ -152,7 +152,7 @@ impl ModelSampler {
             return Err(Refusal::bad("`maxTokens` must be more than 0"));
         }
         let media = ask.messages.iter().flat_map(|message| &message.parts);
-        if !self.model.card().abilities.images
+        if !self.model.card().capabilities.images
             && media.into_iter().any(|part| matches!(part, Part::Media(_)))
         {
             return Err(Refusal::bad("the model accepts text only"));
@@ -161,7 +161,11 @@ impl ModelSampler {
     }
 
     /// Asks the approver, and returns its text answer in place of the model's, if any.
-    async fn ask_approver(&self, server: &str, ask: &SampleAsk) -> Result<Option<String>, Refusal> {
+    async fn ask_approver(
+        &self,
+        server: &str,
+        ask: &SampleRequest,
+    ) -> Result<Option<String>, Refusal> {
         let Some(approver) = &self.approver else {
             return Ok(None);
         };
@@ -175,7 +179,7 @@ impl ModelSampler {
         }
     }
 
-    fn request(ask: SampleAsk, max_tokens: u64) -> Result<Request, Refusal> {
+    fn request(ask: SampleRequest, max_tokens: u64) -> Result<Request, Refusal> {
         let history = History::renamed(ask.messages);
         let history =
             history.map_err(|_| Refusal::bad("tool calls and tool results do not match"))?;
@@ -218,7 +222,7 @@ impl ModelSampler {
 
 #[async_trait]
 impl Sampler for ModelSampler {
-    async fn sample(&self, server: &str, ask: SampleAsk) -> Result<SampleReply, Refusal> {
+    async fn sample(&self, server: &str, ask: SampleRequest) -> Result<SampleReply, Refusal> {
         self.admit(server, &ask)?;
         if let Some(text) = self.ask_approver(server, &ask).await? {
             return Ok(SampleReply::text("person", text));
@@ -252,13 +256,13 @@ impl Sampler for ModelSampler {
         }
     }
 
-    fn takes_tools(&self) -> bool {
+    fn supports_tools(&self) -> bool {
         self.tools
     }
 }
 
 /// Describes the request for the approver.
-fn describe(server: &str, ask: &SampleAsk) -> Value {
+fn describe(server: &str, ask: &SampleRequest) -> Value {
     let messages: Vec<Value> = ask
         .messages
         .iter()

@@ -23,7 +23,7 @@ pub enum RefusalKind {
     /// The request exceeds the limits of the server.
     Limit,
     /// The request is invalid or too large.
-    Bad,
+    Invalid,
     /// The request was accepted and then failed.
     Failed,
 }
@@ -48,7 +48,7 @@ impl Refusal {
     }
 
     pub(super) fn bad(message: impl Into<String>) -> Self {
-        Self::new(RefusalKind::Bad, message)
+        Self::new(RefusalKind::Invalid, message)
     }
 
     pub(super) fn limit(message: impl Into<String>) -> Self {
@@ -64,7 +64,7 @@ impl Refusal {
     pub(crate) fn code(&self) -> i32 {
         match self.kind {
             RefusalKind::Denied | RefusalKind::Limit => -1,
-            RefusalKind::Bad => -32602,
+            RefusalKind::Invalid => -32602,
             RefusalKind::Failed => -32603,
         }
     }

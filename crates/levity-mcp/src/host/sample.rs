@@ -16,11 +16,11 @@ use super::Refusal;
 #[async_trait]
 pub trait Sampler: Send + Sync {
     /// Returns a reply, or the reason for a refusal. `server` is the name of the requesting server.
-    async fn sample(&self, server: &str, ask: SampleAsk) -> Result<SampleReply, Refusal>;
+    async fn sample(&self, server: &str, ask: SampleRequest) -> Result<SampleReply, Refusal>;
 
     /// Returns `true` if requests may contain tools for the model to call; `false` by default.
     /// levity announces this to servers.
-    fn takes_tools(&self) -> bool {
+    fn supports_tools(&self) -> bool {
         false
     }
 }
@@ -28,12 +28,12 @@ pub trait Sampler: Send + Sync {
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl<S: Sampler + ?Sized> Sampler for Arc<S> {
-    async fn sample(&self, server: &str, ask: SampleAsk) -> Result<SampleReply, Refusal> {
+    async fn sample(&self, server: &str, ask: SampleRequest) -> Result<SampleReply, Refusal> {
         (**self).sample(server, ask).await
     }
 
-    fn takes_tools(&self) -> bool {
-        (**self).takes_tools()
+    fn supports_tools(&self) -> bool {
+        (**self).supports_tools()
     }
 }
 
@@ -41,7 +41,7 @@ impl<S: Sampler + ?Sized> Sampler for Arc<S> {
 /// in total.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct SampleAsk {
+pub struct SampleRequest {
     /// The messages, oldest first.
     pub messages: Vec<Arc<Message>>,
     /// The instructions before the messages.
@@ -60,7 +60,7 @@ pub struct SampleAsk {
     pub hints: Vec<String>,
 }
 
-impl SampleAsk {
+impl SampleRequest {
     /// Creates a request with one message.
     pub fn new(message: impl Into<Message>, max_tokens: u64) -> Self {
         Self {

@@ -2,7 +2,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use levity_core::{
-    Abilities, Approver, Ask, Decision, Finish, Message, Model, ModelCard, ModelError,
+    Approver, Ask, Capabilities, Decision, Finish, Message, Model, ModelCard, ModelError,
     ModelErrorKind, Money, Price, Request, Response, Role, Usage,
 };
 use levity_test::FunctionModel;
@@ -36,15 +36,15 @@ fn assert_refused(result: Result<SampleReply, Refusal>, kind: RefusalKind, expec
     assert!(refusal.to_string().contains(expected), "{refusal}");
 }
 
-fn ask() -> SampleAsk {
-    SampleAsk::new("Hello", 100)
+fn ask() -> SampleRequest {
+    SampleRequest::new("Hello", 100)
 }
 
 #[tokio::test]
 async fn sampler_limits_reply_length() {
     let (model, requests) = model(ModelCard::new("test", "small").with_max_output(60));
     let sampler = ModelSampler::new(model).max_tokens(80);
-    let mut long = SampleAsk::new("Hello", 1_000_000);
+    let mut long = SampleRequest::new("Hello", 1_000_000);
     long.system = Some("Be a pirate.".to_owned());
     long.temperature = Some(0.5);
     long.stop = vec!["END".to_owned()];
@@ -100,7 +100,7 @@ async fn sampler_reserves_tokens_and_settles_actual_usage() {
     assert!(sampler.sample("a", ask()).await.is_ok());
     assert_refused(
         sampler
-            .sample("a", SampleAsk::new("x".repeat(400), 100))
+            .sample("a", SampleRequest::new("x".repeat(400), 100))
             .await,
         RefusalKind::Limit,
         "more tokens",
@@ -111,23 +111,23 @@ async fn sampler_reserves_tokens_and_settles_actual_usage() {
 #[tokio::test]
 async fn sampler_counts_money_by_card_price() {
     let card = || ModelCard::new("test", "dear").with_price(Price::new(1_000.0, 2_000.0));
-    let sampler = ModelSampler::new(model(card()).0).max_money(Money::from_dollars(1.0));
+    let sampler = ModelSampler::new(model(card()).0).max_cost(Money::from_dollars(1.0));
     assert!(sampler.sample("a", ask()).await.is_ok());
     assert_eq!(sampler.used("a").1, Money::from_dollars(0.02));
-    let poor = ModelSampler::new(model(card()).0).max_money(Money::from_dollars(0.1));
+    let poor = ModelSampler::new(model(card()).0).max_cost(Money::from_dollars(0.1));
     assert_refused(
         poor.sample("a", ask()).await,
         RefusalKind::Limit,
         "more tokens or money",
     );
-    let unknown = default_sampler().max_money(Money::from_dollars(1.0));
+    let unknown = default_sampler().max_cost(Money::from_dollars(1.0));
     assert_refused(
         unknown.sample("a", ask()).await,
         RefusalKind::Limit,
         "the price of the model is unknown",
     );
     let assumed = default_sampler()
-        .max_money(Money::from_dollars(1.0))
+        .max_cost(Money::from_dollars(1.0))
         .assumed_price(Price::new(1.0, 1.0));
     assert!(assumed.sample("a", ask()).await.is_ok());
     assert_eq!(assumed.used("a").1, Money::from_nanos(15_000));
@@ -190,7 +190,7 @@ async fn approver_decides_before_request() {
     let yes = approver(Decision::Allow);
     assert!(
         default_sampler()
-            .ask(yes.clone())
+            .approver(yes.clone())
             .sample("files", ask())
             .await
             .is_ok()
@@ -201,14 +201,14 @@ async fn approver_decides_before_request() {
         question.call.args["messages"],
         json!([{"role": "user", "text": "Hello"}])
     );
-    let no = default_sampler().ask(approver(Decision::deny("I do not trust it")));
+    let no = default_sampler().approver(approver(Decision::deny("I do not trust it")));
     assert_refused(
         no.sample("files", ask()).await,
         RefusalKind::Denied,
         "was denied",
     );
     assert_eq!(no.used("files").0, 0);
-    let own = default_sampler().ask(approver(Decision::answer("Say it is fine.")));
+    let own = default_sampler().approver(approver(Decision::answer("Say it is fine.")));
     assert_eq!(
         own.sample("files", ask()).await.unwrap(),
         SampleReply::text("person", "Say it is fine.")
@@ -255,7 +255,7 @@ async fn sampler_rejects_tools_unless_allowed() {
     assert_eq!(refusal.kind(), RefusalKind::Denied);
     let (model, requests) = model(ModelCard::new("test", "small"));
     let sampler = ModelSampler::new(model).allow_tools();
-    assert!(sampler.takes_tools() && !default_sampler().takes_tools());
+    assert!(sampler.supports_tools() && !default_sampler().supports_tools());
     let result = sample(&sampler, "s", &with_tools()).await.unwrap();
     assert_eq!(
         result,
@@ -311,7 +311,10 @@ async fn reply_has_tool_calls_only_if_request_has_tools() {
 #[track_caller]
 fn bad_sample(params: &Value, expected: &str) {
     let refusal = sample_ask(params).unwrap_err();
-    assert_eq!((refusal.kind(), refusal.code()), (RefusalKind::Bad, -32602));
+    assert_eq!(
+        (refusal.kind(), refusal.code()),
+        (RefusalKind::Invalid, -32602)
+    );
     assert!(refusal.to_string().contains(expected), "{refusal}");
 }
 
@@ -376,11 +379,11 @@ async fn sampler_rejects_images_unless_model_supports_them() {
             .await
             .unwrap_err()
             .kind(),
-        RefusalKind::Bad
+        RefusalKind::Invalid
     );
-    let mut abilities = Abilities::default();
-    abilities.images = true;
-    let (model, requests) = model(ModelCard::new("test", "eye").with_abilities(abilities));
+    let mut capabilities = Capabilities::default();
+    capabilities.images = true;
+    let (model, requests) = model(ModelCard::new("test", "eye").with_capabilities(capabilities));
     assert!(
         sample(&ModelSampler::new(model), "s", &params)
             .await
@@ -408,8 +411,10 @@ async fn empty_reply_is_refused() {
     };
     assert_eq!(sample_result(&cut)["stopReason"], "maxTokens");
     assert_refused(
-        default_sampler().sample("s", SampleAsk::new("x", 0)).await,
-        RefusalKind::Bad,
+        default_sampler()
+            .sample("s", SampleRequest::new("x", 0))
+            .await,
+        RefusalKind::Invalid,
         "`maxTokens`",
     );
 }
@@ -585,15 +590,15 @@ async fn elicit_rejects_answer_that_does_not_match_form() {
 
     #[async_trait]
     impl Elicitor for Fixed {
-        async fn elicit(&self, server: &str, ask: ElicitAsk) -> ElicitReply {
+        async fn elicit(&self, server: &str, ask: ElicitRequest) -> ElicitReply {
             assert_eq!(server, "s");
-            if let ElicitAsk::Form(form) = &ask {
+            if let ElicitRequest::Form(form) = &ask {
                 assert_eq!(form.message, "Who?");
             }
             self.0.clone()
         }
 
-        fn takes_urls(&self) -> bool {
+        fn supports_urls(&self) -> bool {
             self.1
         }
     }
@@ -629,7 +634,7 @@ async fn elicit_rejects_answer_that_does_not_match_form() {
 fn elicit_ask_rejects_invalid_or_large_requests() {
     let bad = |params: Value, expected: &str| {
         let refusal = elicit_ask(&params).unwrap_err();
-        assert_eq!(refusal.kind(), RefusalKind::Bad);
+        assert_eq!(refusal.kind(), RefusalKind::Invalid);
         assert!(refusal.to_string().contains(expected), "{refusal}");
     };
     bad(

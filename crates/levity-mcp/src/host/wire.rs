@@ -9,8 +9,8 @@ use levity_core::{
 use serde_json::{Map, Value, json};
 
 use super::{
-    ElicitAsk, ElicitForm, ElicitReply, ElicitUrl, Elicitor, Refusal, SampleAsk, SampleReply,
-    Sampler,
+    ElicitForm, ElicitReply, ElicitRequest, ElicitUrl, Elicitor, Refusal, SampleReply,
+    SampleRequest, Sampler,
 };
 
 /// The maximum size of a sampling request, in bytes of JSON.
@@ -29,7 +29,7 @@ pub(crate) async fn sample(
     params: &Value,
 ) -> Result<Value, Refusal> {
     let ask = sample_ask(params)?;
-    if !ask.tools.is_empty() && !sampler.takes_tools() {
+    if !ask.tools.is_empty() && !sampler.supports_tools() {
         return Err(Refusal::denied("requests with tools are not allowed"));
     }
     Ok(sample_result(&sampler.sample(server, ask).await?))
@@ -43,10 +43,10 @@ pub(crate) async fn elicit(
 ) -> Result<Value, Refusal> {
     let ask = elicit_ask(params)?;
     let form = match &ask {
-        ElicitAsk::Form(form) => Some(form.clone()),
-        ElicitAsk::Url(_) if elicitor.takes_urls() => None,
+        ElicitRequest::Form(form) => Some(form.clone()),
+        ElicitRequest::Url(_) if elicitor.supports_urls() => None,
         // The announced capabilities exclude URLs.
-        ElicitAsk::Url(_) => return Ok(json!({"action": "decline"})),
+        ElicitRequest::Url(_) => return Ok(json!({"action": "decline"})),
     };
     Ok(match (elicitor.elicit(server, ask).await, form) {
         (ElicitReply::Accept(content), Some(form)) => {
@@ -64,7 +64,7 @@ pub(crate) async fn elicit(
     })
 }
 
-pub(super) fn sample_ask(params: &Value) -> Result<SampleAsk, Refusal> {
+pub(super) fn sample_ask(params: &Value) -> Result<SampleRequest, Refusal> {
     if params.to_string().len() > MAX_SAMPLE_BYTES {
         return Err(Refusal::bad(format!(
             "the request is larger than {MAX_SAMPLE_BYTES} bytes"
@@ -87,7 +87,7 @@ pub(super) fn sample_ask(params: &Value) -> Result<SampleAsk, Refusal> {
         .into_iter()
         .flatten()
         .filter_map(|hint| text(hint, "name"));
-    Ok(SampleAsk {
+    Ok(SampleRequest {
         messages: converted.into_iter().map(Arc::new).collect(),
         system: text(params, "systemPrompt").map(Into::into),
         max_tokens: params
@@ -254,7 +254,7 @@ pub(super) fn sample_result(reply: &SampleReply) -> Value {
     json!({"role": "assistant", "content": content, "model": reply.model, "stopReason": stopped})
 }
 
-pub(super) fn elicit_ask(params: &Value) -> Result<ElicitAsk, Refusal> {
+pub(super) fn elicit_ask(params: &Value) -> Result<ElicitRequest, Refusal> {
     if params.to_string().len() > MAX_FORM_BYTES {
         return Err(Refusal::bad(format!(
             "the request is larger than {MAX_FORM_BYTES} bytes"
@@ -275,7 +275,10 @@ pub(super) fn elicit_ask(params: &Value) -> Result<ElicitAsk, Refusal> {
                     "the form has more than {MAX_FIELDS} fields"
                 )));
             }
-            Ok(ElicitAsk::Form(ElicitForm::new(message, schema.clone())))
+            Ok(ElicitRequest::Form(ElicitForm::new(
+                message,
+                schema.clone(),
+            )))
         }
         Some("url") => {
             let url = text(params, "url").ok_or_else(|| missing("url"))?;
@@ -289,7 +292,7 @@ pub(super) fn elicit_ask(params: &Value) -> Result<ElicitAsk, Refusal> {
                 return Err(Refusal::bad("`url` is not a valid `https` or `http` URL"));
             }
             let id = text(params, "elicitationId").unwrap_or_default();
-            Ok(ElicitAsk::Url(ElicitUrl::new(message, url, id)))
+            Ok(ElicitRequest::Url(ElicitUrl::new(message, url, id)))
         }
         Some(_) => Err(Refusal::bad("`mode` is unknown; use `form` or `url`")),
     }

@@ -19,7 +19,7 @@ const KINDS: [(ErrorKind, &str); 8] = [
     (ErrorKind::Config, "config"),
     (ErrorKind::Start, "start"),
     (ErrorKind::Auth, "auth"),
-    (ErrorKind::Away, "away"),
+    (ErrorKind::Unavailable, "away"),
     (ErrorKind::Closed, "closed"),
     (ErrorKind::Timeout, "timeout"),
     (ErrorKind::TooLarge, "too_large"),

@@ -285,7 +285,7 @@ fn convert_error(caller: &Caller, error: StreamableHttpError<Failure>) -> Error 
             caller.error(ErrorKind::Timeout, "it did not accept a message in time")
         }
         StreamableHttpError::ReinitializationFailed(error) => caller.error(
-            ErrorKind::Refused(error.code.0),
+            ErrorKind::Rejected(error.code.0),
             format!("it rejects another session: {}", error.message),
         ),
         other => caller.error(ErrorKind::Protocol, other.to_string()),

@@ -91,8 +91,8 @@ impl Process {
             )));
         }
         let started = tree::start(command(stdio));
-        let (mut child, mut tree) =
-            started.map_err(|error| start_error(start_problem(stdio, &config.place(), &error)))?;
+        let (mut child, mut tree) = started
+            .map_err(|error| start_error(start_problem(stdio, &config.display_target(), &error)))?;
         let (Some(stdin), Some(stdout), Some(stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {

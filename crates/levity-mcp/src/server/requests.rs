@@ -49,7 +49,7 @@ impl Server {
     /// # Errors
     /// Returns an error if the server is unavailable, does not respond in time or does not have the
     /// resource.
-    pub async fn read(&self, uri: &str) -> Result<Vec<ResourceContent>> {
+    pub async fn read_resource(&self, uri: &str) -> Result<Vec<ResourceContent>> {
         let result = self
             .send_request("resources/read", json!({"uri": uri}))
             .await?;
@@ -200,7 +200,7 @@ impl Server {
     /// # Errors
     /// Returns an error if the server is unavailable, does not respond in time or rejects the
     /// level.
-    pub async fn log_level(&self, level: &str) -> Result<()> {
+    pub async fn set_log_level(&self, level: &str) -> Result<()> {
         self.send_request("logging/setLevel", json!({"level": level}))
             .await
             .map(drop)

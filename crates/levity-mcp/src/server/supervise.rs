@@ -84,7 +84,7 @@ impl ServerInner {
         let process = lock(&self.process).clone();
         match process {
             Some(process) => match process.exit_status().await {
-                Some(death) => error.with_death(death),
+                Some(death) => error.with_exit(death),
                 None => error,
             },
             None => error,
@@ -187,7 +187,10 @@ impl ServerInner {
             .await
         {
             Err(error)
-                if matches!(error.kind(), ErrorKind::Refused(_) | ErrorKind::Unsupported) =>
+                if matches!(
+                    error.kind(),
+                    ErrorKind::Rejected(_) | ErrorKind::Unsupported
+                ) =>
             {
                 Ok(())
             }
@@ -268,9 +271,9 @@ impl ServerInner {
         let gives_up = is_permanent || failures > self.config.retries;
         let pause = (!gives_up).then(|| self.backoff(failures));
         let retry: Option<Timestamp> = pause.map(|pause| self.world.now().after(pause));
-        let event = ServerEventKind::Away {
+        let event = ServerEventKind::Unavailable {
             error: error.clone(),
-            retry: pause,
+            retry_after: pause,
         };
         self.enter_phase(Phase::Away { error, retry }, event);
         pause

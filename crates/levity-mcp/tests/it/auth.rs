@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_mcp::{
-    Browser, Error, ErrorKind, MemoryTokens, OAuth, Server, ServerConfig, ServerState, Servers,
+    Browser, Error, ErrorKind, MemoryTokenStore, OAuth, Server, ServerConfig, ServerState, Servers,
     TokenStore, WaitFor,
 };
 use serde_json::json;
@@ -71,8 +71,10 @@ async fn login_error(authority: &Authority, oauth: OAuth) -> Error {
     let servers = start(authority, oauth);
     match servers.wait(WaitFor::All).await.remove(0).state {
         // levity does not repeat a login on its own.
-        ServerState::Away {
-            error, retry: None, ..
+        ServerState::Unavailable {
+            error,
+            retry_after: None,
+            ..
         } => error,
         state => panic!("the login was not rejected: {state:?}"),
     }
@@ -123,7 +125,7 @@ async fn timeouts_pause_during_login() {
     );
     let config = ServerConfig::http("guarded", authority.url.clone())
         .oauth(OAuth::new().browser(slow.clone()))
-        .probe_limit(Duration::from_millis(300));
+        .probe_timeout(Duration::from_millis(300));
     let servers = Servers::builder().server(config).start().unwrap();
     let status = servers.wait(WaitFor::All).await;
     assert!(status[0].state.is_ready(), "{status:?}");
@@ -133,7 +135,7 @@ async fn timeouts_pause_during_login() {
 #[tokio::test]
 async fn stored_login_is_used() {
     let (authority, person) = (Authority::start(Quirks::default()).await, Person::default());
-    let store = Arc::new(MemoryTokens::new());
+    let store = Arc::new(MemoryTokenStore::new());
     drop(ready(&authority, oauth(&person).store(store.clone())).await);
     let (_servers, server) = ready(&authority, OAuth::new().store(store)).await;
     assert_eq!(call(&server, "read").await.unwrap(), "read");
@@ -179,7 +181,7 @@ async fn concurrent_requests_renew_token_once() {
 #[tokio::test]
 async fn tokens_renewed_by_another_holder_are_used() {
     let (authority, person) = (Authority::start(Quirks::default()).await, Person::default());
-    let store = Arc::new(MemoryTokens::new());
+    let store = Arc::new(MemoryTokenStore::new());
     let (_servers, one) = ready(&authority, oauth(&person).store(store.clone())).await;
     let (_others, other) = ready(&authority, oauth(&person).store(store)).await;
     authority.revoke();
@@ -194,7 +196,7 @@ async fn tokens_renewed_by_another_holder_are_used() {
 /// A store that returns an older login for a while, as if another process saved a moment later.
 #[derive(Default)]
 struct DelayedStore {
-    store: Arc<MemoryTokens>,
+    store: Arc<MemoryTokenStore>,
     shown: Mutex<Option<String>>,
     remaining: AtomicUsize,
 }
@@ -224,7 +226,7 @@ impl TokenStore for DelayedStore {
 #[tokio::test]
 async fn used_refresh_token_falls_back_to_stored_login() {
     let (authority, person) = (Authority::start(Quirks::default()).await, Person::default());
-    let store = Arc::new(MemoryTokens::new());
+    let store = Arc::new(MemoryTokenStore::new());
     let (_servers, one) = ready(&authority, oauth(&person).store(store.clone())).await;
     let delayed = Arc::new(DelayedStore {
         store,
@@ -438,7 +440,7 @@ async fn client_secret_is_sent_only_to_issuer_of_first_login() {
         Authority::start(machine_quirks()).await,
         Authority::start(machine_quirks()).await,
     );
-    let store = Arc::new(MemoryTokens::new());
+    let store = Arc::new(MemoryTokenStore::new());
     let (_servers, server) = ready(&authority, machine_oauth().store(store.clone())).await;
     authority.revoke();
     assert_eq!(call(&server, "read").await.unwrap(), "read");
@@ -462,7 +464,7 @@ async fn client_secret_is_sent_only_to_issuer_of_first_login() {
         "token_endpoint": format!("{}/token", authority.issuer()), "grant": "client", "access": "x",
         "client": { "id": "me", "method": "post", "registered": null },
     });
-    let earlier = Arc::new(MemoryTokens::new());
+    let earlier = Arc::new(MemoryTokenStore::new());
     earlier.save(&key, &old.to_string()).await.unwrap();
     check_secret_not_sent(
         &attacker,
@@ -478,7 +480,7 @@ async fn client_secret_is_sent_only_to_issuer_of_first_login() {
 #[tokio::test]
 async fn stored_login_of_another_issuer_is_not_used() {
     let authority = Authority::start(machine_quirks()).await;
-    let store = Arc::new(MemoryTokens::new());
+    let store = Arc::new(MemoryTokenStore::new());
     drop(ready(&authority, machine_oauth().store(store.clone())).await);
     let before = authority.logins().iter().flatten().count();
     let error = login_error(
@@ -504,7 +506,7 @@ fn debug_of_oauth_settings_hides_secrets() {
         .client_secret("hush")
         .client_key("hush");
     let enterprise =
-        levity_mcp::Enterprise::new("https://id.example/token", "me", "hush".to_owned());
+        levity_mcp::EnterpriseLogin::new("https://id.example/token", "me", "hush".to_owned());
     let oauth = oauth.enterprise(enterprise.client_secret("hush"));
     let config = ServerConfig::http("guarded", "https://guarded.example/mcp").oauth(oauth.clone());
     for shown in [format!("{oauth:?}"), format!("{config:?}")] {
@@ -545,7 +547,7 @@ async fn bound_token_is_renewed_with_its_key_by_another_process() {
         ..Quirks::default()
     };
     let (authority, person) = (Authority::start(quirks).await, Person::default());
-    let store = Arc::new(MemoryTokens::new());
+    let store = Arc::new(MemoryTokenStore::new());
     drop(ready(&authority, oauth(&person).store(store.clone())).await);
     let (_servers, server) = ready(&authority, OAuth::new().store(store)).await;
     authority.revoke();
@@ -611,7 +613,7 @@ async fn unreadable_workload_token_is_reported() {
     let oauth = OAuth::new().workload_identity(levity_mcp::TokenFile::new("no-such-folder/token"));
     let servers = start(&authority, oauth);
     let status = servers.wait(WaitFor::All).await;
-    let ServerState::Away { error, .. } = &status[0].state else {
+    let ServerState::Unavailable { error, .. } = &status[0].state else {
         panic!("{status:?}")
     };
     assert!(

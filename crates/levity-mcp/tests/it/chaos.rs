@@ -97,7 +97,7 @@ async fn server_killed_during_call_is_reported_and_restarted() {
     let (servers, server) = start_one(chaos("files", "serve")).await;
     let error = call(&server, "kill").await.unwrap_err();
     assert_eq!(
-        (error.kind(), error.death().unwrap().signal),
+        (error.kind(), error.exit().unwrap().signal),
         (ErrorKind::Closed, Some(9)),
         "{error}"
     );
@@ -109,7 +109,7 @@ async fn server_killed_during_call_is_reported_and_restarted() {
     );
     // A call right after it was not sent, and its error states that.
     let error = call(&server, "echo").await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Away, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(
         error
             .to_string()
@@ -137,7 +137,11 @@ async fn error_has_exit_code_and_stderr() {
 
 #[tokio::test]
 async fn server_that_stops_reading_times_out_and_restarts() {
-    let limits = |config: ServerConfig| config.call_limit(SHORT_TIMEOUT).idle_limit(SHORT_TIMEOUT);
+    let limits = |config: ServerConfig| {
+        config
+            .call_timeout(SHORT_TIMEOUT)
+            .idle_timeout(SHORT_TIMEOUT)
+    };
     let (servers, server) = start_one(limits(chaos("files", "serve"))).await;
     assert_eq!(
         call(&server, "deaf").await.unwrap_err().kind(),
@@ -197,7 +201,7 @@ async fn too_large_line_fails_only_its_call() {
 
 #[tokio::test]
 async fn late_and_duplicate_responses_do_not_affect_other_calls() {
-    let (servers, server) = start_one(chaos("files", "serve").call_limit(SHORT_TIMEOUT)).await;
+    let (servers, server) = start_one(chaos("files", "serve").call_timeout(SHORT_TIMEOUT)).await;
     assert_eq!(
         call(&server, "late").await.unwrap_err().kind(),
         ErrorKind::Timeout
@@ -219,7 +223,7 @@ async fn error_without_id_fails_call() {
     let (servers, server) = start_one(chaos("files", "serve")).await;
     for tool in ["no_id", "no_id_absent"] {
         let error = call(&server, tool).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Refused(-32700));
+        assert_eq!(error.kind(), ErrorKind::Rejected(-32700));
         assert!(error.to_string().contains("what was that?"), "{error}");
     }
     assert_eq!(call_with_text(&server, "echo", "on").await.unwrap(), "on");
@@ -243,7 +247,7 @@ async fn unusual_results_are_preserved() {
     let _ = call(&server, "null").await;
     assert_eq!(
         call(&server, "fail").await.unwrap_err().kind(),
-        ErrorKind::Refused(-32000)
+        ErrorKind::Rejected(-32000)
     );
     assert_eq!(call_with_text(&server, "echo", "on").await.unwrap(), "on");
     servers.stop().await;
@@ -257,7 +261,7 @@ async fn unavailable_reason(config: ServerConfig) -> String {
         .start()
         .unwrap();
     let status = within(servers.wait(WaitFor::All)).await;
-    let ServerState::Away { error, .. } = &status[0].state else {
+    let ServerState::Unavailable { error, .. } = &status[0].state else {
         panic!("{status:?}")
     };
     let tool = within(servers.get("files").unwrap().call("echo", Value::Null))
@@ -286,8 +290,8 @@ async fn failed_start_names_reason() {
     );
     for mode in ["mute", "deaf"] {
         let limits = chaos("files", mode)
-            .start_limit(SHORT_TIMEOUT)
-            .probe_limit(SHORT_TIMEOUT);
+            .start_timeout(SHORT_TIMEOUT)
+            .probe_timeout(SHORT_TIMEOUT);
         let silent = unavailable_reason(limits).await;
         assert!(
             silent.contains("not ready within") || silent.contains("does not respond"),

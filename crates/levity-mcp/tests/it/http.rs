@@ -90,7 +90,7 @@ async fn restarted_server_is_used_again() {
     within(async {
         while !matches!(
             events.next().await.unwrap().kind,
-            ServerEventKind::Away { .. }
+            ServerEventKind::Unavailable { .. }
         ) {}
     })
     .await;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use levity_core::{Progress, Tool as _, ToolCx, ToolReport, ToolSource};
 use levity_mcp::{
-    AcceptDefaults, Config, ElicitAsk, ElicitReply, Elicitor, ServerConfig, ServerEventKind,
+    AcceptDefaults, Config, ElicitReply, ElicitRequest, Elicitor, ServerConfig, ServerEventKind,
     Servers, WaitFor,
 };
 use serde_json::{Map, Value, json};
@@ -123,7 +123,7 @@ async fn everything_server_works_over_stdio() {
     let templates = server.resource_templates().await.unwrap();
     assert!(!templates.is_empty());
     let uri = &server.resources().await.unwrap()[0].uri;
-    assert!(!server.read(uri).await.unwrap().is_empty());
+    assert!(!server.read_resource(uri).await.unwrap().is_empty());
     server.subscribe(uri).await.unwrap();
     assert!(!server.prompts().await.unwrap().is_empty());
     let prompt = server
@@ -136,7 +136,7 @@ async fn everything_server_works_over_stdio() {
         .await
         .unwrap();
     assert_eq!(found, ["Engineering"]);
-    server.log_level("debug").await.unwrap();
+    server.set_log_level("debug").await.unwrap();
     server.ping().await.unwrap();
     server
         .call("toggle-simulated-logging", json!({}))
@@ -159,7 +159,7 @@ struct Name;
 
 #[async_trait::async_trait]
 impl Elicitor for Name {
-    async fn elicit(&self, _: &str, _: ElicitAsk) -> ElicitReply {
+    async fn elicit(&self, _: &str, _: ElicitRequest) -> ElicitReply {
         ElicitReply::Accept(Map::from_iter([("name".to_owned(), json!("levity"))]))
     }
 }

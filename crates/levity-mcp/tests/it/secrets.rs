@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use levity_core::ToolCx;
 use levity_mcp::{
-    Config, Enterprise, FileTokens, InheritedEnvironment, Loopback, MemoryTokens, OAuth,
-    ServerConfig, Servers, TokenStore, WaitFor,
+    Config, EnterpriseLogin, FileTokenStore, InheritedEnvironment, LoopbackBrowser,
+    MemoryTokenStore, OAuth, ServerConfig, Servers, TokenStore, WaitFor,
 };
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -21,7 +21,7 @@ fn check(shown: &str) {
 }
 
 fn oauth() -> OAuth {
-    let enterprise = Enterprise::new("https://idp.example/token", "me", CANARY.to_owned());
+    let enterprise = EnterpriseLogin::new("https://idp.example/token", "me", CANARY.to_owned());
     OAuth::new()
         .client_id("me")
         .client_secret(CANARY)
@@ -45,14 +45,15 @@ async fn debug_of_settings_and_stores_hides_secrets() {
     let program = ServerConfig::stdio("p", "cat")
         .arg(CANARY)
         .env("KEY", CANARY);
-    let program = program.inherit(InheritedEnvironment::Named(vec!["TOKEN".to_owned()]));
+    let program =
+        program.inherit_environment(InheritedEnvironment::Named(vec!["TOKEN".to_owned()]));
     let web = http_server("w", "h.example").oauth(oauth());
     let older = ServerConfig::sse("o", address("h.example"))
         .header("X-Key", CANARY)
         .oauth(oauth());
     for server in [&program, &web, &older] {
         check(&format!("{server:?} {server:#?}"));
-        check(&server.place());
+        check(&server.display_target());
     }
     let config = Config::new()
         .server(program.clone())
@@ -61,14 +62,14 @@ async fn debug_of_settings_and_stores_hides_secrets() {
         .server(older);
     check(&format!("{config:?} {config}"));
     check(&format!("{:?}", oauth()));
-    let memory = MemoryTokens::new();
+    let memory = MemoryTokenStore::new();
     memory.save("key", CANARY).await.unwrap();
     check(&format!("{memory:?}"));
     let folder = tempfile::tempdir().unwrap();
-    let file = FileTokens::new(folder.path().join("tokens"));
+    let file = FileTokenStore::new(folder.path().join("tokens"));
     file.save("key", CANARY).await.unwrap();
     check(&format!("{file:?}"));
-    check(&format!("{:?}", Loopback::bind(|_| {}).unwrap()));
+    check(&format!("{:?}", LoopbackBrowser::bind(|_| {}).unwrap()));
 }
 
 #[test]
@@ -197,7 +198,11 @@ fn place_shows_names_of_variables() {
     ] {
         let text = json!({"mcpServers": {"s": settings}}).to_string();
         let config = Config::parse(&text, |_| Some(CANARY.to_owned()));
-        assert_eq!(config.servers()[0].place(), place, "{settings}: {config}");
+        assert_eq!(
+            config.servers()[0].display_target(),
+            place,
+            "{settings}: {config}"
+        );
         check(&format!("{config:?} {config}"));
     }
 }

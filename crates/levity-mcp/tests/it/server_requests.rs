@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use levity_mcp::{ElicitAsk, ElicitReply, Elicitor, ServerConfig, Servers, WaitFor};
+use levity_mcp::{ElicitReply, ElicitRequest, Elicitor, ServerConfig, Servers, WaitFor};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
@@ -25,7 +25,7 @@ impl Drop for PendingGuard {
 
 #[async_trait::async_trait]
 impl Elicitor for SilentPerson {
-    async fn elicit(&self, _: &str, _: ElicitAsk) -> ElicitReply {
+    async fn elicit(&self, _: &str, _: ElicitRequest) -> ElicitReply {
         self.0.fetch_add(1, Ordering::SeqCst);
         let _pending = PendingGuard(self.0.clone());
         std::future::pending().await

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use levity_core::{ContextAsk, ContextSource as _, Tool, ToolCx, ToolSource};
+use levity_core::{ContextRequest, ContextSource as _, Tool, ToolCx, ToolSource};
 use levity_mcp::{
-    ElicitAsk, ElicitReply, Elicitor, ErrorKind, ModelSampler, Server, ServerConfig,
+    ElicitReply, ElicitRequest, Elicitor, ErrorKind, ModelSampler, Server, ServerConfig,
     ServerEventKind, ServerState, Servers, WaitFor,
 };
 use levity_test::{ManualWorld, ScriptedModel};
@@ -151,7 +151,7 @@ async fn server_restarts_after_connection_end() {
     );
     while !matches!(
         within(events.next()).await.unwrap().kind,
-        ServerEventKind::Away { .. }
+        ServerEventKind::Unavailable { .. }
     ) {}
     let error = use_tool(&tools, "mcp_one_say", json!({}))
         .await
@@ -256,8 +256,8 @@ async fn abandoned_calls_are_cancelled_on_server() {
     let config = raw
         .config
         .clone()
-        .call_limit(Duration::from_millis(300))
-        .ping_every(None);
+        .call_timeout(Duration::from_millis(300))
+        .ping_interval(None);
     let (servers, server) = start_one(config).await;
     let check_cancelled =
         |call: Value, note: Value| assert_eq!(call["id"], note["params"]["requestId"], "{note}");
@@ -414,7 +414,7 @@ async fn resources_are_available_as_tools_and_context() {
     .unwrap();
     assert!(read.as_str().unwrap().contains("high water"), "{read}");
     let context = servers.resource_context([("one", "t:/a"), ("two", "t:/b")]);
-    let blocks = context.blocks(&ContextAsk::new(10_000)).await.unwrap();
+    let blocks = context.blocks(&ContextRequest::new(10_000)).await.unwrap();
     assert!(blocks[0].text.contains("high water"), "{blocks:?}");
     assert!(
         blocks[1].text.contains("there is no MCP server `two`"),
@@ -456,7 +456,10 @@ async fn invalid_results_return_errors() {
     });
     let (servers, server) = start_one(raw.config).await;
     for invalid in invalid {
-        assert!(within(server.read("a:/b")).await.is_err(), "{invalid}");
+        assert!(
+            within(server.read_resource("a:/b")).await.is_err(),
+            "{invalid}"
+        );
         assert!(
             within(server.prompt("a", json!({}))).await.is_err(),
             "{invalid}"
@@ -516,7 +519,7 @@ struct Slow(Duration);
 
 #[async_trait::async_trait]
 impl Elicitor for Slow {
-    async fn elicit(&self, _: &str, _: ElicitAsk) -> ElicitReply {
+    async fn elicit(&self, _: &str, _: ElicitRequest) -> ElicitReply {
         tokio::time::sleep(self.0).await;
         ElicitReply::Decline
     }
@@ -528,7 +531,7 @@ const FORM: &str =
 #[tokio::test]
 async fn idle_timeout_pauses_during_elicitation() {
     let raw = requests_first("elicitation/create", serde_json::from_str(FORM).unwrap());
-    let config = raw.config.idle_limit(Duration::from_millis(200));
+    let config = raw.config.idle_timeout(Duration::from_millis(200));
     let builder = Servers::builder()
         .world(world())
         .server(config)
@@ -562,7 +565,7 @@ async fn unanswered_input_request_times_out_with_call() {
     let form: Value = serde_json::from_str(FORM).unwrap();
     let ask = json!({"method": "elicitation/create", "params": form});
     let raw = modern(json!({"resultType": "input_required", "inputRequests": {"who": ask}}));
-    let config = raw.config.call_limit(Duration::from_millis(300));
+    let config = raw.config.call_timeout(Duration::from_millis(300));
     let builder = Servers::builder()
         .world(world())
         .server(config)
@@ -602,7 +605,7 @@ async fn task_is_polled_and_cancelled_after_timeout() {
         Some(vec![answer(message, &result)])
     });
     let (servers, server) =
-        start_one(raw.config.clone().call_limit(Duration::from_millis(400))).await;
+        start_one(raw.config.clone().call_timeout(Duration::from_millis(400))).await;
     let output = within(server.call("say", json!({"status": "input_required"})))
         .await
         .unwrap();
@@ -619,7 +622,7 @@ async fn task_is_polled_and_cancelled_after_timeout() {
 async fn busy_server_is_not_pinged() {
     let mut raw = without_responses("one", &["tools/call"]);
     let (servers, server) =
-        start_one(raw.config.clone().ping_every(Duration::from_millis(20))).await;
+        start_one(raw.config.clone().ping_interval(Duration::from_millis(20))).await;
     receive(&mut raw, "ping").await;
     let mut call = Box::pin(server.call("say", json!({})));
     let request = tokio::select! { _ = &mut call => panic!(), request = receive(&mut raw, "tools/call") => request };
@@ -641,7 +644,7 @@ async fn busy_server_is_not_pinged() {
 async fn hanging_server_restarts_during_call() {
     let raw = without_responses("one", &["tools/call", "ping"]);
     let limit = Duration::from_millis(200);
-    let (servers, server) = start_one(raw.config.idle_limit(limit).ping_every(limit)).await;
+    let (servers, server) = start_one(raw.config.idle_timeout(limit).ping_interval(limit)).await;
     let mut events = servers.events();
     let other = server.clone();
     // Consecutive calls ensure that one is always running.
@@ -652,7 +655,9 @@ async fn hanging_server_restarts_during_call() {
         }
     });
     let error = loop {
-        if let ServerEventKind::Away { error, .. } = within(events.next()).await.unwrap().kind {
+        if let ServerEventKind::Unavailable { error, .. } =
+            within(events.next()).await.unwrap().kind
+        {
             break error;
         }
     };
@@ -792,7 +797,7 @@ async fn panic_of_connect_function_is_reported() {
         .start()
         .unwrap();
     let status = within(servers.wait(WaitFor::All)).await;
-    let ServerState::Away { error, .. } = &status[0].state else {
+    let ServerState::Unavailable { error, .. } = &status[0].state else {
         panic!("{status:?}")
     };
     assert!(
@@ -813,7 +818,10 @@ async fn server_that_never_becomes_ready_is_given_up() {
     let mut events = servers.events();
     let error = loop {
         match within(events.next()).await.unwrap().kind {
-            ServerEventKind::Away { error, retry: None } => break error,
+            ServerEventKind::Unavailable {
+                error,
+                retry_after: None,
+            } => break error,
             _ => assert!(servers.status()[0].starts <= 3, "{servers:?}"),
         }
     };

@@ -1,32 +1,34 @@
 use std::fmt;
 
-use levity_core::{ConversationChange, ConversationId, Lease, MemoryError, Remembered, Timestamp};
+use levity_core::{
+    ConversationChange, ConversationId, Lease, LoadedConversation, MemoryError, Timestamp,
+};
 
 use super::{Conversations, QueueSlot};
 
 /// A conversation that no other run can open until this value is dropped.
-pub struct Open {
+pub struct OpenConversation {
     pub(super) id: ConversationId,
-    pub(super) remembered: Remembered,
+    pub(super) remembered: LoadedConversation,
     pub(super) conversations: Conversations,
     // Field order matters: waiters in this process may only enter after the store's lease ends.
     pub(super) _lease: Lease,
     pub(super) _slot: QueueSlot,
 }
 
-impl Open {
+impl OpenConversation {
     /// Returns the id of the conversation.
     pub fn id(&self) -> &ConversationId {
         &self.id
     }
 
     /// Returns the loaded summary and messages.
-    pub fn remembered(&self) -> &Remembered {
+    pub fn remembered(&self) -> &LoadedConversation {
         &self.remembered
     }
 
     /// Moves the loaded summary and messages out, so that they are not in memory twice.
-    pub fn take(&mut self) -> Remembered {
+    pub fn take(&mut self) -> LoadedConversation {
         std::mem::take(&mut self.remembered)
     }
 
@@ -42,9 +44,9 @@ impl Open {
     }
 }
 
-impl fmt::Debug for Open {
+impl fmt::Debug for OpenConversation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Open")
+        f.debug_struct("OpenConversation")
             .field("id", &self.id)
             .finish_non_exhaustive()
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    ConversationChange, ConversationId, ConversationInfo, ConversationQuery, Lease, MemoryError,
-    MemoryErrorKind, MemoryStore, Message, Remembered, Timestamp, World,
+    ConversationChange, ConversationId, ConversationInfo, ConversationQuery, Lease,
+    LoadedConversation, MemoryError, MemoryErrorKind, MemoryStore, Message, Timestamp, World,
 };
 use levity_system::SystemWorld;
 
@@ -419,17 +419,21 @@ impl KeyValueMemory {
 
 #[async_trait]
 impl MemoryStore for KeyValueMemory {
-    async fn load(&self, id: &ConversationId, limit: usize) -> Result<Remembered, MemoryError> {
+    async fn load(
+        &self,
+        id: &ConversationId,
+        limit: usize,
+    ) -> Result<LoadedConversation, MemoryError> {
         let recent = |head: &Head| {
             head.upto()
                 .unwrap_or(0)
                 .max(head.end.saturating_sub(limit as u64))..head.end
         };
         let Some(View { head, messages, .. }) = self.view(id, recent).await? else {
-            return Ok(Remembered::default());
+            return Ok(LoadedConversation::default());
         };
         let messages = messages.into_iter().map(|(_, message)| message).collect();
-        let remembered = Remembered::new(head.summary, messages, head.end);
+        let remembered = LoadedConversation::new(head.summary, messages, head.end);
         Ok(remembered.with_first(head.first).with_changed(head.changed))
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use levity_core::{
-    Embedded, Embedder, MemoryError, ModelError, ModelErrorKind, Purpose, Timestamp, Usage, World,
+    Embedder, Embeddings, MemoryError, ModelError, ModelErrorKind, Purpose, Timestamp, Usage, World,
 };
 
 use super::{EmbeddingReport, FactId, File, Recall, Scope, full_text, rows, vectors};
@@ -144,7 +144,7 @@ impl Embedding {
         world: &dyn World,
         texts: &[String],
         purpose: Purpose,
-    ) -> Result<Embedded, ModelError> {
+    ) -> Result<Embeddings, ModelError> {
         let work = pin!(self.embedder.embed(texts, purpose));
         let embedded = match select(work, world.sleep(TIMEOUT)).await {
             Either::Left((embedded, _)) => {
@@ -187,7 +187,7 @@ fn may_concern_one_text(error: &ModelError) -> bool {
 }
 
 /// Validates vectors against the contract of embedders, before any get into the file.
-fn validate(embedded: Embedded, texts: usize) -> Result<Embedded, ModelError> {
+fn validate(embedded: Embeddings, texts: usize) -> Result<Embeddings, ModelError> {
     let vectors = &embedded.vectors;
     let dimensions = vectors.first().map_or(0, Vec::len);
     let valid = vectors.len() == texts
@@ -244,15 +244,15 @@ impl Recall {
             match self.embed_facts(embedding, facts).await? {
                 Ok((vectors, usage)) => {
                     report.facts += vectors.iter().filter(|(_, vector)| vector.is_ok()).count();
-                    report.failed = vectors
+                    report.error = vectors
                         .into_iter()
                         .find_map(|(_, vector)| vector.err())
-                        .or(report.failed);
+                        .or(report.error);
                     add(&mut report.usage, usage);
                 }
                 Err(error) => {
                     return Ok(EmbeddingReport {
-                        failed: Some(error),
+                        error: Some(error),
                         ..report
                     });
                 }

@@ -35,7 +35,7 @@ impl fmt::Display for FactId {
 /// A stored fact, or the summary of a past session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Recalled {
+pub struct RecalledFact {
     /// The id of the fact.
     pub id: FactId,
     /// The text as it was saved. Its author may be untrusted: treat it as data, not as
@@ -64,7 +64,7 @@ pub struct SavedFact {
     /// updated.
     pub new: bool,
     /// The reason why the fact cannot be found by its meaning yet, only by its words.
-    pub unembedded: Option<ModelError>,
+    pub embedding_error: Option<ModelError>,
     /// The token usage of the embedder.
     pub usage: Usage,
 }
@@ -74,9 +74,9 @@ pub struct SavedFact {
 #[non_exhaustive]
 pub struct RecallResult {
     /// The matching facts, best first.
-    pub facts: Vec<Recalled>,
+    pub facts: Vec<RecalledFact>,
     /// The reason why the search used words only, although there is an embedder.
-    pub words_only: Option<ModelError>,
+    pub embedding_error: Option<ModelError>,
     /// The token usage of the embedder.
     pub usage: Usage,
 }
@@ -88,7 +88,7 @@ pub struct EmbeddingReport {
     /// The number of facts that got a vector.
     pub facts: usize,
     /// The reason why the other facts got none.
-    pub failed: Option<ModelError>,
+    pub error: Option<ModelError>,
     /// The token usage of the embedder.
     pub usage: Usage,
 }

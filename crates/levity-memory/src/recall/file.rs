@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use levity_core::{MemoryError, MemoryErrorKind};
-use levity_sqlite::{PATIENCE, PAUSE, SharedFile, in_memory, is_busy, try_again};
+use levity_sqlite::{BUSY_TIMEOUT, PAUSE, SharedFile, in_memory, is_busy, try_again};
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::Semaphore;
 
@@ -40,7 +40,8 @@ impl File {
 
     /// Opens a file, creates it if there is none, and checks its format.
     pub(super) fn open(path: &Path) -> Result<Self, MemoryError> {
-        let (file, connection) = SharedFile::make(path, &FORMAT).map_err(to_memory_error)?;
+        let (file, connection) =
+            SharedFile::open_or_create(path, &FORMAT).map_err(to_memory_error)?;
         let file = Self::new(Some(file), connection)?;
         // Facts forgotten just before a crash may still be in the log.
         let _ = file.truncate_log();
@@ -49,7 +50,7 @@ impl File {
 
     /// Returns a warning if other users can read the file.
     pub(super) fn permission_warning(&self) -> Option<String> {
-        self.file.as_ref().and_then(SharedFile::exposed)
+        self.file.as_ref().and_then(SharedFile::exposure_warning)
     }
 
     /// Runs a read transaction.
@@ -172,7 +173,7 @@ impl From<rusqlite::Error> for WriteError {
 /// readers and writers, but not for concurrent checkpoints, so this function retries.
 fn empty_log(connection: &mut Connection) -> rusqlite::Result<bool> {
     connection.busy_handler(None::<fn(i32) -> bool>)?;
-    let mut attempts = PATIENCE.as_millis() / PAUSE.as_millis() / 5;
+    let mut attempts = BUSY_TIMEOUT.as_millis() / PAUSE.as_millis() / 5;
     let emptied = loop {
         match connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| {
             row.get::<_, i64>(0)

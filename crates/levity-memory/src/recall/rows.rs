@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::file::WriteError;
 use super::full_text;
-use super::{FactId, Recalled, Scope};
+use super::{FactId, RecalledFact, Scope};
 
 /// The cost of removing a fact from the index, relative to adding one.
 const REMOVAL_COST: i64 = 8;
@@ -190,7 +190,7 @@ pub(super) fn list(
     scope: &Scope,
     after: Option<FactId>,
     limit: usize,
-) -> rusqlite::Result<Vec<Recalled>> {
+) -> rusqlite::Result<Vec<RecalledFact>> {
     let Some(key) = scope_key(view, scope)? else {
         return Ok(Vec::new());
     };
@@ -213,7 +213,7 @@ pub(super) fn fact(
     scopes: &[(i64, Scope)],
     id: i64,
     score: f32,
-) -> rusqlite::Result<Option<Recalled>> {
+) -> rusqlite::Result<Option<RecalledFact>> {
     let mut fact = view.prepare_cached(
         "SELECT id, text, source, conversation, date, scope FROM facts WHERE id = ?1",
     )?;
@@ -291,10 +291,10 @@ fn by_length(view: &Connection, mut scores: Vec<(i64, f64)>) -> rusqlite::Result
     Ok(scores)
 }
 
-fn recalled(row: &Row<'_>, scope: &Scope, score: f32) -> rusqlite::Result<Recalled> {
+fn recalled(row: &Row<'_>, scope: &Scope, score: f32) -> rusqlite::Result<RecalledFact> {
     let (id, date): (i64, i64) = (row.get(0)?, row.get(4)?);
     let conversation: Option<String> = row.get(3)?;
-    Ok(Recalled {
+    Ok(RecalledFact {
         id: FactId::new(
             u32::try_from(id).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(0, id))?,
         ),

@@ -7,21 +7,21 @@ use rusqlite::{OptionalExtension, params};
 use super::file::File;
 use super::rows;
 use super::{Recall, Scope, VACUUM_AFTER_FACT_BYTES};
-use crate::Sessions;
+use crate::SessionNotes;
 
 /// Notes on conversations, stored in a [`Recall`] under one scope; see [`Recall::sessions`].
 #[derive(Clone, Debug)]
-pub struct RecallSessions {
+pub struct RecallSessionNotes {
     recall: Recall,
     scope: Scope,
 }
 
 impl Recall {
     /// Returns a store of conversation notes under a scope, for
-    /// [`Conversations::noted_in`](crate::Conversations::noted_in). A query finds the notes like
+    /// [`Conversations::with_session_notes`](crate::Conversations::with_session_notes). A query finds the notes like
     /// facts.
-    pub fn sessions(&self, scope: Scope) -> RecallSessions {
-        RecallSessions {
+    pub fn sessions(&self, scope: Scope) -> RecallSessionNotes {
+        RecallSessionNotes {
             recall: self.clone(),
             scope,
         }
@@ -61,8 +61,8 @@ impl Recall {
 }
 
 #[async_trait]
-impl Sessions for RecallSessions {
-    async fn note(&self, id: &ConversationId, text: &str) -> Result<(), MemoryError> {
+impl SessionNotes for RecallSessionNotes {
+    async fn save(&self, id: &ConversationId, text: &str) -> Result<(), MemoryError> {
         self.recall
             .remember_session(&self.scope, id, text)
             .await

@@ -2,10 +2,10 @@ use std::fmt::Write;
 
 use async_trait::async_trait;
 use levity_core::{
-    ContextAsk, ContextBlock, ContextError, ContextLifetime, ContextSource, MemoryErrorKind,
+    ContextBlock, ContextError, ContextLifetime, ContextRequest, ContextSource, MemoryErrorKind,
 };
 
-use super::{Recall, Recalled, Scope};
+use super::{Recall, RecalledFact, Scope};
 
 /// The default token budget.
 const DEFAULT_BUDGET: usize = 1_000;
@@ -74,7 +74,7 @@ impl RecallContext {
 
 #[async_trait]
 impl ContextSource for RecallContext {
-    async fn blocks(&self, ask: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
+    async fn blocks(&self, ask: &ContextRequest) -> Result<Vec<ContextBlock>, ContextError> {
         let max_bytes = self.budget.min(ask.budget).saturating_mul(4);
         if max_bytes <= HEADER.len() || ask.goal.trim().is_empty() {
             return Ok(Vec::new());
@@ -88,9 +88,10 @@ impl ContextSource for RecallContext {
             Err(_) => return Ok(vec![block(UNREADABLE.to_owned())]),
         };
         // A conversation already contains the topic of its own note.
-        let from_other =
-            |fact: &Recalled| fact.conversation.is_none() || fact.conversation != ask.conversation;
-        let facts: Vec<Recalled> = found.facts.into_iter().filter(from_other).collect();
+        let from_other = |fact: &RecalledFact| {
+            fact.conversation.is_none() || fact.conversation != ask.conversation
+        };
+        let facts: Vec<RecalledFact> = found.facts.into_iter().filter(from_other).collect();
         Ok(render_facts(max_bytes, &facts)
             .map(block)
             .into_iter()
@@ -99,7 +100,7 @@ impl ContextSource for RecallContext {
 }
 
 /// Formats as many of the facts as fit into `max_bytes` bytes.
-fn render_facts(max_bytes: usize, facts: &[Recalled]) -> Option<String> {
+fn render_facts(max_bytes: usize, facts: &[RecalledFact]) -> Option<String> {
     let mut text = HEADER.to_owned();
     let max_line = (max_bytes.saturating_sub(HEADER.len()) / 2).max(MIN_FACT_BYTES);
     for fact in facts {
@@ -113,7 +114,7 @@ fn render_facts(max_bytes: usize, facts: &[Recalled]) -> Option<String> {
 
 /// Formats a fact as one item of a list. Further lines of its text are indented, so that they
 /// cannot pass for another item.
-fn line(fact: &Recalled) -> String {
+fn line(fact: &RecalledFact) -> String {
     let date = fact.date.to_string();
     let day = date.split('T').next().unwrap_or_default();
     let mut line = format!(

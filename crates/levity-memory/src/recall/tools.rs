@@ -9,7 +9,7 @@ use levity_core::{
 };
 use serde_json::{Value, json};
 
-use super::{FactId, MAX_FACT_BYTES, Recall, Recalled, Scope};
+use super::{FactId, MAX_FACT_BYTES, Recall, RecalledFact, Scope};
 
 /// The default number of facts for a call.
 const DEFAULT_LIMIT: u64 = 8;
@@ -188,7 +188,7 @@ impl ScopedRecall {
         Ok(json!({"forgotten": forgotten}))
     }
 
-    fn to_json(&self, fact: &Recalled) -> Value {
+    fn to_json(&self, fact: &RecalledFact) -> Value {
         let name = self
             .scopes
             .iter()

@@ -59,7 +59,8 @@ pub(super) struct Database {
 impl Database {
     /// Creates the file if there is none, and checks its format.
     pub(super) fn make(path: &Path) -> Result<(Self, Connection), MemoryError> {
-        let (file, connection) = SharedFile::make(path, &FORMAT).map_err(to_memory_error)?;
+        let (file, connection) =
+            SharedFile::open_or_create(path, &FORMAT).map_err(to_memory_error)?;
         Ok((
             Self {
                 file,

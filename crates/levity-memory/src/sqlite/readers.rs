@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use levity_core::{
-    ConversationId, ConversationInfo, ConversationQuery, MemoryError, Message, Remembered, Summary,
-    Timestamp,
+    ConversationId, ConversationInfo, ConversationQuery, LoadedConversation, MemoryError, Message,
+    Summary, Timestamp,
 };
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params, params_from_iter};
@@ -74,10 +74,10 @@ impl Readers {
         &self,
         id: &ConversationId,
         limit: usize,
-    ) -> Result<Remembered, MemoryError> {
+    ) -> Result<LoadedConversation, MemoryError> {
         self.read_snapshot(|snapshot| {
             let Some(row) = find(snapshot, id)? else {
-                return Ok(Remembered::default());
+                return Ok(LoadedConversation::default());
             };
             let unsummarised = row.first.max(row.upto.unwrap_or_default()).min(row.next);
             let from = unsummarised.max(row.next.saturating_sub(limit as u64));
@@ -86,7 +86,7 @@ impl Readers {
                 .upto
                 .map(|upto| summary(snapshot, row.key, upto))
                 .transpose()?;
-            Ok(Remembered::new(summary, messages, row.next)
+            Ok(LoadedConversation::new(summary, messages, row.next)
                 .with_first(row.first)
                 .with_changed(Timestamp::from_millis(row.changed)))
         })

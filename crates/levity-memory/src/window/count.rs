@@ -16,8 +16,8 @@ const MAX_SAMPLE: u64 = 1 << 20;
 ///
 /// let mut counter = Counter::new();
 /// assert_eq!(counter.count(1_000), 1_000);
-/// counter.learn(1_000, 1_700); // 700 of them are instructions and tools, as far as known
-/// counter.learn(2_000, 3_200); // and 1,000 of ours are 1,500 of theirs
+/// counter.record(1_000, 1_700); // 700 of them are instructions and tools, as far as known
+/// counter.record(2_000, 3_200); // and 1,000 of ours are 1,500 of theirs
 /// assert_eq!(counter.count(3_000), 4_700);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,13 +40,13 @@ impl Counter {
     /// Sets the approximate number of tokens sent beside the messages: instructions and tools. The
     /// first count of the provider replaces it.
     #[must_use]
-    pub fn beside(mut self, tokens: u64) -> Self {
+    pub fn with_overhead(mut self, tokens: u64) -> Self {
         self.beside = tokens;
         self
     }
 
     /// Records the provider's count for a request whose messages were estimated at `estimate`.
-    pub fn learn(&mut self, estimate: u64, counted: u64) {
+    pub fn record(&mut self, estimate: u64, counted: u64) {
         if let Some((before, last_estimate)) = self.last
             && estimate > before
             && counted > last_estimate
@@ -77,7 +77,7 @@ impl Counter {
 
     /// Returns the maximum estimate of the messages for which the provider counts no more than
     /// `tokens`.
-    pub fn room(&self, tokens: u64) -> u64 {
+    pub fn max_estimate(&self, tokens: u64) -> u64 {
         let (theirs, ours) = self.ratio();
         let convert = |tokens: u64| scale(tokens, ours, theirs, 0);
         match self.last {

@@ -63,7 +63,7 @@ impl Window {
     ) -> Option<WindowFit> {
         let room = self
             .max_tokens()
-            .map_or(u64::MAX, |tokens| counter.room(tokens));
+            .map_or(u64::MAX, |tokens| counter.max_estimate(tokens));
         let fitter = Fitter {
             messages,
             task: task.min(messages.len()),

@@ -33,7 +33,7 @@ fn show_leaves_fitting_conversation_unchanged() {
         vec![Message::user("a").into(), Message::assistant("b").into()];
     let shown = Window::new()
         .tokens(1_000)
-        .show(&messages, None, &Counter::new());
+        .contents(&messages, None, &Counter::new());
     assert_eq!(shown.history.messages(), &messages[..]);
     assert!(shown.fits && shown.left_out == 0 && shown.shortened == 0);
 }
@@ -43,7 +43,7 @@ fn show_puts_last_messages_after_summary() {
     let messages: Vec<Arc<Message>> = (0..30)
         .map(|n| Message::user(format!("m{n}")).into())
         .collect();
-    let shown = Window::new().show(&messages, Some("Before."), &Counter::new());
+    let shown = Window::new().contents(&messages, Some("Before."), &Counter::new());
     let texts: Vec<_> = shown
         .history
         .messages()
@@ -55,7 +55,7 @@ fn show_puts_last_messages_after_summary() {
         (texts[0].as_str(), texts[1].as_str()),
         ("Previous Summary: Before.", "m20")
     );
-    let without = Window::new().show(&messages, None, &Counter::new());
+    let without = Window::new().contents(&messages, None, &Counter::new());
     assert_eq!(
         without.history.messages()[0].text(),
         "[20 earlier messages are left out here.]"
@@ -67,7 +67,7 @@ fn show_puts_pinned_messages_first() {
     let messages: Vec<Arc<Message>> = (0..30)
         .map(|n| Message::user(format!("m{n}")).into())
         .collect();
-    let shown = Window::new().messages(2).show_pinned(
+    let shown = Window::new().messages(2).contents_with_pins(
         &messages,
         &[3, 29],
         Some("Before."),
@@ -89,7 +89,7 @@ fn fit_removes_call_and_result_together() {
     for limit in 0..14 {
         let shown = Window::new()
             .messages(limit)
-            .show(&messages, None, &Counter::new());
+            .contents(&messages, None, &Counter::new());
         let retained = messages.len() - shown.left_out;
         assert!(retained <= limit, "{retained} of {limit}");
         let results = shown.history.calls().count();
@@ -115,7 +115,7 @@ fn fit_shortens_long_results_before_removing_messages() {
         .unwrap();
     assert!(fit.fits);
     assert_eq!((fit.view.start(), fit.view.shortened()), (0, 3));
-    let shown = fit.view.show(&messages, &[0], "read_result");
+    let shown = fit.view.history(&messages, &[0], "read_result");
     let results: Vec<_> = shown
         .calls()
         .map(|(_, result)| result.text().into_owned())
@@ -160,7 +160,7 @@ fn show_pins_task_that_has_left_the_view() {
         .unwrap();
     let view = fit.view.with_summary(Some("Looked around.".into()));
     assert!(fit.fits && view.start() > 0);
-    let shown = view.show(&messages, &[0], "");
+    let shown = view.history(&messages, &[0], "");
     assert_eq!(shown.messages()[0].text(), "the task");
     assert_eq!(
         shown.messages()[1].text(),
@@ -180,7 +180,7 @@ fn fit_cuts_single_step_that_is_too_long() {
         let fit = window
             .fit(&messages, 0, pins, &WindowView::default(), &Counter::new())
             .unwrap();
-        let shown = fit.view.show(&messages, pins, "read_result");
+        let shown = fit.view.history(&messages, pins, "read_result");
         assert!(
             fit.fits && shown.tokens() <= 1_000,
             "{}: {shown:?}",
@@ -220,11 +220,11 @@ fn fit_cuts_single_step_that_is_too_long() {
 
 #[test]
 fn counter_follows_provider_counts() {
-    let mut counter = Counter::new().beside(100);
-    assert_eq!((counter.count(50), counter.room(150)), (150, 50));
-    counter.learn(1_000, 5_000);
+    let mut counter = Counter::new().with_overhead(100);
+    assert_eq!((counter.count(50), counter.max_estimate(150)), (150, 50));
+    counter.record(1_000, 5_000);
     assert_eq!(counter.count(1_000), 5_000);
-    counter.learn(2_000, 8_000);
+    counter.record(2_000, 8_000);
     assert_eq!(counter.count(2_000), 8_000);
     assert_eq!(counter.count(3_000), 11_000);
     assert_eq!(counter.count(1_000), 5_000);
@@ -234,9 +234,9 @@ fn counter_follows_provider_counts() {
 fn counter_of_shorter_request_never_drops_to_zero() {
     let mut counter = Counter::new();
     // Two estimated tokens are one counted token, and nothing else is known.
-    counter.learn(100_000, 50_000);
+    counter.record(100_000, 50_000);
     assert_eq!(counter.count(60_000), 30_000);
-    let room = counter.room(30_000);
+    let room = counter.max_estimate(30_000);
     assert!((59_990..=60_000).contains(&room), "{room}");
 }
 
@@ -358,9 +358,9 @@ fn history(entry: Vec<Entry>) -> History {
     let mut history = History::new();
     for entry in entry {
         match entry {
-            Entry::User(text) => history.say(Message::user(text)).unwrap(),
-            Entry::Model(text) => history.say(Message::assistant(text)).unwrap(),
-            Entry::Note(text) => history.say(Message::system(text)).unwrap(),
+            Entry::User(text) => history.push(Message::user(text)).unwrap(),
+            Entry::Model(text) => history.push(Message::assistant(text)).unwrap(),
+            Entry::Note(text) => history.push(Message::system(text)).unwrap(),
             Entry::Step(calls) => {
                 let parts = calls
                     .iter()
@@ -417,11 +417,11 @@ proptest! {
             Some(limit) => window.messages(limit),
             None => window.all_messages(),
         };
-        let counter = Counter::new().beside(beside);
+        let counter = Counter::new().with_overhead(beside);
         let view = WindowView::new(summary.map(Into::into));
         let fit = window.fit(messages, task, &pins, &view, &counter);
         let (now, fits) = fit.map_or((view, true), |fit| (fit.view, fit.fits));
-        let shown = now.show(messages, &pins, "read_result");
+        let shown = now.history(messages, &pins, "read_result");
         prop_assert!(fits);
         prop_assert!(
             counter.count(shown.tokens()) <= tokens,
@@ -446,8 +446,8 @@ proptest! {
         tokens in 0_u64..200_000,
     ) {
         let mut counter = Counter::new();
-        learnt.into_iter().for_each(|(estimate, counted)| counter.learn(estimate, counted));
-        let room = counter.room(tokens);
+        learnt.into_iter().for_each(|(estimate, counted)| counter.record(estimate, counted));
+        let room = counter.max_estimate(tokens);
         prop_assert!(
             room == 0 || counter.count(room) <= tokens,
             "{} {tokens}",

@@ -55,11 +55,11 @@ impl WindowView {
 
     /// Returns the visible history. Messages of `pins` that are no longer in view come before the
     /// summary. `reader` is the tool that reads shortened results, or empty.
-    pub fn show(&self, messages: &[Arc<Message>], pins: &[usize], reader: &str) -> History {
+    pub fn history(&self, messages: &[Arc<Message>], pins: &[usize], reader: &str) -> History {
         let mut shown = History::new();
         for message in self.head(messages, pins) {
             // A message that cannot appear alone is not pinned.
-            let _ = shown.say(message);
+            let _ = shown.push(message);
         }
         let mut at = self.start.min(messages.len());
         while let Some(message) = messages.get(at) {
@@ -106,11 +106,11 @@ impl WindowView {
         let answer =
             next.filter(|next| next.role == Role::Tool && message.calls().next().is_some());
         let Some(answer) = answer else {
-            let _ = shown.say(self.text(message, at));
+            let _ = shown.push(self.text(message, at));
             return 1;
         };
         if self.limits.get(&at) == Some(&0) {
-            let _ = shown.say(cut::placeholder(message, cut::NOTE_TOKENS));
+            let _ = shown.push(cut::placeholder(message, cut::NOTE_TOKENS));
             return 2;
         }
         let Ok(mut exchange) = shown.open(message.clone()) else {

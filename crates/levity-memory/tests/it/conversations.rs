@@ -8,7 +8,7 @@ use levity_core::{
     ConversationChange, ConversationId, ConversationQuery, MemoryError, MemoryErrorKind,
     MemoryStore, Message, Part, Role, Summary, ToolCall, ToolOutput, ToolResult, World,
 };
-use levity_memory::{Conversations, InMemory, Sessions};
+use levity_memory::{Conversations, InMemory, SessionNotes};
 use levity_test::ManualWorld;
 use tokio::sync::Mutex;
 
@@ -204,7 +204,7 @@ async fn clean_up_removes_expired_conversations_not_in_use() {
         "100 younger ones, the one in use, and one that nobody knows the age of"
     );
 
-    let keep = conversations.keep_clean(Conversations::CLEAN_EVERY);
+    let keep = conversations.clean_up_periodically(Conversations::CLEAN_UP_INTERVAL);
     let turn = async {
         world.until_sleeping(1).await;
         world.advance(Duration::from_secs(60));
@@ -283,8 +283,8 @@ async fn open_does_not_return_trimmed_messages() {
 struct Notes(Arc<Mutex<Vec<ConversationId>>>);
 
 #[async_trait]
-impl Sessions for Notes {
-    async fn note(&self, id: &ConversationId, _: &str) -> Result<(), MemoryError> {
+impl SessionNotes for Notes {
+    async fn save(&self, id: &ConversationId, _: &str) -> Result<(), MemoryError> {
         self.0.lock().await.push(id.clone());
         Ok(())
     }
@@ -300,12 +300,12 @@ async fn forget_removes_late_note_of_other_process() {
     let (store, world, notes) = (InMemory::new(), ManualWorld::auto(), Notes::default());
     let conversations = Conversations::new(store.clone())
         .world(world.clone())
-        .noted_in(notes.clone());
+        .with_session_notes(notes.clone());
     let id = ConversationId::new("taken");
     let hold = store.hold(&id).await.unwrap();
     let end = async {
         world.sleep(Duration::from_secs(3)).await;
-        notes.note(&id, "They met.").await.unwrap();
+        notes.save(&id, "They met.").await.unwrap();
         drop(hold);
     };
     let (forgotten, ()) = tokio::join!(conversations.forget(&id), end);

@@ -432,7 +432,7 @@ async fn single_file_store_holds_one_conversation() {
         r#"{"summary": "They met.", "history": [{"role": "user", "content": "Hello"}]}"#,
     )
     .unwrap();
-    let store = FileMemory::at(&path).unwrap();
+    let store = FileMemory::single_file(&path).unwrap();
     let id = ConversationId::new("any name / at all");
     assert_eq!(
         store.list(&ConversationQuery::new()).await.unwrap()[0]
@@ -466,7 +466,7 @@ async fn single_file_store_holds_one_conversation() {
     assert!(!store.forget(&other).await.unwrap());
     let hold = store.hold(&id).await.unwrap();
     assert_eq!(
-        FileMemory::at(&path)
+        FileMemory::single_file(&path)
             .unwrap()
             .hold(&id)
             .await
@@ -494,7 +494,7 @@ async fn single_file_store_holds_one_conversation() {
             .is_empty()
     );
     assert_eq!(
-        FileMemory::at("..").unwrap_err().kind(),
+        FileMemory::single_file("..").unwrap_err().kind(),
         MemoryErrorKind::Refused
     );
 }
@@ -673,14 +673,14 @@ async fn new_files_are_readable_by_owner_only() {
     let store = FileMemory::new(dir.path().join("deep/talks")).unwrap();
     let change = ConversationChange::at(0).with_messages([Message::user("hello")]);
     store.save(&"a".into(), &change).await.unwrap();
-    let one = FileMemory::at(dir.path().join("own/one.json")).unwrap();
+    let one = FileMemory::single_file(dir.path().join("own/one.json")).unwrap();
     one.save(&"b".into(), &change).await.unwrap();
     let rights = permissions_of_others(dir.path());
     assert!(
         rights.len() >= 5 && rights.iter().all(|(_, rights)| *rights == 0),
         "{rights:?}"
     );
-    assert_eq!((store.problems(), one.problems()), (Vec::new(), Vec::new()));
+    assert_eq!((store.warnings(), one.warnings()), (Vec::new(), Vec::new()));
     // A shared file stays shared, and the warning names it.
     let kept = fs::read_dir(dir.path().join("deep/talks"))
         .unwrap()
@@ -705,7 +705,7 @@ async fn new_files_are_readable_by_owner_only() {
             & 0o777,
         0o755
     );
-    let problems = one.problems();
+    let problems = one.warnings();
     let is_reached = dir
         .path()
         .ancestors()
@@ -717,7 +717,7 @@ async fn new_files_are_readable_by_owner_only() {
             .all(|problem| problem.contains("one.json") && problem.contains("chmod")),
         "{problems:?}"
     );
-    let problems = store.problems();
+    let problems = store.warnings();
     assert_eq!(problems.len(), usize::from(is_reached), "{problems:?}");
     assert!(
         problems

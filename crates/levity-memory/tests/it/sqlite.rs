@@ -705,7 +705,7 @@ async fn new_database_is_readable_by_owner_only() {
     );
     assert!(rights.iter().all(|(_, rights)| *rights == 0), "{rights:?}");
     assert_eq!(
-        (store.problems(), recall.problems()),
+        (store.warnings(), recall.warnings()),
         (Vec::new(), Vec::new())
     );
     // The warnings name shared files.
@@ -720,8 +720,8 @@ async fn new_database_is_readable_by_owner_only() {
         .ancestors()
         .all(|above| mode(above) & 0o011 != 0);
     for (problems, name) in [
-        (store.problems(), "memory.db"),
-        (recall.problems(), "facts.db"),
+        (store.warnings(), "memory.db"),
+        (recall.warnings(), "facts.db"),
     ] {
         assert_eq!(problems.len(), usize::from(is_reached), "{problems:?}");
         assert!(

@@ -62,9 +62,9 @@ fn late_listener_gets_run_ids_in_place_of_unknown_names() {
         "swarm › r1.4 › r1.4.5 › r1.4.5.6",
     );
     check(&mut lineage, "r1", EventKind::Paused, "swarm");
-    assert_eq!(lineage.who(&"r1.3".into()), None);
+    assert_eq!(lineage.origin_of(&"r1.3".into()), None);
     assert_eq!(
-        lineage.who(&"r1.3.8".into()).unwrap().worker(),
+        lineage.origin_of(&"r1.3.8".into()).unwrap().worker(),
         Some("r1.3")
     );
 }
@@ -85,7 +85,7 @@ fn lineage_takes_outermost_run_as_root() {
     check(&mut lineage, "r1", EventKind::Paused, "swarm");
     check(&mut lineage, "r1.3", EventKind::Paused, "swarm › r1.3");
     // A swarm inside a larger run.
-    let mut lineage = Lineage::of_run("swarm", "g.5".into());
+    let mut lineage = Lineage::with_root("swarm", "g.5".into());
     check(&mut lineage, "g", child(5, "g.5", "team"), "g");
     check(&mut lineage, "g.5", child(1, "g.5.1", "coder"), "swarm");
     check(

@@ -246,7 +246,7 @@ impl SessionContent {
             let written = self.write_document(&head, &mut file);
             match written {
                 Err(_) if file.remaining == 0 => Err(SessionProblem::TooLarge {
-                    most: self.sessions.byte_limit(),
+                    max_bytes: self.sessions.byte_limit(),
                 }),
                 written => Ok(written?),
             }

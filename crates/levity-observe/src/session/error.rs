@@ -20,10 +20,10 @@ pub enum SessionProblem {
     #[error(transparent)]
     Io(io::Error),
     /// The file exceeds the size limit.
-    #[error("the file has more than {most} bytes, which is the limit")]
+    #[error("the file has more than {max_bytes} bytes, which is the limit")]
     TooLarge {
         /// The limit in bytes.
-        most: u64,
+        max_bytes: u64,
     },
     /// The content is not JSON, or ends too early.
     #[error("invalid JSON at line {line}, column {column}")]
@@ -34,12 +34,12 @@ pub enum SessionProblem {
         column: usize,
     },
     /// The content is JSON, but not a session.
-    #[error("at `{place}`: {what}")]
-    Shape {
+    #[error("at `{place}`: {problem}")]
+    InvalidFormat {
         /// The location, as a JSON Pointer.
         place: String,
         /// The problem at this location.
-        what: &'static str,
+        problem: &'static str,
     },
     /// No session has that id, or an id with that prefix.
     #[error("no session matches the id `{0}`")]
@@ -66,9 +66,9 @@ impl SessionProblem {
     }
 
     pub(super) fn shape(place: impl Into<String>, what: &'static str) -> Self {
-        Self::Shape {
+        Self::InvalidFormat {
             place: place.into(),
-            what,
+            problem: what,
         }
     }
 }

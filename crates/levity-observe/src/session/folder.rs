@@ -56,7 +56,7 @@ pub struct SessionInfo {
 #[non_exhaustive]
 pub struct SessionFilter {
     /// The maximum number of sessions; 100 by default.
-    pub most: usize,
+    pub limit: usize,
     /// Includes only sessions with this status.
     pub status: Option<String>,
     /// Includes only sessions whose query contains this text, ignoring case.
@@ -68,7 +68,7 @@ pub struct SessionFilter {
 impl Default for SessionFilter {
     fn default() -> Self {
         Self {
-            most: 100,
+            limit: 100,
             status: None,
             query: None,
             since: None,
@@ -84,8 +84,8 @@ impl SessionFilter {
 
     /// Sets the maximum number of sessions.
     #[must_use]
-    pub fn most(mut self, limit: usize) -> Self {
-        self.most = limit;
+    pub fn limit(mut self, limit: usize) -> Self {
+        self.limit = limit;
         self
     }
 
@@ -138,7 +138,7 @@ impl Observe for SessionFolder {
         let writer = self.writer(run);
         let (earlier, flushed) = (writer.clone(), writer.clone());
         Observer::new(move |event| writer.apply(event))
-            .earlier(move |events| earlier.begin_with(events))
+            .on_earlier_events(move |events| earlier.begin_with(events))
             // A failed write does not end the run: the writer reports it, and the journal has
             // everything.
             .after(async move { _ = flushed.flush().await })
@@ -229,7 +229,7 @@ impl SessionFolder {
     fn list_now(&self, filter: &SessionFilter) -> Result<Vec<SessionInfo>, SessionProblem> {
         let mut found: Vec<SessionInfo> = Vec::new();
         for day in self.days()? {
-            if found.len() >= filter.most {
+            if found.len() >= filter.limit {
                 break;
             }
             let infos = files(&day)?
@@ -239,7 +239,7 @@ impl SessionFolder {
             of_day.sort_by(|a, b| (b.created, &b.id).cmp(&(a.created, &a.id)));
             found.extend(of_day);
         }
-        found.truncate(filter.most);
+        found.truncate(filter.limit);
         Ok(found)
     }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::error::SessionProblem;
-use crate::view::{Items, PlanView, StepView, edge_kind};
+use crate::view::{ItemProgress, PlanView, StepView, edge_kind};
 
 /// The name of the root node, unless a step has the same id.
 pub(super) const ROOT: &str = "ROOT";
@@ -54,15 +54,25 @@ pub(super) struct ItemsForm {
     of: u32,
 }
 
-impl From<Items> for ItemsForm {
-    fn from(Items { done, failed, of }: Items) -> Self {
+impl From<ItemProgress> for ItemsForm {
+    fn from(
+        ItemProgress {
+            done,
+            failed,
+            total: of,
+        }: ItemProgress,
+    ) -> Self {
         Self { done, failed, of }
     }
 }
 
-impl From<ItemsForm> for Items {
+impl From<ItemsForm> for ItemProgress {
     fn from(ItemsForm { done, failed, of }: ItemsForm) -> Self {
-        Self { done, failed, of }
+        Self {
+            done,
+            failed,
+            total: of,
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use levity_core::{Money, Usage};
-use levity_dag::{Step, StepSpent, StepStatus, Strategy, WrittenVariable};
+use levity_dag::{Step, StepStatus, StepUsage, Strategy, WrittenVariable};
 use serde::Deserialize as _;
 use serde_json::{Map, Value};
 
@@ -136,7 +136,7 @@ fn invalid_attribute(form: &Map<String, Value>, node: &Attributes) -> SessionPro
     node.invalid(name, "invalid value for a step")
 }
 
-fn spent(node: &mut Attributes) -> Result<StepSpent> {
+fn spent(node: &mut Attributes) -> Result<StepUsage> {
     let mut usage = Usage::default();
     usage.cost = node
         .take("cost")
@@ -144,7 +144,7 @@ fn spent(node: &mut Attributes) -> Result<StepSpent> {
         .map(Money::from_dollars);
     usage.input = node.take("input_tokens").and_then(|tokens| count(&tokens));
     usage.output = node.take("output_tokens").and_then(|tokens| count(&tokens));
-    let mut spent = StepSpent::default();
+    let mut spent = StepUsage::default();
     spent.attempts = node.read("attempts")?.unwrap_or_default();
     spent.usage = node.read("usage")?.unwrap_or(usage);
     spent.stats = node.read("stats")?.unwrap_or_default();

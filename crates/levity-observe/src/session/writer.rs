@@ -178,7 +178,7 @@ impl Shared {
 
     /// Returns the part of an event that is retained until it is written.
     fn reduce(&self, event: &Event) -> Option<Event> {
-        if event.run != self.run || event.kind.is_fleeting() {
+        if event.run != self.run || event.kind.is_transient() {
             return None;
         }
         let kind = match &event.kind {

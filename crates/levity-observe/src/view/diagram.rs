@@ -147,7 +147,7 @@ fn label(step: &StepView) -> [String; 3] {
     };
     let mut status_text = step.status.as_str().to_owned();
     if let Some(items) = step.items {
-        let _ = write!(status_text, " {}/{}", items.done, items.of);
+        let _ = write!(status_text, " {}/{}", items.done, items.total);
     }
     if let Some(took) = step.took(None) {
         let _ = write!(status_text, " in {}", time(took));

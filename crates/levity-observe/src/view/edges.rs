@@ -29,7 +29,7 @@ pub(crate) fn edge_kind(from: &Step, to: &Step) -> EdgeKind {
             .filter(|name| from.writes.contains(name))
             .map(ToString::to_string)
             .collect(),
-        is_fallback: fallback || to.stands_in_for() == Some(&from.id),
+        is_fallback: fallback || to.fallback_for() == Some(&from.id),
     }
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn edges_of(plan: &Plan) -> Vec<(u32, u32)> {
             .after
             .iter()
             .map(|after| &after.step)
-            .chain(step.stands_in_for());
+            .chain(step.fallback_for());
         edges.extend(
             named
                 .filter_map(|id| index.ids.get(id.as_str()))

@@ -96,7 +96,7 @@ impl PlanView {
             EventKind::LimitNear(limit) => format!("the limit on {limit} is near"),
             EventKind::LimitPassed(limit) => format!("the limit on {limit} was exceeded"),
             EventKind::Lagged { missed } => format!("{missed} events were missed"),
-            EventKind::Said { message } => format!("message: {}", message.text()),
+            EventKind::MessageReceived { message } => format!("message: {}", message.text()),
             _ => return,
         };
         self.log_line(event.at, None, &text);
@@ -139,9 +139,9 @@ impl PlanView {
                 self.apply_plan(at, plan, edges);
                 self.log_line(at, None, &format!("a plan of {} steps", plan.steps.len()));
             }
-            PlanNotice::Replanning { why, .. } => {
+            PlanNotice::Replanning { reason, .. } => {
                 self.stage = PlanStage::Replanning;
-                self.log_line(at, None, &format!("replans: {why}"));
+                self.log_line(at, None, &format!("replans: {reason}"));
             }
             PlanNotice::Replanned {
                 replan,
@@ -153,7 +153,7 @@ impl PlanView {
                 self.apply_plan(at, plan, edges);
                 self.log_line(at, None, &format!("the plan was changed: {}", diff.reason));
             }
-            PlanNotice::GaveUp { why } => {
+            PlanNotice::GaveUp { reason: why } => {
                 self.stop_preparation(at);
                 self.stage = PlanStage::Running;
                 self.gave_up = Some(why.clone());

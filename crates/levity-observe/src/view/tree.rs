@@ -16,9 +16,9 @@ pub struct TreeOptions {
     pub width: usize,
     /// The maximum number of drawn children of one step; 20 by default. Running, waiting and failed
     /// children come first.
-    pub most_children: usize,
+    pub max_children: usize,
     /// The maximum number of lines; 1,000 by default.
-    pub most_lines: usize,
+    pub max_lines: usize,
     /// The current time, for the duration of running steps; the time of the last event by default.
     pub now: Option<Timestamp>,
 }
@@ -28,8 +28,8 @@ impl Default for TreeOptions {
         Self {
             ascii: false,
             width: 100,
-            most_children: 20,
-            most_lines: 1_000,
+            max_children: 20,
+            max_lines: 1_000,
             now: None,
         }
     }
@@ -57,15 +57,15 @@ impl TreeOptions {
 
     /// Sets the maximum number of drawn children of one step.
     #[must_use]
-    pub fn most_children(mut self, children: usize) -> Self {
-        self.most_children = children;
+    pub fn max_children(mut self, children: usize) -> Self {
+        self.max_children = children;
         self
     }
 
     /// Sets the maximum number of lines.
     #[must_use]
-    pub fn most_lines(mut self, lines: usize) -> Self {
-        self.most_lines = lines;
+    pub fn max_lines(mut self, lines: usize) -> Self {
+        self.max_lines = lines;
         self
     }
 
@@ -217,7 +217,7 @@ impl Tree<'_> {
         let mut open: Vec<bool> = Vec::new();
         self.push(self.view.steps.len(), 0, &mut stack);
         while let Some(next) = stack.pop() {
-            if self.lines + 1 >= self.options.most_lines.max(2) && !stack.is_empty() {
+            if self.lines + 1 >= self.options.max_lines.max(2) && !stack.is_empty() {
                 let more = stack
                     .iter()
                     .filter(|next| matches!(next, PendingLine::Step { .. }))
@@ -276,7 +276,7 @@ impl Tree<'_> {
 
     /// Returns the children to draw, in the order of the plan, and the omitted ones.
     fn choose_children(&self, all: &[u32]) -> (Vec<u32>, Vec<u32>) {
-        let limit = self.options.most_children.max(1);
+        let limit = self.options.max_children.max(1);
         if all.len() <= limit {
             return (all.to_vec(), Vec::new());
         }
@@ -322,7 +322,7 @@ impl Tree<'_> {
         };
         let _ = write!(text, " {}", one_line(agent, MAX_ID_CHARS));
         if let Some(items) = step.items {
-            let _ = write!(text, " {}/{}", items.done, items.of);
+            let _ = write!(text, " {}/{}", items.done, items.total);
         }
         if step.attempt > 1 {
             let _ = write!(text, " attempt {}", step.attempt);

@@ -174,17 +174,24 @@ async fn session_is_read_back() {
     assert_eq!(again.summary(), seen.summary());
     assert_eq!((again.dot(), again.mermaid()), (seen.dot(), seen.mermaid()));
 
-    let seed = session.seed();
-    let done: Vec<&str> = seed.done.iter().map(|done| done.step.as_str()).collect();
+    let seed = session.starting_plan();
+    let done: Vec<&str> = seed
+        .completed
+        .iter()
+        .map(|done| done.step.as_str())
+        .collect();
     assert_eq!(
         (done, session.finished().count()),
         (vec!["fetch_a", "fetch_b"], 2)
     );
     assert_eq!(
-        seed.done[1].output,
+        seed.completed[1].output,
         json!({"b": [1, 2.5, null, 18_446_744_073_709_551_615_u64]})
     );
-    assert_eq!(seed.done[1].writes[0].value, seed.done[1].output["b"]);
+    assert_eq!(
+        seed.completed[1].writes[0].value,
+        seed.completed[1].output["b"]
+    );
 }
 
 #[tokio::test]
@@ -206,8 +213,8 @@ async fn seed_without_repeats_dependent_steps() {
         .unwrap();
     let left = |steps: &[&str]| {
         let steps: Vec<_> = steps.iter().map(|step| id(step)).collect();
-        let seed = session.seed_without(&steps).unwrap();
-        seed.done
+        let seed = session.starting_plan_repeating(&steps).unwrap();
+        seed.completed
             .into_iter()
             .map(|done| done.step.to_string())
             .collect::<Vec<_>>()
@@ -216,7 +223,7 @@ async fn seed_without_repeats_dependent_steps() {
     assert_eq!(left(&["report"]), ["fetch_a", "fetch_b", "compare"]);
     assert_eq!(left(&[]).len(), 4);
     assert!(
-        matches!(session.seed_without(&[id("nobody")]), Err(SessionProblem::NoStep(step)) if step == "nobody")
+        matches!(session.starting_plan_repeating(&[id("nobody")]), Err(SessionProblem::NoStep(step)) if step == "nobody")
     );
 }
 
@@ -287,7 +294,10 @@ async fn resumed_run_continues_its_file() {
     assert_eq!(write(&sessions, &later).await, path);
     let session = Session::load(&path).await.unwrap();
     assert_eq!(
-        (session.query.as_str(), session.seed().done.len()),
+        (
+            session.query.as_str(),
+            session.starting_plan().completed.len()
+        ),
         ("g", 2)
     );
     assert_eq!(session.globals["a"], "A");
@@ -317,8 +327,8 @@ async fn failed_write_is_reported_and_retried() {
         Session::load(writer.path().unwrap())
             .await
             .unwrap()
-            .seed()
-            .done
+            .starting_plan()
+            .completed
             .len(),
         2
     );
@@ -452,7 +462,7 @@ async fn session_beyond_size_limit_is_not_written() {
     stream.events.iter().for_each(|event| writer.apply(event));
     let error = writer.flush().await.unwrap_err();
     assert!(
-        matches!(error.problem, SessionProblem::TooLarge { most: 1_000 }),
+        matches!(error.problem, SessionProblem::TooLarge { max_bytes: 1_000 }),
         "{error}"
     );
     // An existing file that is too large is not read.
@@ -524,7 +534,7 @@ async fn list_and_find_return_sessions() {
     );
     assert_eq!(ids(all), ["xyz/3", "abd2", "abc1", "torn"]);
     assert_eq!(
-        ids(sessions.list(&SessionFilter::new().most(1)).await.unwrap()),
+        ids(sessions.list(&SessionFilter::new().limit(1)).await.unwrap()),
         ["xyz/3"]
     );
     assert_eq!(

@@ -324,7 +324,7 @@ fn list_items_are_counted() {
     );
     let seen = view(&stream);
     let items = seen.steps()[0].items.unwrap();
-    assert_eq!((items.done, items.failed, items.of), (2, 1, 3));
+    assert_eq!((items.done, items.failed, items.total), (2, 1, 3));
     // There is one line for the start, regardless of the number of items.
     assert_eq!(seen.log().filter(|line| line.text == "starts").count(), 1);
 }
@@ -425,7 +425,7 @@ fn tree_truncates_wide_and_deep_plans() {
         .planned(&many, &[])
         .started("s99", 5)
         .failed("s50", "no");
-    let tree = view(&stream).tree(TreeOptions::new().most_children(3));
+    let tree = view(&stream).tree(TreeOptions::new().max_children(3));
     assert_eq!(
         tree,
         "\
@@ -436,7 +436,7 @@ ROOT g
 └── … 97 more (97 pending)
 "
     );
-    let tree = view(&stream).tree(TreeOptions::new().most_children(100).most_lines(10));
+    let tree = view(&stream).tree(TreeOptions::new().max_children(100).max_lines(10));
     assert_eq!(tree.lines().count(), 10, "{tree}");
 }
 

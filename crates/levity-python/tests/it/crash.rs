@@ -14,7 +14,7 @@ use crate::support::{agent, call_result, python};
 fn tool(life: &Life, name: &'static str) -> RecordingTool {
     let world = life.world.clone();
     let work = move |args: &Value| {
-        world.did(format!("{name} {}", args["n"]));
+        world.record_action(format!("{name} {}", args["n"]));
         Ok(ToolOutput::value(json!(args["n"].as_i64().unwrap() * 10)))
     };
     let input =

@@ -1,14 +1,14 @@
 //! Tests of functions in a file as tools.
 
 use levity_core::{EffectClass, Tool, ToolCx, ToolErrorKind};
-use levity_python::{Error, ProgramLimits, PythonFileTools, tools_of};
+use levity_python::{Error, ProgramLimits, PythonFileTools, tools_from_source};
 use levity_test::conformance;
 use serde_json::{Value, json};
 
 use crate::support::python;
 
 fn tools(source: &str) -> PythonFileTools {
-    tools_of("tools.py", source, &python()).unwrap()
+    tools_from_source("tools.py", source, &python()).unwrap()
 }
 
 const SOURCE: &str = r#"
@@ -152,7 +152,7 @@ fn invalid_file_returns_error_with_line() {
         ("import math\nimport requests\n", 2, "requests"),
         ("def f(): pass\n1 / 0\n", 2, "ZeroDivisionError"),
     ] {
-        let error = tools_of("bad.py", source, &python()).unwrap_err();
+        let error = tools_from_source("bad.py", source, &python()).unwrap_err();
         let Error::File {
             file,
             line: found,
@@ -169,10 +169,10 @@ fn invalid_file_returns_error_with_line() {
         assert!(problem.contains(words), "{problem}");
     }
     let small = python().with_limits(ProgramLimits::new().source(10));
-    assert!(tools_of("large.py", "x = 1 + 1 + 1", &small).is_err());
+    assert!(tools_from_source("large.py", "x = 1 + 1 + 1", &small).is_err());
     let short =
         python().with_limits(ProgramLimits::new().time(std::time::Duration::from_millis(200)));
-    let error = tools_of("endless.py", "while True: pass", &short).unwrap_err();
+    let error = tools_from_source("endless.py", "while True: pass", &short).unwrap_err();
     assert!(error.to_string().contains("time limit exceeded"), "{error}");
 }
 
@@ -216,7 +216,7 @@ fn deeply_nested_file_does_not_crash() {
         format!("def f(x={}1): pass", "-".repeat(150)),
     ] {
         // Only a crash would fail the test; the result does not matter.
-        let _ = tools_of("deep.py", &source, &python());
+        let _ = tools_from_source("deep.py", &source, &python());
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use levity_python::{ProgramFaultKind, ProgramLimits, Python, tools_of};
+use levity_python::{ProgramFaultKind, ProgramLimits, Python, tools_from_source};
 use serde_json::{Value, json};
 
 use crate::support::{places, python};
@@ -339,7 +339,7 @@ async fn maximum_limits_are_accepted() {
             42
         );
         assert_eq!(
-            tools_of("a.py", "def f(): pass\n", &python)
+            tools_from_source("a.py", "def f(): pass\n", &python)
                 .unwrap()
                 .tools
                 .len(),

@@ -98,7 +98,7 @@ impl<M: Machine + 'static> Driver<M> {
             let outcome = match ended {
                 Ok(machine) => match machine.ending().cloned() {
                     Some(mut ending) => {
-                        let left = ending.talk.take();
+                        let left = ending.conversation_end.take();
                         if let Some(lease) = lease {
                             lease.release(left).await;
                         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use levity_core::{
     ControlCommand, ControlError, Decision, Entry, Executor, Intervention, Machine, Message,
-    Outcome, RunId, RunRequest, RuntimeError, Screened, Screener, Stage, ToolCall,
+    Outcome, RunId, RunRequest, RuntimeError, ScreenVerdict, Screener, Stage, ToolCall,
 };
 
 use levity_driver::EffectResult;
@@ -212,11 +212,11 @@ impl<T> ScreenResult<T> {
     }
 }
 
-impl<T> From<Screened<T>> for ScreenResult<T> {
-    fn from(screened: Screened<T>) -> Self {
+impl<T> From<ScreenVerdict<T>> for ScreenResult<T> {
+    fn from(screened: ScreenVerdict<T>) -> Self {
         Self(match screened {
-            Screened::Passed(taken, guarded) => Ok((taken, guarded)),
-            Screened::Blocked(by) => Err(by),
+            ScreenVerdict::Passed(taken, guarded) => Ok((taken, guarded)),
+            ScreenVerdict::Blocked(by) => Err(by),
             _ => Err(Intervention::blocked(
                 "guard",
                 Stage::Input,

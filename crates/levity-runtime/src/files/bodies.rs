@@ -46,14 +46,14 @@ impl Bodies {
         Self {
             dir: journal.join("bodies"),
             durability,
-            room: Arc::new(private::LARGEST.into()),
+            room: Arc::new(private::MAX_SIZE.into()),
         }
     }
 
     /// Returns the same texts, with room for another run.
     pub(super) fn for_another(&self) -> Self {
         Self {
-            room: Arc::new(private::LARGEST.into()),
+            room: Arc::new(private::MAX_SIZE.into()),
             ..self.clone()
         }
     }
@@ -254,7 +254,7 @@ impl Bodies {
         {
             return Err(damaged(&format!(
                 "and those before it exceed the limit of {} MiB",
-                private::LARGEST >> 20
+                private::MAX_SIZE >> 20
             )));
         }
         let text = String::from_utf8(text)

@@ -464,15 +464,15 @@ fn is_record(line: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use levity_core::{
-        Durability, EffectClass, EffectId, EffectKind, EffectNote, Limits, MachineKind, Opened,
-        Outcome, Status, ToolCall, ToolOutput, ToolResult,
+        Durability, EffectClass, EffectId, EffectKind, EffectNote, Limits, MachineKind, Outcome,
+        RunHeader, Status, ToolCall, ToolOutput, ToolResult,
     };
     use serde_json::json;
 
     use super::*;
 
     fn records() -> Vec<Record> {
-        let opened = Opened::new(
+        let opened = RunHeader::new(
             MachineKind::new("calls", 1),
             json!({"count": 1}),
             Limits::default(),

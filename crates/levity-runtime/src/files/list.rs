@@ -6,7 +6,7 @@ use std::path::Path;
 
 use levity_core::{
     ControlCommand, EffectClass, EffectId, EffectKind, EffectNote, Entry, Limit, Limits,
-    MachineKind, Opened, Outcome, Record, RunId, RunQuery, RunSummary, Status, Timestamp,
+    MachineKind, Outcome, Record, RunHeader, RunId, RunQuery, RunSummary, Status, Timestamp,
 };
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -51,7 +51,7 @@ pub(super) fn summary(
     let first = Line::parse(first, bodies).filter(|line| line.seq == 0)?;
     let mut summary = RunSummary::new(run.clone(), first.at);
     first.add_to(&mut summary);
-    if !by_first.asks_for(&summary) {
+    if !by_first.matches(&summary) {
         return None;
     }
     let last = file
@@ -89,7 +89,7 @@ struct FileEnds {
 impl FileEnds {
     fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
-        private::check_size(&file, private::LARGEST)?;
+        private::check_size(&file, private::MAX_SIZE)?;
         let len = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
         Ok(Self {
             file,
@@ -253,7 +253,8 @@ impl Line {
 impl Kind {
     fn into_entry(self) -> Option<Entry> {
         if let Some(first) = self.opened {
-            let mut opened = Opened::new(MachineKind::new("", 0), Value::Null, Limits::default());
+            let mut opened =
+                RunHeader::new(MachineKind::new("", 0), Value::Null, Limits::default());
             opened.origin = first.origin.map(|_| levity_core::Digest::EMPTY);
             return Some(Entry::Opened(opened));
         }

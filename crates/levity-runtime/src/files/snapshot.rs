@@ -54,7 +54,7 @@ impl LastLine {
         };
         let (mut first, mut line) = (
             vec![0; header.len()],
-            vec![0; len.min(private::LARGEST as usize)],
+            vec![0; len.min(private::MAX_SIZE as usize)],
         );
         file.seek(SeekFrom::Start(0))?;
         file.read_exact(&mut first)?;

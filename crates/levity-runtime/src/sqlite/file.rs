@@ -100,7 +100,8 @@ impl JournalFile {
         lease: Duration,
         world: Arc<dyn World>,
     ) -> Result<(Self, Connection), JournalError> {
-        let (file, connection) = SharedFile::make(path, &FORMAT).map_err(to_journal_error)?;
+        let (file, connection) =
+            SharedFile::open_or_create(path, &FORMAT).map_err(to_journal_error)?;
         migrate(&connection).map_err(|error| to_journal_error(file.failed("opened", error)))?;
         Ok((
             Self {

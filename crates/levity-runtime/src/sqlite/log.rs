@@ -271,7 +271,7 @@ impl ListedColumns {
             paused: summary.paused,
             // A time that never arrives is replaced by the last one there is.
             wakes: summary
-                .wakes()
+                .next_wake()
                 .map(|time| i64::try_from(time.as_millis()).unwrap_or(i64::MAX)),
             waiting: waiting.transpose()?,
             status: status.transpose()?,

@@ -243,7 +243,7 @@ impl Readers {
             let mut runs = Vec::new();
             while let Some(row) = rows.next()? {
                 // A row that cannot be read does not hide the others.
-                runs.extend(summary(row).filter(|run| query.asks_for(run)));
+                runs.extend(summary(row).filter(|run| query.matches(run)));
             }
             Ok(runs)
         })

@@ -119,7 +119,7 @@ pub(super) fn failure(failure: &Failure) -> &'static str {
         Failure::Output(_) => "output",
         Failure::Program(error) => tool_error(error.kind()),
         Failure::Memory(_) => "memory",
-        Failure::Unreached(_) => "unreached",
+        Failure::GoalNotReached(_) => "unreached",
         Failure::Blocked(_) => "blocked",
         _ => "_OTHER",
     }

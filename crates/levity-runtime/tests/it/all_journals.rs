@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use levity_core::{
     ControlCommand, Digest, EffectClass, EffectId, EffectKind, EffectNote, Entry, Journal,
-    JournalErrorKind, Limits, MachineKind, Opened, Outcome, Record, RunId, RunQuery, RunState,
+    JournalErrorKind, Limits, MachineKind, Outcome, Record, RunHeader, RunId, RunQuery, RunState,
     RunSummary, Status, Timestamp,
 };
 use levity_runtime::{Durability, FileJournal, MemoryJournal, SqliteJournal};
@@ -51,7 +51,7 @@ impl Drop for Folder {
 }
 
 fn opened(child: bool) -> Entry {
-    let mut opened = Opened::new(MachineKind::new("m", 1), json!({}), Limits::default());
+    let mut opened = RunHeader::new(MachineKind::new("m", 1), json!({}), Limits::default());
     opened.origin = child.then_some(Digest::EMPTY);
     Entry::Opened(opened)
 }

@@ -6,7 +6,8 @@ use std::fs;
 use async_trait::async_trait;
 use levity_core::{
     ControlCommand, Digest, Entry, Journal, JournalError, JournalErrorKind, Limits, MachineKind,
-    OpenRun, Opened, Record, RunId, RunLog, RunQuery, RunSummary, RuntimeError, Status, Timestamp,
+    OpenRun, Record, RunHeader, RunId, RunLog, RunQuery, RunSummary, RuntimeError, Status,
+    Timestamp,
 };
 use levity_runtime::{FileJournal, MemoryJournal, NoJournal, export, import, remove_ended_before};
 use levity_test::FaultyJournal;
@@ -20,7 +21,7 @@ fn id(run: &str) -> RunId {
 }
 
 fn child() -> Entry {
-    let mut opened = Opened::new(MachineKind::new("calls", 1), Value::Null, Limits::default());
+    let mut opened = RunHeader::new(MachineKind::new("calls", 1), Value::Null, Limits::default());
     opened.origin = Some(Digest::EMPTY);
     Entry::Opened(opened)
 }

@@ -44,7 +44,7 @@ impl Calls {
     fn want(&self, number: u64, step: &mut MachineOutput) {
         let id = if self.one_id { 0 } else { number };
         let call = ToolCall::new(format!("c{id}"), "tool", json!(number));
-        step.want(EffectId::new(number), Effect::Tool(ToolRun::new(call)));
+        step.request(EffectId::new(number), Effect::Tool(ToolRun::new(call)));
     }
 }
 

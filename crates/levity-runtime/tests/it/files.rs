@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use levity_core::{
     EffectClass, EffectId, EffectKind, EffectNote, Entry, Journal, JournalError, JournalErrorKind,
-    Limits, MachineKind, Opened, Outcome, Record, RunId, RunQuery, Status, Timestamp, ToolCall,
+    Limits, MachineKind, Outcome, Record, RunHeader, RunId, RunQuery, Status, Timestamp, ToolCall,
     ToolOutput, ToolResult,
 };
 use levity_runtime::{Durability, FileJournal, MachineRun, Runtime};
@@ -63,7 +63,7 @@ fn run() -> RunId {
 }
 
 pub(crate) fn opened() -> Entry {
-    Entry::Opened(Opened::new(
+    Entry::Opened(RunHeader::new(
         MachineKind::new("calls", 1),
         json!({"count": 1}),
         Limits::default(),
@@ -438,7 +438,7 @@ async fn links_in_journal_folder_are_not_followed_for_writing() {
                 "{name}: {whole}"
             );
             assert_eq!(fs::read(&victim).ok(), exists.then(Vec::new), "{name}");
-            let _ = journal.sweep().await;
+            let _ = journal.remove_unused_texts().await;
             let names: Vec<_> = fs::read_dir(&outside.0)
                 .unwrap()
                 .map(|it| it.unwrap().file_name())

@@ -216,7 +216,7 @@ impl Machine for Asks {
         match input {
             Input::Begin { run, .. } => {
                 let ask = Ask::new(run, id, ToolCall::new("c", "tool", json!({})), "why not");
-                step.want(id, Effect::Ask(ask));
+                step.request(id, Effect::Ask(ask));
             }
             Input::Finished {
                 outcome: Outcome::Decision(decision),
@@ -280,7 +280,7 @@ impl Machine for CallsModel {
         match input {
             Input::Begin { .. } => {
                 let call = ModelCall::new("main", Request::new(), Offer::None);
-                step.want(EffectId::new(0), Effect::Model(call));
+                step.request(EffectId::new(0), Effect::Model(call));
             }
             Input::Finished { outcome, .. } => {
                 let done = matches!(outcome, Outcome::Model(Ok(_)));

@@ -34,7 +34,7 @@ impl Twos {
             "tool",
             json!({ "number": self.begun }),
         );
-        step.want(EffectId::new(self.begun), Effect::Tool(ToolRun::new(call)));
+        step.request(EffectId::new(self.begun), Effect::Tool(ToolRun::new(call)));
         self.begun += 1;
     }
 
@@ -194,7 +194,7 @@ impl Machine for Parent {
     fn apply(&mut self, input: Input, step: &mut MachineOutput) {
         match input {
             Input::Begin { .. } => {
-                step.want(
+                step.request(
                     EffectId::new(0),
                     Effect::Child(ChildRun::new("twos", json!("Work."))),
                 );

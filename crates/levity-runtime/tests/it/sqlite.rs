@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use levity_core::{
     ControlCommand, EffectClass, EffectId, EffectKind, EffectNote, Entry, Journal, JournalError,
-    JournalErrorKind, Limits, MachineKind, OpenRun, Opened, Outcome, Record, RunId, RunQuery,
+    JournalErrorKind, Limits, MachineKind, OpenRun, Outcome, Record, RunHeader, RunId, RunQuery,
     RunRequest, RunState, RunSummary, Timestamp, ToolCall, ToolOutput, ToolResult,
 };
 use levity_runtime::{Durability, MachineRun, Runtime, SqliteJournal};
@@ -71,7 +71,7 @@ fn run() -> RunId {
 }
 
 fn opened() -> Entry {
-    Entry::Opened(Opened::new(
+    Entry::Opened(RunHeader::new(
         MachineKind::new("calls", 1),
         json!({"count": 1}),
         Limits::default(),

@@ -74,7 +74,7 @@ impl Sandbox {
     }
 
     /// Returns the time limit of a command.
-    pub fn time(&self) -> Duration {
+    pub fn time_limit(&self) -> Duration {
         self.0.limits.time
     }
 
@@ -166,13 +166,13 @@ impl SandboxBuilder {
     }
 
     /// Allows commands to read, list and execute files in another place.
-    pub fn read(mut self, place: impl Into<PathBuf>) -> Self {
+    pub fn allow_read(mut self, place: impl Into<PathBuf>) -> Self {
         self.setup.reads.push(place.into());
         self
     }
 
     /// Allows commands full access to another place, even if the workspace is read-only.
-    pub fn write(mut self, place: impl Into<PathBuf>) -> Self {
+    pub fn allow_write(mut self, place: impl Into<PathBuf>) -> Self {
         self.setup.writes.push(place.into());
         self
     }
@@ -184,51 +184,51 @@ impl SandboxBuilder {
     }
 
     /// Sets the time limit of a command; two minutes by default.
-    pub fn time(mut self, time: Duration) -> Self {
+    pub fn time_limit(mut self, time: Duration) -> Self {
         self.setup.limits.time = time;
         self
     }
 
     /// Sets the CPU time limit for all processes of a command together; ten minutes by default.
-    pub fn cpu_time(mut self, time: Duration) -> Self {
+    pub fn cpu_time_limit(mut self, time: Duration) -> Self {
         self.setup.limits.cpu_time = time;
         self
     }
 
     /// Sets the memory limit in bytes for all processes of a command together; 4 GiB by default.
-    pub fn memory(mut self, bytes: u64) -> Self {
+    pub fn memory_limit(mut self, bytes: u64) -> Self {
         self.setup.limits.memory = bytes;
         self
     }
 
     /// Sets the maximum number of simultaneous processes of a command; 256 by default.
-    pub fn processes(mut self, count: u32) -> Self {
+    pub fn max_processes(mut self, count: u32) -> Self {
         self.setup.limits.processes = count;
         self
     }
 
     /// Sets the maximum size in bytes of a file that a command writes; 1 GiB by default.
-    pub fn file_size(mut self, bytes: u64) -> Self {
+    pub fn max_file_size(mut self, bytes: u64) -> Self {
         self.setup.limits.file_size = bytes;
         self
     }
 
     /// Sets the maximum number of captured bytes for each of stdout and stderr; 64 KiB by default.
-    pub fn output(mut self, bytes: usize) -> Self {
+    pub fn max_output(mut self, bytes: usize) -> Self {
         self.setup.limits.output = bytes;
         self
     }
 
     /// Sets the minimum level of isolation; [`Level::Guarded`] by default. On a system that cannot
     /// reach it, [`build`](Self::build) fails.
-    pub fn at_least(mut self, level: Level) -> Self {
+    pub fn require_level(mut self, level: Level) -> Self {
         self.at_least = level;
         self
     }
 
     /// Disables a mechanism, as if the system did not have it.
     #[doc(hidden)]
-    pub fn without(mut self, mechanisms: &'static str) -> Self {
+    pub fn disable(mut self, mechanisms: &'static str) -> Self {
         self.setup.without.push(mechanisms);
         self
     }
@@ -264,7 +264,7 @@ impl SandboxBuilder {
         let (system, report) = System::new(setup, &private)?;
         if report.level < at_least {
             let missing = report.missing(at_least);
-            return Err(SandboxError::Weak {
+            return Err(SandboxError::InsufficientLevel {
                 wanted: at_least,
                 missing,
                 report: Box::new(report),

@@ -18,13 +18,13 @@ pub struct CapturedOutput {
     /// The text. Invalid UTF-8 is replaced.
     pub text: String,
     /// The number of omitted bytes.
-    pub left_out: u64,
+    pub omitted_bytes: u64,
 }
 
 impl CapturedOutput {
     /// Returns `true` if bytes were omitted.
-    pub fn is_cut(&self) -> bool {
-        self.left_out > 0
+    pub fn is_truncated(&self) -> bool {
+        self.omitted_bytes > 0
     }
 }
 
@@ -131,7 +131,7 @@ impl HeadTailBuffer {
         head.push_str(&String::from_utf8_lossy(&tail));
         CapturedOutput {
             text: head,
-            left_out,
+            omitted_bytes: left_out,
         }
     }
 }
@@ -197,7 +197,7 @@ mod tests {
         pieces.iter().for_each(|piece| keep.push(piece));
         let captured = keep.finish();
         assert_eq!(
-            (captured.text.as_str(), captured.left_out),
+            (captured.text.as_str(), captured.omitted_bytes),
             (expected, left_out)
         );
     }

@@ -13,7 +13,7 @@ pub enum SandboxError {
          `.at_least(..)`",
         .report.level
     )]
-    Weak {
+    InsufficientLevel {
         /// The lowest level that is accepted.
         wanted: Level,
         /// A description of the missing protections.
@@ -41,7 +41,7 @@ pub enum CommandError {
     Empty,
     /// A string contains a NUL byte, which cannot be passed to a program.
     #[error("{0} contains a NUL byte; remove it")]
-    Zero(&'static str),
+    NulByte(&'static str),
     /// The program does not exist.
     #[error("the program `{0}` does not exist; check its name and `PATH`")]
     NotFound(String),
@@ -76,7 +76,7 @@ pub enum CommandError {
     Survivors(u32),
     /// The process that watches the command was killed.
     #[error("the command was lost: its watcher was killed")]
-    Lost,
+    WatcherKilled,
     /// The future was polled outside a tokio runtime.
     #[error("commands need a tokio runtime; poll the future inside one")]
     NoRuntime,

@@ -146,7 +146,7 @@ impl System {
             io::ErrorKind::NotFound => CommandError::NotFound(program),
             io::ErrorKind::PermissionDenied => CommandError::NotExecutable(program),
             io::ErrorKind::ArgumentListTooLong => CommandError::TooLong,
-            io::ErrorKind::InvalidInput => CommandError::Zero("an argument"),
+            io::ErrorKind::InvalidInput => CommandError::NulByte("an argument"),
             _ => CommandError::Setup {
                 step: "a process",
                 source,

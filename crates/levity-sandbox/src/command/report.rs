@@ -44,7 +44,7 @@ pub enum Mechanism {
     /// A separate process namespace for the command.
     ProcessNamespace,
     /// A process that adopts every orphan of the command, and kills it.
-    Adoption,
+    OrphanReaper,
     /// A limit that the kernel enforces for each process.
     Rlimit,
     /// A process that checks the command's processes many times a second.
@@ -61,7 +61,7 @@ impl fmt::Display for Mechanism {
             Self::MountNamespace => f.write_str("mount namespace"),
             Self::NetworkNamespace => f.write_str("network namespace"),
             Self::ProcessNamespace => f.write_str("process namespace"),
-            Self::Adoption => f.write_str("adoption of orphans"),
+            Self::OrphanReaper => f.write_str("adoption of orphans"),
             Self::Rlimit => f.write_str("rlimit"),
             Self::Watcher => f.write_str("watcher"),
             Self::ProcessGroup => f.write_str("process group"),
@@ -74,9 +74,9 @@ impl fmt::Display for Mechanism {
 #[non_exhaustive]
 pub struct Protection {
     /// `true` if the protection is enforced. A mechanism that only helps partly does not count.
-    pub holds: bool,
+    pub is_enforced: bool,
     /// The mechanisms, whether or not they are sufficient.
-    pub by: Vec<Mechanism>,
+    pub mechanisms: Vec<Mechanism>,
     /// A note on gaps, or on exceptions that are intentional.
     pub note: Option<&'static str>,
 }
@@ -85,16 +85,16 @@ impl Protection {
     #[cfg(target_os = "linux")]
     pub(super) fn enforced(by: impl Into<Vec<Mechanism>>) -> Self {
         Self {
-            holds: true,
-            by: by.into(),
+            is_enforced: true,
+            mechanisms: by.into(),
             note: None,
         }
     }
 
     pub(super) fn not_enforced(by: impl Into<Vec<Mechanism>>, note: &'static str) -> Self {
         Self {
-            holds: false,
-            by: by.into(),
+            is_enforced: false,
+            mechanisms: by.into(),
             note: Some(note),
         }
     }
@@ -108,12 +108,12 @@ impl Protection {
 
 impl fmt::Display for Protection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.holds {
+        f.write_str(if self.is_enforced {
             "enforced"
         } else {
             "not enforced"
         })?;
-        for (index, mechanism) in self.by.iter().enumerate() {
+        for (index, mechanism) in self.mechanisms.iter().enumerate() {
             write!(f, "{}{mechanism}", if index == 0 { " by " } else { ", " })?;
         }
         self.note.map_or(Ok(()), |note| write!(f, " ({note})"))
@@ -131,13 +131,13 @@ pub struct SandboxReport {
     /// Files outside the workspace and the allowed places cannot be read or changed.
     pub files: Protection,
     /// Files that the workspace denies cannot be read or changed.
-    pub hidden: Protection,
+    pub hidden_files: Protection,
     /// The network cannot be reached.
     pub network: Protection,
     /// Every process of a command ends with it, whatever it does.
     pub processes: Protection,
     /// Processes outside the command cannot be seen or signalled.
-    pub others: Protection,
+    pub other_processes: Protection,
     /// The memory of all its processes together is limited.
     pub memory: Protection,
     /// The number of its processes is limited.
@@ -153,13 +153,13 @@ pub struct SandboxReport {
 
 impl SandboxReport {
     /// Returns each protection with its name.
-    pub fn guards(&self) -> [(&'static str, &Protection); 10] {
+    pub fn protections(&self) -> [(&'static str, &Protection); 10] {
         [
             ("files", &self.files),
-            ("hidden files", &self.hidden),
+            ("hidden files", &self.hidden_files),
             ("network", &self.network),
             ("killed whole", &self.processes),
-            ("other processes", &self.others),
+            ("other processes", &self.other_processes),
             ("memory", &self.memory),
             ("process count", &self.process_count),
             ("CPU time", &self.cpu_time),
@@ -177,11 +177,11 @@ impl SandboxReport {
             &self.process_count,
             &self.cpu_time,
         ];
-        self.level = if !limited.iter().all(|guard| guard.holds) {
+        self.level = if !limited.iter().all(|guard| guard.is_enforced) {
             Level::Open
-        } else if !(self.files.holds && self.network.holds) {
+        } else if !(self.files.is_enforced && self.network.is_enforced) {
             Level::Limited
-        } else if !(self.hidden.holds && self.others.holds) {
+        } else if !(self.hidden_files.is_enforced && self.other_processes.is_enforced) {
             Level::Guarded
         } else {
             Level::Isolated
@@ -213,8 +213,9 @@ impl SandboxReport {
                 "other processes",
             ],
         };
-        let lacks = |(name, guard): &(&str, &Protection)| !guard.holds && needed.contains(name);
-        let lacking = self.guards().into_iter().filter(lacks);
+        let lacks =
+            |(name, guard): &(&str, &Protection)| !guard.is_enforced && needed.contains(name);
+        let lacking = self.protections().into_iter().filter(lacks);
         lacking
             .map(|(name, guard)| format!("{name} {guard}"))
             .collect::<Vec<_>>()
@@ -225,7 +226,7 @@ impl SandboxReport {
 impl fmt::Display for SandboxReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:16} {}", "level", self.level)?;
-        self.guards()
+        self.protections()
             .iter()
             .try_for_each(|(name, guard)| write!(f, "\n{name:16} {guard}"))
     }

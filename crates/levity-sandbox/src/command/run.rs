@@ -102,10 +102,10 @@ impl Command {
     /// which may run others by their names. `egrep`, `fgrep` and `which` are known scripts, and
     /// `grep` is taken from outside for the first two.
     ///
-    /// Use [`CommandPolicy::readers_in`](crate::CommandPolicy::readers_in) to find out which
+    /// Use [`CommandPolicy::reading_programs_in`](crate::CommandPolicy::reading_programs_in) to find out which
     /// programs of a command are known by their names alone. A command that runs
     /// [read-only](Self::read_only) executes nothing in these places anyway.
-    pub fn take_from_system<S: Into<String>>(
+    pub fn use_system_programs<S: Into<String>>(
         mut self,
         programs: impl IntoIterator<Item = S>,
     ) -> Self {
@@ -128,7 +128,7 @@ impl Command {
     }
 
     /// Sets the time limit of this command, if it is less than that of the sandbox.
-    pub fn time(mut self, time: Duration) -> Self {
+    pub fn time_limit(mut self, time: Duration) -> Self {
         self.spec.limits.time = time.min(self.spec.limits.time);
         self
     }

@@ -74,9 +74,9 @@ impl GuardedClient {
     ///
     /// # Errors
     /// Returns an error if the guard refuses the URL.
-    pub fn get(&self, url: &str) -> Result<GuardedGet, AddressError> {
+    pub fn get(&self, url: &str) -> Result<GuardedRequest, AddressError> {
         let url = self.guard.check_url(url)?;
-        Ok(GuardedGet {
+        Ok(GuardedRequest {
             client: self.clone(),
             url,
             headers: HeaderMap::new(),
@@ -97,14 +97,14 @@ impl GuardedClient {
 /// A request that has not been sent.
 #[must_use]
 #[derive(Debug)]
-pub struct GuardedGet {
+pub struct GuardedRequest {
     client: GuardedClient,
     url: CheckedUrl,
     headers: HeaderMap,
     problem: Option<String>,
 }
 
-impl GuardedGet {
+impl GuardedRequest {
     /// Adds a header. It is dropped if a redirect leads to another server.
     pub fn header(mut self, name: &str, value: &str) -> Self {
         match (HeaderName::try_from(name), HeaderValue::try_from(value)) {
@@ -164,7 +164,7 @@ async fn follow(
             return Err(NetError::TooManyRedirects(client.guard.max_redirects()));
         }
         if seen.contains(&next) {
-            return Err(NetError::Circle);
+            return Err(NetError::RedirectLoop);
         }
         if !next.same_origin(&url) {
             headers.clear();
@@ -235,7 +235,7 @@ impl Reply {
             let Some(piece) = self.deadline.within(chunk).await? else {
                 return Ok(Body {
                     bytes,
-                    is_cut: false,
+                    is_truncated: false,
                 });
             };
             let room = max - bytes.len();
@@ -243,7 +243,7 @@ impl Reply {
             if piece.len() > room {
                 return Ok(Body {
                     bytes,
-                    is_cut: true,
+                    is_truncated: true,
                 });
             }
         }
@@ -257,7 +257,7 @@ pub struct Body {
     /// The bytes that were read.
     pub bytes: Vec<u8>,
     /// `true` if the body is longer than the limit.
-    pub is_cut: bool,
+    pub is_truncated: bool,
 }
 
 /// The deadline of a request.

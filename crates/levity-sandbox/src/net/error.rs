@@ -16,13 +16,13 @@ pub enum AddressError {
     Http,
     /// The URL contains a user or a password.
     #[error("a URL with a user or password in it is not allowed; leave out what is before the `@`")]
-    Userinfo,
+    Credentials,
     /// The port is not allowed.
     #[error("port {0} is not allowed; leave the port out, or use another server")]
     Port(u16),
     /// The text is not a valid host name.
     #[error("the host of this URL is invalid; write it as in `example.org`")]
-    Host,
+    InvalidHost,
     /// The host is denied, or is not on the list of allowed hosts.
     #[error("the host `{0}` is not allowed here; use another source")]
     Denied(String),
@@ -57,7 +57,7 @@ pub enum NetError {
     TooManyRedirects(usize),
     /// A redirect led back to an earlier URL.
     #[error("the server redirects in a circle; use another source")]
-    Circle,
+    RedirectLoop,
     /// The request did not complete within the time limit.
     #[error("the request timed out after {0:?}; try again later, or use another source")]
     Timeout(Duration),

@@ -118,7 +118,7 @@ impl NetGuard {
             other => return Err(AddressError::Scheme(other.chars().take(32).collect())),
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(AddressError::Userinfo);
+            return Err(AddressError::Credentials);
         }
         let host = self.check_host(&url)?;
         let port = url.port_or_known_default().unwrap_or(0);
@@ -127,14 +127,15 @@ impl NetGuard {
             return Err(AddressError::Port(port));
         }
         // From here on, no code can interpret the host differently from the check.
-        url.set_host(Some(&host)).map_err(|_| AddressError::Host)?;
+        url.set_host(Some(&host))
+            .map_err(|_| AddressError::InvalidHost)?;
         url.set_fragment(None);
         Ok(CheckedUrl(url))
     }
 
     fn check_host(&self, url: &Url) -> Result<String, AddressError> {
-        let host = url.host().ok_or(AddressError::Host)?;
-        let name = normalize(&host).ok_or(AddressError::Host)?;
+        let host = url.host().ok_or(AddressError::InvalidHost)?;
+        let name = normalize(&host).ok_or(AddressError::InvalidHost)?;
         let found = |list: &[Pattern]| list.iter().any(|pattern| pattern.matches(&name));
         let allowed = self.0.allowed.is_empty() || found(&self.0.allowed);
         if !allowed || found(&self.0.denied) {
@@ -173,7 +174,7 @@ impl NetGuard {
 fn parse_error(error: url::ParseError) -> AddressError {
     match error {
         url::ParseError::RelativeUrlWithoutBase => AddressError::NotAUrl,
-        _ => AddressError::Host,
+        _ => AddressError::InvalidHost,
     }
 }
 

@@ -11,7 +11,7 @@ use super::error::AddressError;
 use super::guard::NetGuard;
 
 /// The future that an [`AddressResolver`] returns.
-pub type Resolving<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>>;
+pub type ResolveFuture<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>>;
 
 /// Finds the addresses of a name.
 ///
@@ -20,7 +20,7 @@ pub type Resolving<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + 
 /// - No addresses, or an error, means that the name does not resolve.
 pub trait AddressResolver: Send + Sync {
     /// Returns the addresses of `host`, in the order of connection attempts.
-    fn resolve<'a>(&'a self, host: &'a str) -> Resolving<'a>;
+    fn resolve<'a>(&'a self, host: &'a str) -> ResolveFuture<'a>;
 }
 
 /// A resolver that asks the operating system.
@@ -28,7 +28,7 @@ pub trait AddressResolver: Send + Sync {
 pub struct SystemResolver;
 
 impl AddressResolver for SystemResolver {
-    fn resolve<'a>(&'a self, host: &'a str) -> Resolving<'a> {
+    fn resolve<'a>(&'a self, host: &'a str) -> ResolveFuture<'a> {
         Box::pin(async move {
             Ok(tokio::net::lookup_host((host, 0))
                 .await?

@@ -79,7 +79,7 @@ fn read_scope_matches_files_that_line_reads() {
     use ReadScope::{Files, Nothing};
     let folder = tempfile::tempdir().unwrap();
     let policy = CommandPolicy::new()
-        .within(&crate::Workspace::open(folder.path()).unwrap())
+        .with_workspace(&crate::Workspace::open(folder.path()).unwrap())
         .allow("make");
     for (line, scope) in [
         ("pwd", Some(Nothing)),
@@ -414,7 +414,8 @@ const MISLEADING: &[&str] = &[
 #[test]
 fn glob_that_may_become_option_needs_approval() {
     let folder = tempfile::tempdir().unwrap();
-    let policy = CommandPolicy::new().within(&crate::Workspace::open(folder.path()).unwrap());
+    let policy =
+        CommandPolicy::new().with_workspace(&crate::Workspace::open(folder.path()).unwrap());
     for line in MISLEADING {
         check(&CommandPolicy::new(), line, "ask");
         check(&policy, line, "ask");
@@ -549,7 +550,8 @@ fn policy_can_allow_ask_or_deny_all() {
 #[test]
 fn lines_with_denied_files_need_approval() {
     let folder = tempfile::tempdir().unwrap();
-    let policy = CommandPolicy::new().within(&crate::Workspace::open(folder.path()).unwrap());
+    let policy =
+        CommandPolicy::new().with_workspace(&crate::Workspace::open(folder.path()).unwrap());
     check(&policy, "cat a", "allow");
     check(&policy, "cat .env", "ask");
     let judge =
@@ -606,7 +608,8 @@ fn policy_survives_serde_round_trip() {
 fn judging_many_cd_commands_takes_linear_time() {
     let line: String = (0..400).map(|number| format!("cd d{number}; ")).collect();
     let folder = tempfile::tempdir().unwrap();
-    let policy = CommandPolicy::new().within(&crate::Workspace::open(folder.path()).unwrap());
+    let policy =
+        CommandPolicy::new().with_workspace(&crate::Workspace::open(folder.path()).unwrap());
     // Each `cd` would double the number of possible folders.
     assert!(matches!(
         policy.judge(CommandLine::Shell(&format!("{line}strings *"))),

@@ -20,7 +20,7 @@ pub enum ChangeKind {
     /// The entry no longer exists.
     Removed,
     /// A folder was created.
-    FolderMade,
+    FolderCreated,
 }
 
 impl fmt::Display for ChangeKind {
@@ -28,7 +28,7 @@ impl fmt::Display for ChangeKind {
         f.write_str(match self {
             Self::Written => "written",
             Self::Removed => "removed",
-            Self::FolderMade => "made",
+            Self::FolderCreated => "made",
         })
     }
 }

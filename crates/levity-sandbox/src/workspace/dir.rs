@@ -1,4 +1,4 @@
-use super::meta::{Kind, Metadata};
+use super::meta::{EntryKind, Metadata};
 use super::path;
 use super::resolve::error;
 use super::sys::{self, Fd, Purpose, SysError};
@@ -22,7 +22,7 @@ pub struct FolderEntry {
     /// The name of the entry.
     pub name: String,
     /// The kind of the entry.
-    pub kind: Kind,
+    pub kind: EntryKind,
 }
 
 /// The entries of a folder.
@@ -85,7 +85,7 @@ impl Dir {
     }
 
     /// Queries the kind of an entry if the file system does not list it with the name.
-    fn kind(&self, name: &str) -> Option<Kind> {
+    fn kind(&self, name: &str) -> Option<EntryKind> {
         sys::stat_entry(&self.fd, name).ok().map(|meta| meta.kind)
     }
 

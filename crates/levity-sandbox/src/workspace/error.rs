@@ -46,7 +46,7 @@ pub enum PathError {
     ReadOnly(String),
     /// The file itself is read-only.
     #[error("`{0}` cannot be changed: the file is read-only; write to another file")]
-    Locked(String),
+    ReadOnlyFile(String),
     /// The file has several hard links, and one of them may lie outside.
     #[error(
         "`{0}` has several hard links and may be shared with a place outside; work on a copy of it"

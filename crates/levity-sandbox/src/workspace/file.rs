@@ -1,7 +1,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 
-use super::meta::{Kind, Metadata};
+use super::meta::{EntryKind, Metadata};
 use super::resolve::error;
 use super::sys::{self, Fd, Purpose};
 use super::{Inner, PathError};
@@ -23,7 +23,7 @@ impl OpenFile {
         path: String,
     ) -> Result<Self, PathError> {
         let meta = sys::stat_handle(&fd).map_err(|fail| error(requested, Purpose::Read, fail))?;
-        if meta.kind != Kind::File {
+        if meta.kind != EntryKind::File {
             return Err(PathError::NotAFile(requested.to_owned()));
         }
         if space.targets.deny_opened(&fd) {
@@ -56,7 +56,7 @@ impl OpenFile {
 
     /// Reads up to `max` bytes. The file may grow during the read, but no more than `max` bytes are
     /// buffered.
-    pub fn read_to(&mut self, max: u64) -> io::Result<Excerpt> {
+    pub fn read_up_to(&mut self, max: u64) -> io::Result<Excerpt> {
         let bytes = read_up_to(&mut self.file, self.meta.size, max.saturating_add(1))?;
         Ok(Excerpt::new(bytes, self.meta.size, max))
     }

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 /// The kind of an entry in a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum EntryKind {
     /// A regular file with some content.
     File,
     /// A folder that may contain entries.
@@ -15,7 +15,7 @@ pub enum Kind {
     Other,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for EntryKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::File => "file",
@@ -29,7 +29,7 @@ impl fmt::Display for Kind {
 /// The metadata of a file or a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
-    pub(super) kind: Kind,
+    pub(super) kind: EntryKind,
     pub(super) size: u64,
     pub(super) modified: i64,
     pub(super) mode: u32,
@@ -38,7 +38,7 @@ pub struct Metadata {
 
 impl Metadata {
     /// Returns the kind of the entry.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> EntryKind {
         self.kind
     }
 

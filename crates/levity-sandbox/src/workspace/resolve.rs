@@ -249,7 +249,7 @@ impl Walk<'_> {
                     Err(fail) => return Err(error(self.requested, Purpose::Pass, fail)),
                 },
                 Err(SysError::Missing) if self.options.parents => match sys::make_dir(dir, name) {
-                    Ok(()) => self.space.listeners.notify(path, ChangeKind::FolderMade),
+                    Ok(()) => self.space.listeners.notify(path, ChangeKind::FolderCreated),
                     Err(SysError::Exists) => {}
                     Err(fail) => return Err(error(self.requested, Purpose::Pass, fail)),
                 },

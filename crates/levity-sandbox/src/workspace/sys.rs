@@ -10,7 +10,7 @@ use std::path::Path;
 use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, RawMode, Stat};
 use rustix::io::Errno;
 
-use super::meta::{Kind, Metadata};
+use super::meta::{EntryKind, Metadata};
 
 /// A handle of a folder or a file.
 pub(super) type Fd = OwnedFd;
@@ -154,18 +154,21 @@ fn metadata(stat: &Stat) -> Metadata {
     }
 }
 
-fn kind(kind: FileType) -> Kind {
+fn kind(kind: FileType) -> EntryKind {
     match kind {
-        FileType::RegularFile => Kind::File,
-        FileType::Directory => Kind::Dir,
-        FileType::Symlink => Kind::Link,
-        _ => Kind::Other,
+        FileType::RegularFile => EntryKind::File,
+        FileType::Directory => EntryKind::Dir,
+        FileType::Symlink => EntryKind::Link,
+        _ => EntryKind::Other,
     }
 }
 
 /// Passes the entries of a folder to `each`, in no particular order, until it returns false. Some
 /// file systems do not report the kind.
-pub(super) fn entries(dir: &Fd, mut each: impl FnMut(&[u8], Option<Kind>) -> bool) -> Result<()> {
+pub(super) fn entries(
+    dir: &Fd,
+    mut each: impl FnMut(&[u8], Option<EntryKind>) -> bool,
+) -> Result<()> {
     for entry in fs::Dir::new(open(dir, ".", Purpose::List)?)? {
         let entry = entry?;
         let known = match entry.file_type() {

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use super::meta::{Kind, Metadata};
+use super::meta::{EntryKind, Metadata};
 
 /// A handle that cannot exist.
 #[derive(Debug)]

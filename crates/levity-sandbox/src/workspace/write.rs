@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::change::ChangeKind;
-use super::meta::Kind;
+use super::meta::EntryKind;
 use super::resolve::{Place, ResolveOptions, error};
 use super::sys::{self, Fd, Purpose, SysError};
 use super::{PathError, Workspace};
@@ -115,11 +115,13 @@ fn old_mode(requested: &str, place: &Place) -> Result<Option<u32>, PathError> {
         other => other.map_err(|fail| error(requested, Purpose::Pass, fail))?,
     };
     match meta.kind {
-        Kind::File if meta.mode & 0o222 == 0 => Err(PathError::Locked(requested.to_owned())),
-        Kind::File => Ok(Some(meta.mode)),
+        EntryKind::File if meta.mode & 0o222 == 0 => {
+            Err(PathError::ReadOnlyFile(requested.to_owned()))
+        }
+        EntryKind::File => Ok(Some(meta.mode)),
         // The entry was not a link when the path was resolved.
-        Kind::Link => Err(PathError::Busy(requested.to_owned())),
-        Kind::Dir | Kind::Other => Err(PathError::NotAFile(requested.to_owned())),
+        EntryKind::Link => Err(PathError::Busy(requested.to_owned())),
+        EntryKind::Dir | EntryKind::Other => Err(PathError::NotAFile(requested.to_owned())),
     }
 }
 

@@ -39,8 +39,8 @@ const DISABLED: [&[&str]; 9] = [
 fn disable(builder: SandboxBuilder, disabled: &[&'static str]) -> SandboxBuilder {
     disabled
         .iter()
-        .fold(builder.at_least(Level::Open), |builder, means| {
-            builder.without(means)
+        .fold(builder.require_level(Level::Open), |builder, means| {
+            builder.disable(means)
         })
 }
 
@@ -51,36 +51,42 @@ async fn report_reflects_disabled_mechanisms() {
         let report = fixture.sandbox.report();
         println!("without {disabled:?}:\n{report}\n");
         assert!(
-            report.memory.holds && report.process_count.holds && report.cpu_time.holds,
+            report.memory.is_enforced
+                && report.process_count.is_enforced
+                && report.cpu_time.is_enforced,
             "{report}"
         );
         // A mechanism that is available must enforce its protection.
         let new =
             |mechanism: &Mechanism| matches!(mechanism, Mechanism::Landlock { abi } if *abi >= 3);
         assert!(
-            report.files.holds || !report.files.by.iter().any(new),
+            report.files.is_enforced || !report.files.mechanisms.iter().any(new),
             "{report}"
         );
         assert!(
-            report.network.holds || !report.network.by.contains(&Mechanism::Seccomp),
+            report.network.is_enforced || !report.network.mechanisms.contains(&Mechanism::Seccomp),
             "{report}"
         );
         assert!(
-            report.processes.holds || !report.processes.by.contains(&Mechanism::ProcessNamespace),
+            report.processes.is_enforced
+                || !report
+                    .processes
+                    .mechanisms
+                    .contains(&Mechanism::ProcessNamespace),
             "{report}"
         );
         if disabled.contains(&"landlock") {
-            assert!(!report.files.holds, "{report}");
+            assert!(!report.files.is_enforced, "{report}");
             assert!(report.level < Level::Guarded, "{report}");
         }
         if disabled.contains(&"namespaces") {
             assert!(
-                !report.hidden.holds && report.level < Level::Isolated,
+                !report.hidden_files.is_enforced && report.level < Level::Isolated,
                 "{report}"
             );
         }
         if disabled.contains(&"seccomp") {
-            assert!(!report.network.holds, "{report}");
+            assert!(!report.network.is_enforced, "{report}");
         }
     }
 }

@@ -126,7 +126,7 @@ impl Fixture {
             .deny("private/*.txt")
             .build()
             .unwrap();
-        let policy = CommandPolicy::new().within(&space);
+        let policy = CommandPolicy::new().with_workspace(&space);
         Self {
             folder,
             space,
@@ -143,19 +143,19 @@ impl Fixture {
 pub(crate) fn sandboxes(space: &Workspace) -> Vec<(&'static str, Sandbox)> {
     let builder = || {
         Sandbox::builder(space)
-            .at_least(Level::Open)
-            .output(16 << 20)
+            .require_level(Level::Open)
+            .max_output(16 << 20)
     };
     let both = [
         ("best", builder()),
-        ("without mounts", builder().without("namespaces")),
+        ("without mounts", builder().disable("namespaces")),
     ];
     let built = both.map(|(name, builder)| (name, builder.build().unwrap()));
     built
         .into_iter()
         .filter(|(name, sandbox)| {
             println!("{name}: {}", sandbox.report().read_only);
-            sandbox.report().read_only.holds
+            sandbox.report().read_only.is_enforced
         })
         .collect()
 }

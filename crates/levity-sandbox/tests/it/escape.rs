@@ -167,7 +167,7 @@ fn perform(space: &Workspace, op: Op) -> Result<String, PathError> {
         Op::Entry(dir, name) => space
             .dir(dir)?
             .file(name)?
-            .read_to(1000)
+            .read_up_to(1000)
             .map(|read| shown(read.bytes))
             .map_err(|source| PathError::Io {
                 path: name.into(),

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use levity_sandbox::{AddressResolver, NetGuard, NetGuardBuilder, Resolving};
+use levity_sandbox::{AddressResolver, NetGuard, NetGuardBuilder, ResolveFuture};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
@@ -184,7 +184,7 @@ impl Names {
 }
 
 impl AddressResolver for Names {
-    fn resolve<'a>(&'a self, host: &'a str) -> Resolving<'a> {
+    fn resolve<'a>(&'a self, host: &'a str) -> ResolveFuture<'a> {
         Box::pin(async move {
             let mut names = self.0.lock().unwrap();
             let (asked, answers) = names.get_mut(host).ok_or(io::ErrorKind::NotFound)?;

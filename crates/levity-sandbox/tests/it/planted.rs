@@ -87,19 +87,19 @@ impl Fixture {
     }
 
     fn policy(&self) -> CommandPolicy {
-        CommandPolicy::new().within(&Workspace::open(self.work()).unwrap())
+        CommandPolicy::new().with_workspace(&Workspace::open(self.work()).unwrap())
     }
 
     /// Returns a sandbox in which a command could leave the mark, with mounts or without.
     fn sandbox(&self, without: &[&'static str]) -> Sandbox {
         let builder = Sandbox::builder(Workspace::open(self.work()).unwrap())
-            .write(self.folder.path())
+            .allow_write(self.folder.path())
             .env("HOME", self.folder.path().join("home"))
             .env("GIT_CONFIG_NOSYSTEM", "1")
-            .at_least(Level::Open);
+            .require_level(Level::Open);
         without
             .iter()
-            .fold(builder, |builder, means| builder.without(means))
+            .fold(builder, |builder, means| builder.disable(means))
             .build()
             .unwrap()
     }
@@ -183,7 +183,7 @@ async fn read_only_command_changes_nothing_but_temporary_files() {
     };
     for without in [&[][..], &["namespaces"]] {
         let sandbox = fixture.sandbox(without);
-        if !sandbox.report().read_only.holds {
+        if !sandbox.report().read_only.is_enforced {
             continue;
         }
         let before = state();
@@ -207,15 +207,15 @@ async fn read_only_command_reaches_no_network() {
     let line = format!("bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}' && echo reached");
     for without in [&[][..], &["namespaces"]] {
         let builder =
-            Sandbox::builder(Workspace::open(fixture.work()).unwrap()).at_least(Level::Open);
+            Sandbox::builder(Workspace::open(fixture.work()).unwrap()).require_level(Level::Open);
         let builder = without
             .iter()
-            .fold(builder, |builder, means| builder.without(means));
+            .fold(builder, |builder, means| builder.disable(means));
         let sandbox = builder
             .network(levity_sandbox::Network::Any)
             .build()
             .unwrap();
-        if !sandbox.report().read_only.holds {
+        if !sandbox.report().read_only.is_enforced {
             continue;
         }
         let run = async |line: levity_sandbox::Command| line.run().await.unwrap().stdout.text;
@@ -260,18 +260,18 @@ async fn read_only_command_runs_nothing_left_by_earlier_command() {
     for without in [&[][..], &["namespaces"]] {
         let fixture = Fixture::new();
         let root = fixture.work();
-        let builder = Sandbox::builder(Workspace::open(&root).unwrap()).at_least(Level::Open);
+        let builder = Sandbox::builder(Workspace::open(&root).unwrap()).require_level(Level::Open);
         let paths =
             ["way", "bin", "dir/../bin", "."].map(|name| root.join(name).display().to_string());
         let builder = builder
             .env("PATH", format!("{}:bin:/usr/bin:/bin", paths.join(":")))
-            .output(1 << 20);
+            .max_output(1 << 20);
         let sandbox = without
             .iter()
-            .fold(builder, |builder, means| builder.without(means))
+            .fold(builder, |builder, means| builder.disable(means))
             .build()
             .unwrap();
-        if !sandbox.report().read_only.holds {
+        if !sandbox.report().read_only.is_enforced {
             continue;
         }
         assert!(sandbox.shell(plants).run().await.unwrap().is_success());
@@ -306,17 +306,17 @@ async fn place_around_workspace_exposes_no_denied_file() {
     }
     for without in [&[][..], &["namespaces"]] {
         let builder =
-            Sandbox::builder(Workspace::open(fixture.work()).unwrap()).at_least(Level::Open);
+            Sandbox::builder(Workspace::open(fixture.work()).unwrap()).require_level(Level::Open);
         let builder = without
             .iter()
-            .fold(builder, |builder, means| builder.without(means));
+            .fold(builder, |builder, means| builder.disable(means));
         // The place contains the workspace, and another place is in it.
         let builder = builder
-            .read(fixture.folder.path())
-            .read(fixture.work().join("dir"))
-            .read(fixture.work());
+            .allow_read(fixture.folder.path())
+            .allow_read(fixture.work().join("dir"))
+            .allow_read(fixture.work());
         let sandbox = builder.build().unwrap();
-        if !sandbox.report().read_only.holds {
+        if !sandbox.report().read_only.is_enforced {
             continue;
         }
         let lines = [
@@ -347,7 +347,11 @@ async fn read_only_command_is_refused_if_not_enforceable() {
         &["namespaces", "landlock", "seccomp"],
     ] {
         let sandbox = fixture.sandbox(without);
-        assert!(!sandbox.report().read_only.holds, "{}", sandbox.report());
+        assert!(
+            !sandbox.report().read_only.is_enforced,
+            "{}",
+            sandbox.report()
+        );
         let refused = sandbox.shell("ls").read_only().run().await.unwrap_err();
         assert!(
             matches!(refused, levity_sandbox::CommandError::ReadOnly(_)),
@@ -381,7 +385,7 @@ async fn read_only_line_runs_no_program_of_computed_path() {
     let policy = fixture.policy().allow("ls");
     for without in [&[][..], &["namespaces"]] {
         let sandbox = fixture.sandbox(without);
-        if !sandbox.report().read_only.holds {
+        if !sandbox.report().read_only.is_enforced {
             continue;
         }
         for computing in COMPUTING {

@@ -291,7 +291,7 @@ fn shells_read_words_before_redirections_as_judged() {
         .fold(Workspace::builder(&work), WorkspaceBuilder::deny)
         .build()
         .unwrap();
-    let policy = CommandPolicy::new().within(&space);
+    let policy = CommandPolicy::new().with_workspace(&space);
     let shells: Vec<&str> = ["/bin/bash", "/bin/dash"]
         .into_iter()
         .filter(|shell| Path::new(shell).exists())

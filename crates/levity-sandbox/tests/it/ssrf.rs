@@ -237,11 +237,11 @@ fn rule(error: &AddressError) -> &'static str {
     match error {
         AddressError::Address { .. } => "address",
         AddressError::LocalName(_) => "local name",
-        AddressError::Userinfo => "userinfo",
+        AddressError::Credentials => "userinfo",
         AddressError::Scheme(_) => "scheme",
         AddressError::Http => "http",
         AddressError::Port(_) => "port",
-        AddressError::Host => "host",
+        AddressError::InvalidHost => "host",
         AddressError::NotAUrl => "no url",
         AddressError::Denied(_) => "denied",
         AddressError::Unresolved(_) => "unresolved",

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::{Arc, Mutex};
 
-use levity_sandbox::{Kind, PathError, Workspace, WriteOptions};
+use levity_sandbox::{EntryKind, PathError, Workspace, WriteOptions};
 use tempfile::TempDir;
 
 fn open() -> (TempDir, Workspace) {
@@ -59,7 +59,7 @@ fn failed_write_leaves_no_temporary_file() {
     fs::set_permissions(temp.path().join("a"), fs::Permissions::from_mode(0o444)).unwrap();
     assert!(matches!(
         space.write("a", b"new"),
-        Err(PathError::Locked(_))
+        Err(PathError::ReadOnlyFile(_))
     ));
     assert!(matches!(
         space.write("missing/a", b"new"),
@@ -100,7 +100,7 @@ fn read_is_limited_to_max_bytes() {
     let (temp, space) = open();
     fs::write(temp.path().join("f"), vec![b'x'; 5000]).unwrap();
     for max in [0, 1, 63, 64, 65, 4999] {
-        let part = space.read_start("f", max).unwrap();
+        let part = space.read_prefix("f", max).unwrap();
         assert_eq!(
             (part.bytes.len() as u64, part.size, part.truncated),
             (max, 5000, true)
@@ -124,7 +124,7 @@ fn read_of_growing_file_is_limited() {
     fs::write(temp.path().join("f"), "12345").unwrap();
     let mut file = space.open_file("f").unwrap();
     fs::write(temp.path().join("f"), "x".repeat(1 << 20)).unwrap();
-    let part = file.read_to(1000).unwrap();
+    let part = file.read_up_to(1000).unwrap();
     assert_eq!((part.bytes.len(), part.truncated), (1000, true));
 }
 
@@ -290,14 +290,21 @@ fn metadata_reports_kind_and_size() {
     std::os::unix::fs::symlink("dir", temp.path().join("link")).unwrap();
     std::os::unix::fs::symlink(".", temp.path().join("here")).unwrap();
     let meta = space.metadata("b").unwrap();
-    assert_eq!((meta.kind(), meta.size(), meta.links()), (Kind::File, 5, 1));
+    assert_eq!(
+        (meta.kind(), meta.size(), meta.links()),
+        (EntryKind::File, 5, 1)
+    );
     assert!(meta.modified() > std::time::SystemTime::UNIX_EPOCH);
     for path in ["dir", "link", ".", "here", "here/here/link"] {
-        assert_eq!(space.metadata(path).unwrap().kind(), Kind::Dir, "{path}");
+        assert_eq!(
+            space.metadata(path).unwrap().kind(),
+            EntryKind::Dir,
+            "{path}"
+        );
     }
     assert_eq!(
         space.dir(".").unwrap().metadata("link").unwrap().kind(),
-        Kind::Link
+        EntryKind::Link
     );
 }
 

@@ -52,11 +52,11 @@ pub struct TokenInfo {
 
 impl Tokens {
     /// The maximum number of tokens: 1,000.
-    pub const MOST: usize = 1_000;
+    pub const MAX_TOKENS: usize = 1_000;
     /// The maximum length of a name: 32 bytes.
-    pub const LONGEST_NAME: usize = 32;
+    pub const MAX_NAME_LENGTH: usize = 32;
     /// The maximum size of a tokens file: 256 KiB.
-    pub const LARGEST_FILE: u64 = 256 << 10;
+    pub const MAX_FILE_BYTES: u64 = 256 << 10;
 
     /// Creates an empty set of tokens.
     pub fn new() -> Self {
@@ -81,10 +81,10 @@ impl Tokens {
                     `{shown}`"
             )));
         }
-        if fs::metadata(path).map_err(failed)?.len() > Self::LARGEST_FILE {
+        if fs::metadata(path).map_err(failed)?.len() > Self::MAX_FILE_BYTES {
             return Err(token_error(format!(
                 "the tokens file `{shown}` has more than {} bytes; remove unused tokens",
-                Self::LARGEST_FILE
+                Self::MAX_FILE_BYTES
             )));
         }
         let text = fs::read_to_string(path).map_err(failed)?;
@@ -217,10 +217,10 @@ impl Tokens {
     }
 
     fn push(&mut self, entry: Entry) -> Result<()> {
-        if self.0.len() >= Self::MOST {
+        if self.0.len() >= Self::MAX_TOKENS {
             return Err(token_error(format!(
                 "there are {} tokens, which is the limit; remove unused ones",
-                Self::MOST
+                Self::MAX_TOKENS
             )));
         }
         if entry.scopes.is_empty() {
@@ -285,7 +285,7 @@ impl Entry {
 fn validate_name(name: &str) -> Result<Arc<str>> {
     let good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let part = |part: &str| !part.is_empty() && part.bytes().all(good);
-    let fits = name.len() <= Tokens::LONGEST_NAME;
+    let fits = name.len() <= Tokens::MAX_NAME_LENGTH;
     match fits && name.split('.').count() <= 2 && name.split('.').all(part) {
         true => Ok(name.into()),
         false => Err(token_error(

@@ -18,7 +18,7 @@ use crate::token::Token;
 ///
 /// It connects at the first request, and reconnects if the connection breaks.
 ///
-/// - If the host is absent or still loading, the client retries for [`PATIENCE`](Self::PATIENCE).
+/// - If the host is absent or still loading, the client retries for [`DEFAULT_RETRY_TIME`](Self::DEFAULT_RETRY_TIME).
 /// - If the connection breaks during a read-only request, the client repeats it. It also repeats a
 ///   dispatch, because the task id prevents a second start. It does not repeat a write unless it
 ///   was never sent: the error then states that the outcome is unknown.
@@ -72,7 +72,7 @@ const NOTIFICATION_BUFFER: usize = 1024;
 impl BridgeClient {
     /// The default time for which the client retries if the host is absent or still loading: 4
     /// seconds.
-    pub const PATIENCE: Duration = Duration::from_secs(4);
+    pub const DEFAULT_RETRY_TIME: Duration = Duration::from_secs(4);
 
     /// Creates a client for the host at a URL such as `ws://127.0.0.1:8888`, on this machine.
     ///
@@ -111,14 +111,14 @@ impl BridgeClient {
         Self {
             address,
             token,
-            patience: Self::PATIENCE,
+            patience: Self::DEFAULT_RETRY_TIME,
             shared: Arc::new(shared),
         }
     }
 
     /// Sets the time for which the client retries if the host is absent or still loading.
     #[must_use]
-    pub fn patience(mut self, time: Duration) -> Self {
+    pub fn retry_time(mut self, time: Duration) -> Self {
         self.patience = time;
         self
     }

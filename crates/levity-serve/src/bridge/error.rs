@@ -221,7 +221,7 @@ impl From<PathError> for Error {
             PathError::NotAFile(_) | PathError::NotADirectory(_) => ErrorKind::NotAFile,
             PathError::Exists(_) | PathError::NotEmpty(_) => ErrorKind::Exists,
             PathError::TooLarge { .. } => ErrorKind::TooLarge,
-            PathError::ReadOnly(_) | PathError::Locked(_) => ErrorKind::ReadOnly,
+            PathError::ReadOnly(_) | PathError::ReadOnlyFile(_) => ErrorKind::ReadOnly,
             PathError::Invalid { .. } | PathError::Glob { .. } => ErrorKind::Invalid,
             PathError::Busy(_) => ErrorKind::Busy,
             _ => ErrorKind::Failed,

@@ -9,12 +9,12 @@ use super::error::{Error, ErrorKind, Result};
 use super::host::Inner;
 use super::wire::params;
 use super::{files, status, tasks, wait};
-use crate::feed::Reader;
+use crate::feed::EventReader;
 
 /// The result of a request, and the events that the client reads from then on.
 pub(super) struct MethodReply {
     pub(super) value: Value,
-    pub(super) follow: Option<(String, Reader)>,
+    pub(super) follow: Option<(String, EventReader)>,
 }
 
 impl From<Value> for MethodReply {

@@ -14,7 +14,7 @@ use tokio::sync::{broadcast, mpsc};
 
 use super::host::{Broadcast, Inner};
 use super::session::{Disconnect, Follow, Outgoing};
-use crate::feed::Item;
+use crate::feed::FeedItem;
 
 /// Sends messages to a client, one at a time. Events are taken from their runs only when the client
 /// has received the previous one, so nothing accumulates here.
@@ -120,12 +120,12 @@ fn events(follow: Follow) -> impl Stream<Item = String> + Send {
     stream::unfold(follow, |mut follow| async move {
         let task = &follow.task;
         let text = match follow.reader.next().await? {
-            Item::Event { id, json } => event(task, id.as_deref(), &json),
-            Item::Missed(count) => rpc::RpcMessage::notification(
+            FeedItem::Event { id, json } => event(task, id.as_deref(), &json),
+            FeedItem::Missed(count) => rpc::RpcMessage::notification(
                 "agent/missed",
                 &json!({"task": task, "count": count}),
             ),
-            Item::Reset => rpc::RpcMessage::notification("agent/reset", &json!({"task": task})),
+            FeedItem::Reset => rpc::RpcMessage::notification("agent/reset", &json!({"task": task})),
         };
         Some((text, follow))
     })

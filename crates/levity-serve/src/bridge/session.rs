@@ -22,7 +22,7 @@ use super::methods::{self, MethodReply};
 use super::notice::Notice;
 use super::outbox::Outbox;
 use super::wire;
-use crate::feed::Reader;
+use crate::feed::EventReader;
 
 /// A message to a client.
 pub(super) struct Outgoing {
@@ -36,7 +36,7 @@ pub(super) struct Outgoing {
 /// The events of a task, and the permit for reading them.
 pub(super) struct Follow {
     pub(super) task: String,
-    pub(super) reader: Reader,
+    pub(super) reader: EventReader,
     pub(super) _permit: OwnedSemaphorePermit,
 }
 
@@ -257,7 +257,7 @@ impl RequestHandler {
         method: &str,
         value: Value,
         task: String,
-        reader: Reader,
+        reader: EventReader,
     ) -> (Result<Value>, Option<Follow>) {
         match self.readers.clone().try_acquire_owned() {
             Ok(permit) => (

@@ -140,7 +140,7 @@ pub(super) async fn cancel(host: &Arc<Inner>, request: CancelParams) -> Result<V
     let runs = runs(host)?;
     let record = find_record(host, &request.task)?;
     let id = RunId::new(record.task.as_str());
-    let run = runs.get(&id).ok_or_else(|| crate::Error::NotUnderWay(id))?;
+    let run = runs.get(&id).ok_or_else(|| crate::Error::NotRunning(id))?;
     let reason = request
         .reason
         .unwrap_or_else(|| "cancelled by a client of the bridge".to_owned());

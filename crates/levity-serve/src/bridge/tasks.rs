@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::{Arc, PoisonError};
 
 use levity_core::text::is_blank;
-use levity_core::{Ending, Event, EventKind, RunId, Timestamp, Wanted};
+use levity_core::{AskKind, Ending, Event, EventKind, RunId, Timestamp};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::oneshot;
@@ -215,7 +215,7 @@ fn watch_run(host: &Arc<Inner>, record: TaskRecord, run: Arc<LiveRun>) {
         let outcome = run.outcome().await;
         let Some(host) = weak.upgrade() else { return };
         match outcome {
-            RunOutcome::Ended(ending) => end(&host, record, ending, run.standing().updated).await,
+            RunOutcome::Ended(ending) => end(&host, record, ending, run.status().updated).await,
             RunOutcome::Stopped(cause) => host.notify(&Notice::Problem(format!(
                 "task {} stopped and resumes when the host is restarted: {cause}",
                 record.task
@@ -296,7 +296,7 @@ pub(super) async fn recover(host: &Arc<Inner>, runs: &Runs, record: TaskRecord) 
             named,
         );
     }
-    let problem = match runs.standing(&id).await {
+    let problem = match runs.status(&id).await {
         Ok(RunStatus {
             ending: Some(ending),
             updated,
@@ -342,7 +342,7 @@ pub(super) fn handle_event(host: &Inner, event: &Event) {
         }
         EventKind::Asked(ask) => {
             let question = match ask.wanted {
-                Wanted::Answer => format!("`{}`: {}", ask.call.name, ask.reason),
+                AskKind::Answer => format!("`{}`: {}", ask.call.name, ask.reason),
                 _ => format!(
                     "`{}` {}: {}",
                     ask.call.name,

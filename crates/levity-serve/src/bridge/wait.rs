@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_builtin_tools::ListFiles;
-use levity_sandbox::{Kind, PathError, Workspace};
+use levity_sandbox::{EntryKind, PathError, Workspace};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -95,7 +95,7 @@ async fn search(host: &Arc<Inner>, target: Arc<Target>) -> Result<Vec<String>> {
         .map_err(|_| Error::failed("the host is closing"))?;
     work(host, move |space| match &*target {
         Target::Path(path) => match space.metadata(path) {
-            Ok(meta) if meta.kind() == Kind::File => Ok(vec![path.clone()]),
+            Ok(meta) if meta.kind() == EntryKind::File => Ok(vec![path.clone()]),
             Ok(_) => Err(PathError::NotAFile(path.clone()).into()),
             Err(PathError::NotFound(_) | PathError::NotADirectory(_)) => Ok(Vec::new()),
             Err(error) => Err(error.into()),
@@ -117,7 +117,7 @@ fn matching(space: &Workspace, glob: &str) -> Result<Vec<String>> {
     let is_file = |path: &&str| {
         space
             .metadata(path)
-            .is_ok_and(|meta| meta.kind() == Kind::File)
+            .is_ok_and(|meta| meta.kind() == EntryKind::File)
     };
     let mut found: Vec<String> = exact_names(glob)
         .into_iter()

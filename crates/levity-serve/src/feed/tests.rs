@@ -27,13 +27,13 @@ fn feed() -> Arc<Feed> {
 }
 
 /// Reads to the end and lists ids, `-` for events without one, and other items by name.
-async fn rest(reader: &mut Reader) -> Vec<String> {
+async fn rest(reader: &mut EventReader) -> Vec<String> {
     let mut found = Vec::new();
     while let Some(item) = reader.next().await {
         found.push(match item {
-            Item::Event { id, .. } => id.unwrap_or_else(|| "-".to_owned()),
-            Item::Missed(count) => format!("missed {count}"),
-            Item::Reset => "reset".to_owned(),
+            FeedItem::Event { id, .. } => id.unwrap_or_else(|| "-".to_owned()),
+            FeedItem::Missed(count) => format!("missed {count}"),
+            FeedItem::Reset => "reset".to_owned(),
         });
     }
     found

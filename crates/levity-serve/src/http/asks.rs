@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use levity_core::{Ask, Decision, EffectId, RunId, RunRequest, Wanted};
+use levity_core::{Ask, AskKind, Decision, EffectId, RunId, RunRequest};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -70,7 +70,7 @@ pub(super) async fn decide(
     AskPath(id, ask): AskPath,
     request: Request,
 ) -> HandlerResult {
-    if !caller.may(TokenScope::Run) && !caller.may(TokenScope::Approve) {
+    if !caller.has_scope(TokenScope::Run) && !caller.has_scope(TokenScope::Approve) {
         return Err(Problem::forbidden(caller.missing(TokenScope::Approve)));
     }
     let (run, effect) = ask_id(&caller, &id, &ask)?;
@@ -84,15 +84,16 @@ pub(super) async fn decide(
         return Err(Problem::conflict("not_asked", message));
     };
     // An answer is a message to the run; any other decision is an approval.
-    let scope = if ask.wanted == Wanted::Answer {
+    let scope = if ask.wanted == AskKind::Answer {
         TokenScope::Run
     } else {
         TokenScope::Approve
     };
-    if !caller.may(scope) {
+    if !caller.has_scope(scope) {
         return Err(Problem::forbidden(caller.missing(scope)));
     }
-    if ask.wanted == Wanted::Answer && matches!(decision, Decision::Allow | Decision::Edit { .. }) {
+    if ask.wanted == AskKind::Answer && matches!(decision, Decision::Allow | Decision::Edit { .. })
+    {
         let message = "this question requires a text; decide with `answer` and `text`, or with \
             `deny`";
         return Err(Problem::invalid("wants_answer", message));

@@ -107,7 +107,7 @@ pub(super) async fn say(
     match live_target(&api, &id) {
         Some(target) => {
             send_live(&api, &id, target, |control| async move {
-                control.say(Message::user(text)).await
+                control.send_message(Message::user(text)).await
             })
             .await
         }
@@ -150,7 +150,7 @@ pub(super) async fn resume(
     }
     let run = api.runs.resume_for(&caller, &id).await?;
     match live_target(&api, &id) {
-        Some(target) if run.standing().paused => {
+        Some(target) if run.status().paused => {
             send_live(&api, &id, target, |control| async move {
                 control.resume().await
             })
@@ -198,12 +198,13 @@ where
                 it again"
         );
         return Err(
-            Problem::new(StatusCode::TOO_MANY_REQUESTS, "told_enough", message).retry_after(1),
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_commands", message)
+                .retry_after(1),
         );
     };
     match timeout(api.settings.patience, delivered).await {
         Ok(Ok(done)) => done
-            .map(|()| delivery_response(id, "heard"))
+            .map(|()| delivery_response(id, "delivered"))
             .map_err(Problem::from),
         Ok(Err(_)) => Err(ControlError::NotRunning(id.clone()).into()),
         Err(_) => Ok(delivery_response(id, "waiting")),
@@ -222,7 +223,9 @@ pub(super) async fn send_by_journal(
     let (runtime, run) = (api.runs.runtime().clone(), id.clone());
     let delivery = api
         .runs
-        .with_journal(caller, async move { Ok(runtime.tell(&run, request).await) })
+        .with_journal(caller, async move {
+            Ok(runtime.send_request(&run, request).await)
+        })
         .await??;
     Ok(delivery_response(id, name(delivery)))
 }
@@ -248,7 +251,7 @@ async fn send_to_tree(
             "{limit} commands are being delivered, which is the limit; this one was not \
                 accepted, so send it again"
         );
-        Problem::new(StatusCode::TOO_MANY_REQUESTS, "told_enough", message).retry_after(1)
+        Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_commands", message).retry_after(1)
     })?;
     let delivery = delivery.ok_or_else(|| ControlError::NotRunning(id.clone()))??;
     Ok(delivery_response(id, name(delivery)))
@@ -262,7 +265,7 @@ async fn post_to_tree(
     command: ControlCommand,
 ) -> Result<Delivery, levity_core::RuntimeError> {
     let delivery = runtime
-        .tell(id, RunRequest::Command(command.clone()))
+        .send_request(id, RunRequest::Command(command.clone()))
         .await?;
     if delivery == Delivery::Posted {
         for below in runtime
@@ -273,7 +276,7 @@ async fn post_to_tree(
             if below.run != *id && below.status.is_none() {
                 // A child run that has ended in the meantime needs no command.
                 let _ = runtime
-                    .tell(&below.run, RunRequest::Command(command.clone()))
+                    .send_request(&below.run, RunRequest::Command(command.clone()))
                     .await;
             }
         }
@@ -289,10 +292,10 @@ fn name(delivery: Delivery) -> &'static str {
 }
 
 fn delivery_response(id: &RunId, delivery: &str) -> axum::response::Response {
-    let status = if delivery == "heard" {
+    let status = if delivery == "delivered" {
         StatusCode::OK
     } else {
         StatusCode::ACCEPTED
     };
-    json_response(status, &json!({"id": id, "told": delivery}))
+    json_response(status, &json!({"id": id, "delivery": delivery}))
 }

@@ -21,7 +21,7 @@ use super::extract::RunPath;
 use super::input::{bool_param, header, query, root};
 use super::problem::{HandlerResult, Problem, cause_text};
 use crate::access::Caller;
-use crate::feed::{FeedEvent, FeedItem, Reader};
+use crate::feed::{EventReader, FeedEntry, FeedEvent};
 use crate::quota::{Permit, Quota, QuotaFull};
 use crate::runs::{RunOutcome, RunStatus};
 
@@ -36,8 +36,8 @@ const PREAMBLE: &str = "retry: 1000\n\n";
 #[serde(deny_unknown_fields)]
 struct EventsQuery {
     after: Option<String>,
-    below: Option<String>,
-    fleeting: Option<String>,
+    children: Option<String>,
+    transient: Option<String>,
 }
 
 pub(super) async fn events(
@@ -48,8 +48,8 @@ pub(super) async fn events(
     headers: HeaderMap,
 ) -> HandlerResult {
     let params: EventsQuery = query(&uri)?;
-    let below = bool_param("below", params.below.as_deref(), true)?;
-    let fleeting = bool_param("fleeting", params.fleeting.as_deref(), true)?;
+    let children = bool_param("children", params.children.as_deref(), true)?;
+    let transient = bool_param("transient", params.transient.as_deref(), true)?;
     let known = header(&headers, &HeaderName::from_static("last-event-id"))?;
     // The position of a reconnecting client is newer than that in its URL.
     let after = known
@@ -63,8 +63,8 @@ pub(super) async fn events(
         id,
         reader,
         run_status,
-        below,
-        fleeting,
+        children,
+        transient,
         pieces: VecDeque::new(),
         stage: Stage::Preamble,
         _permits: permits,
@@ -104,11 +104,11 @@ struct Stream {
     api: Arc<Api>,
     caller: Caller,
     id: RunId,
-    reader: Reader,
+    reader: EventReader,
     /// The status of the run, if it was read from the journal.
     run_status: Option<RunStatus>,
-    below: bool,
-    fleeting: bool,
+    children: bool,
+    transient: bool,
     pieces: VecDeque<Bytes>,
     stage: Stage,
     _permits: Vec<Permit>,
@@ -165,9 +165,9 @@ impl Stream {
         self.flush(&mut text);
     }
 
-    fn add(&mut self, item: FeedItem, text: &mut Vec<u8>) {
+    fn add(&mut self, item: FeedEntry, text: &mut Vec<u8>) {
         match item {
-            FeedItem::Event { id, event } if self.is_wanted(&event, id.is_some()) => {
+            FeedEntry::Event { id, event } if self.is_wanted(&event, id.is_some()) => {
                 if let Some(id) = id {
                     text.extend_from_slice(format!("id: {id}\n").as_bytes());
                 }
@@ -180,14 +180,14 @@ impl Stream {
                 }
                 text.extend_from_slice(b"\n\n");
             }
-            FeedItem::Event { .. } => {}
-            FeedItem::Missed { count, durable } => {
-                match if self.fleeting { count } else { durable } {
+            FeedEntry::Event { .. } => {}
+            FeedEntry::Missed { count, durable } => {
+                match if self.transient { count } else { durable } {
                     0 => {}
                     count => write_event(text, "missed", &json!({"count": count})),
                 }
             }
-            FeedItem::Reset => write_event(text, "reset", &json!({})),
+            FeedEntry::Reset => write_event(text, "reset", &json!({})),
         }
     }
 
@@ -198,12 +198,12 @@ impl Stream {
     }
 
     fn is_wanted(&self, event: &FeedEvent, durable: bool) -> bool {
-        let runs = if self.below {
+        let runs = if self.children {
             event.run.is_within(&self.id)
         } else {
             event.run == self.id
         };
-        runs && (durable || self.fleeting)
+        runs && (durable || self.transient)
     }
 
     /// Writes the final event with the status of the run.
@@ -212,7 +212,7 @@ impl Stream {
         let run = self.api.runs.get(&root(&self.id));
         let run_status = match (self.run_status.take(), &run) {
             (Some(run_status), _) => run_status,
-            (None, Some(run)) => run.standing(),
+            (None, Some(run)) => run.status(),
             // The run has ended and was removed from memory since.
             (None, None) => {
                 let run_status = self

@@ -128,7 +128,7 @@ fn list_in_memory(
     query: &RunQuery,
     cursor: Option<&Cursor>,
 ) -> Vec<RunSummary> {
-    let runs = api.runs.here().into_iter().map(|run| run.summary());
+    let runs = api.runs.in_memory().into_iter().map(|run| run.summary());
     let behind = |run: &RunSummary| {
         cursor.is_none_or(|cursor| cursor.is_before(run.opened, run.run.as_str()))
     };
@@ -140,7 +140,7 @@ pub(super) fn summary_json(api: &Api, summary: &RunSummary) -> Map<String, Value
     let live = api.runs.get(&summary.run);
     let here = live.as_ref().is_some_and(|run| run.ended().is_none());
     if let Some(run) = live.filter(|_| here) {
-        return run_view::summary_json(&summary.run, &run.standing(), true);
+        return run_view::summary_json(&summary.run, &run.status(), true);
     }
     let mut json = Map::new();
     json.insert("id".into(), json!(summary.run));

@@ -28,7 +28,7 @@ mod tests {
             .split_once("pub fn name")
             .unwrap()
             .1
-            .split_once("pub fn is_fleeting")
+            .split_once("pub fn is_transient")
             .unwrap()
             .0;
         let there: BTreeSet<&str> = names

@@ -98,7 +98,7 @@ impl From<Error> for Problem {
                 error.to_string(),
             ),
             Error::NoRun(_) => Self::not_found("no_run", error.to_string()),
-            Error::NotUnderWay(run) => Self::conflict(
+            Error::NotRunning(run) => Self::conflict(
                 "not_running",
                 format!("run `{run}` has ended, or is not in progress"),
             ),
@@ -176,12 +176,12 @@ impl From<ControlError> for Problem {
             )
             .retry_after(1),
             ControlError::NotAsked { .. } => Self::conflict("not_asked", error.to_string()),
-            ControlError::Unheard(run) => {
+            ControlError::NotDriven(run) => {
                 let message = format!(
                     "guards check the messages to run `{run}`, which no process drives; resume it, \
                         then send the message"
                 );
-                Self::conflict("unheard", message)
+                Self::conflict("not_driven", message)
             }
             ControlError::Blocked { .. } => Self::conflict("blocked", error.to_string()),
             _ => Self::conflict("not_running", error.to_string()),

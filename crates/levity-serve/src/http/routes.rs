@@ -74,7 +74,7 @@ async fn check_scope(
         .map(|(_, needs)| *needs);
     let caller = caller(request.extensions());
     match needs {
-        Some(Needs::Scope(scope)) if !caller.may(scope) => {
+        Some(Needs::Scope(scope)) if !caller.has_scope(scope) => {
             Problem::forbidden(caller.missing(scope)).into_response()
         }
         Some(_) => next.run(request).await,
@@ -126,7 +126,7 @@ fn routes() -> Vec<Route> {
             without_query(post(commands::cancel)),
         ),
         route(
-            "/v1/runs/{run}/say",
+            "/v1/runs/{run}/message",
             &[("post", RUN)],
             without_query(post(commands::say)),
         ),
@@ -207,7 +207,7 @@ async fn health() -> Response {
 /// token get an immediate response and use no permit.
 async fn limit_requests(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
     let caller = caller(request.extensions());
-    if !caller.may(TokenScope::Read) {
+    if !caller.has_scope(TokenScope::Read) {
         return next.run(request).await;
     }
     match api.requests.take(&caller) {

@@ -82,7 +82,7 @@ impl RunView {
             Some(RunOutcome::Stopped(cause)) => Some(cause_text(&cause)),
             _ => None,
         };
-        let (standing, here) = (run.standing(), run.ended().is_none());
+        let (standing, here) = (run.status(), run.ended().is_none());
         // A run that is too busy to report its questions is returned without them.
         let asks = timeout(api.settings.patience, run.asks())
             .await

@@ -6,7 +6,7 @@ use axum::extract::State;
 use http::Uri;
 use levity_core::text::is_blank;
 use levity_core::{ConversationId, ConversationInfo, ConversationQuery, MemoryStore};
-use levity_memory::{Conversations, conversation_id_fits};
+use levity_memory::{Conversations, is_valid_conversation_id};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -69,7 +69,7 @@ fn acts_on_terminal(c: char) -> bool {
 
 /// Validates the id of a conversation from a client.
 pub(super) fn id(id: &str) -> HandlerResult<ConversationId> {
-    match !is_blank(id) && conversation_id_fits(id) && !id.chars().any(acts_on_terminal) {
+    match !is_blank(id) && is_valid_conversation_id(id) && !id.chars().any(acts_on_terminal) {
         true => Ok(ConversationId::from(id)),
         false => Err(Problem::invalid(
             "bad_id",
@@ -128,7 +128,7 @@ fn info_json(info: &ConversationInfo) -> Value {
 /// Only the owner sees plans, because commands on the owner's machine store them.
 fn may_see_plans(caller: &Caller) -> HandlerResult<()> {
     let admin = TokenScope::Admin;
-    if caller.may(admin) {
+    if caller.has_scope(admin) {
         Ok(())
     } else {
         Err(Problem::forbidden(caller.missing(admin)))
@@ -204,7 +204,7 @@ pub(super) async fn forget(
 ) -> HandlerResult {
     let id = own_conversation(&caller, &name)?;
     let forgotten = conversations(&api)?.forget(&id);
-    match timeout(HttpApi::PATIENCE / 5, forgotten).await {
+    match timeout(HttpApi::DEFAULT_COMMAND_TIMEOUT / 5, forgotten).await {
         Ok(Ok(true)) => Ok(no_content()),
         Ok(Ok(false)) => Err(Problem::not_found("no_session", "no such conversation")),
         Ok(Err(error)) => Err(error.into()),

@@ -78,11 +78,11 @@ pub(super) async fn call(
     } else {
         TokenScope::Run
     };
-    if !caller.may(scope) {
+    if !caller.has_scope(scope) {
         return Err(Problem::forbidden(caller.missing(scope)));
     }
     let body: CallBody = body_or_default(&api, request).await?;
-    if body.approved && !caller.may(TokenScope::Approve) {
+    if body.approved && !caller.has_scope(TokenScope::Approve) {
         return Err(Problem::forbidden(caller.missing(TokenScope::Approve)));
     }
     let full = |full: QuotaFull| {

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use levity_core::text::one_line;
-use levity_memory::{FactId, Recall, Recalled, Scope};
+use levity_memory::{FactId, Recall, RecalledFact, Scope};
 use serde_json::json;
 
 use super::{Document, Hit, Library, LibraryError};
@@ -73,19 +73,19 @@ fn failed(error: levity_core::MemoryError) -> LibraryError {
     LibraryError::new("cannot read the remembered facts").with_source(error)
 }
 
-fn url(fact: &Recalled) -> String {
+fn url(fact: &RecalledFact) -> String {
     format!("levity://facts/{}", fact.id.get())
 }
 
-fn title(fact: &Recalled) -> String {
+fn title(fact: &RecalledFact) -> String {
     one_line(&fact.text, TITLE)
 }
 
-fn hit(fact: Recalled) -> Hit {
+fn hit(fact: RecalledFact) -> Hit {
     Hit::new(format!("{ID}{}", fact.id.get()), title(&fact), url(&fact)).with_text(fact.text)
 }
 
-fn document(fact: Recalled) -> Document {
+fn document(fact: RecalledFact) -> Document {
     let about = json!({
         "source": fact.source,
         "date": fact.date.to_string(),

@@ -178,7 +178,7 @@ impl Library for WorkspaceLibrary {
 
 impl WorkspaceLibrary {
     fn read(&self, path: &str) -> Result<Option<Document>, LibraryError> {
-        let excerpt = match self.space.read_start(path, self.max_fetch) {
+        let excerpt = match self.space.read_prefix(path, self.max_fetch) {
             Ok(excerpt) => excerpt,
             Err(PathError::NotFound(_)) => return Ok(None),
             Err(error) => {
@@ -251,7 +251,7 @@ fn search(space: &Workspace, files: &[String], words: &[String], limit: usize) -
     for path in files {
         let bytes = match read < MAX_TOTAL_BYTES {
             true => space
-                .read_start(path, MAX_FILE_BYTES)
+                .read_prefix(path, MAX_FILE_BYTES)
                 .map_or_else(|_| Vec::new(), |excerpt| excerpt.bytes),
             false => Vec::new(),
         };

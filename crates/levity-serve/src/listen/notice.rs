@@ -17,7 +17,7 @@ pub enum ListenNotice {
     },
     /// Unauthenticated connections were closed to make room. Reported for the 1st, 10th, 100th, ..
     /// one.
-    Crowded {
+    ConnectionsClosed {
         /// The address of the connection that needed room.
         address: IpAddr,
         /// The number of connections closed since the server started.
@@ -37,7 +37,7 @@ impl fmt::Display for ListenNotice {
                     "clients at {address} presented {count} invalid tokens within a minute"
                 )
             }
-            Self::Crowded { address, closed } => write!(
+            Self::ConnectionsClosed { address, closed } => write!(
                 f,
                 "closed {closed} connections without a token to make room, most recently for \
                     {address}"

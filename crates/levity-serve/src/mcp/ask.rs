@@ -33,7 +33,7 @@ pub enum AskErrorKind {
     /// The client did not answer in time.
     Timeout,
     /// The client has disconnected.
-    Gone,
+    Disconnected,
 }
 
 impl AskError {
@@ -58,7 +58,7 @@ impl AskError {
     }
 
     pub(super) fn gone() -> Self {
-        Self::new(AskErrorKind::Gone, "the client has disconnected")
+        Self::new(AskErrorKind::Disconnected, "the client has disconnected")
     }
 
     pub(super) fn bad(message: impl Into<String>) -> Self {

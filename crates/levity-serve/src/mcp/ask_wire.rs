@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use levity_core::{
     Content, Finish, Media, MediaSource, Message, Part, Role, ToolCall, ToolChoice, ToolSpec,
 };
-use levity_mcp::{ElicitForm, ElicitReply, ElicitUrl, SampleAsk, SampleReply};
+use levity_mcp::{ElicitForm, ElicitReply, ElicitUrl, SampleReply, SampleRequest};
 use levity_rpc::mcp::InputRequest;
 use serde_json::{Map, Value, json};
 
@@ -26,7 +26,7 @@ pub(super) fn roots() -> Result<InputRequest, AskError> {
     request("roots/list", &json!({}))
 }
 
-pub(super) fn sample(ask: &SampleAsk) -> Result<InputRequest, AskError> {
+pub(super) fn sample(ask: &SampleRequest) -> Result<InputRequest, AskError> {
     let messages: Vec<Value> = ask
         .messages
         .iter()

@@ -7,7 +7,7 @@ use levity_core::text::chain;
 use levity_core::{Tool, ToolSource, Toolbox, World};
 use levity_rpc::mcp::{Implementation, ServerCapabilities, ServerConfig, TASKS_EXTENSION_ID};
 use levity_runtime::SystemWorld;
-use levity_tools::{Arguments, Dispatcher, Policy, Registry, RegistryBuilder};
+use levity_tools::{ArgumentValidator, Dispatcher, Policy, Registry, RegistryBuilder};
 use serde_json::json;
 
 use super::paused_calls::PausedCalls;
@@ -94,7 +94,7 @@ impl McpServerBuilder {
     }
 
     /// Adds a tool that talks to its client. Its schemas are sent unchanged.
-    pub fn offer(mut self, handler: impl Handler + 'static) -> Self {
+    pub fn handler(mut self, handler: impl Handler + 'static) -> Self {
         self.offers.push(Arc::new(handler));
         self
     }
@@ -224,7 +224,7 @@ impl McpServerBuilder {
             if self
                 .resources
                 .iter()
-                .any(|resources| resources.tells_updates())
+                .any(|resources| resources.reports_updates())
             {
                 capabilities["resources"]["subscribe"] = true.into();
             }
@@ -279,7 +279,7 @@ fn offers(registry: &Registry, handlers: Vec<Arc<dyn Handler>>) -> Result<Offers
             ));
         }
         let limit = spec.hints.timeout;
-        let arguments = Arguments::new(spec).map_err(|error| unusable(&error))?;
+        let arguments = ArgumentValidator::new(spec).map_err(|error| unusable(&error))?;
         order.push(name.clone());
         offers.insert(
             name,

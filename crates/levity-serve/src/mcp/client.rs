@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use levity_core::Progress;
-use levity_mcp::{ElicitForm, ElicitReply, ElicitUrl, SampleAsk, SampleReply};
+use levity_mcp::{ElicitForm, ElicitReply, ElicitUrl, SampleReply, SampleRequest};
 use serde_json::Value;
 
 use super::ask::{AskError, Root};
@@ -18,7 +18,7 @@ use crate::access::Caller;
 /// repeats with its answers. The handler simply waits in both cases, and questions asked at the
 /// same time are sent together.
 ///
-/// A question fails at once if the client cannot answer it; see [`abilities`](Self::abilities).
+/// A question fails at once if the client cannot answer it; see [`capabilities`](Self::capabilities).
 #[derive(Clone)]
 pub struct Client {
     channel: Arc<ClientChannel>,
@@ -98,8 +98,8 @@ impl Client {
     }
 
     /// Returns the requests that the client supports.
-    pub fn abilities(&self) -> ClientAbilities {
-        self.channel.abilities
+    pub fn capabilities(&self) -> ClientAbilities {
+        self.channel.capabilities
     }
 
     /// Returns the same client, whose questions have this name. On 2026-07-28, a client that knows
@@ -119,7 +119,7 @@ impl Client {
     /// Fails if the client does not support it, refuses it, does not answer in time, or sends an
     /// invalid response.
     pub async fn elicit(&self, form: ElicitForm) -> Result<ElicitReply, AskError> {
-        if !self.channel.abilities.elicit {
+        if !self.channel.capabilities.elicit {
             return Err(AskError::unsupported("elicitation", "cannot ask its user"));
         }
         let answer = self.ask(ask_wire::form(&form)?).await?;
@@ -131,7 +131,7 @@ impl Client {
     /// # Errors
     /// Fails if the client does not support it, refuses it, or does not answer in time.
     pub async fn elicit_url(&self, url: ElicitUrl) -> Result<ElicitReply, AskError> {
-        if !self.channel.abilities.elicit_url {
+        if !self.channel.capabilities.elicit_url {
             return Err(AskError::unsupported(
                 "elicitation.url",
                 "cannot send its user to a URL",
@@ -146,11 +146,11 @@ impl Client {
     /// # Errors
     /// Fails if the client does not support it, refuses it, does not answer in time, or sends an
     /// invalid response.
-    pub async fn sample(&self, ask: SampleAsk) -> Result<SampleReply, AskError> {
-        if !self.channel.abilities.sample {
+    pub async fn sample(&self, ask: SampleRequest) -> Result<SampleReply, AskError> {
+        if !self.channel.capabilities.sample {
             return Err(AskError::unsupported("sampling", "offers no model"));
         }
-        if !ask.tools.is_empty() && !self.channel.abilities.sample_tools {
+        if !ask.tools.is_empty() && !self.channel.capabilities.sample_tools {
             return Err(AskError::unsupported(
                 "sampling.tools",
                 "offers no model that calls tools",
@@ -165,7 +165,7 @@ impl Client {
     /// # Errors
     /// Fails if the client does not support it, refuses it, or does not answer in time.
     pub async fn roots(&self) -> Result<Vec<Root>, AskError> {
-        if !self.channel.abilities.roots {
+        if !self.channel.capabilities.roots {
             return Err(AskError::unsupported(
                 "roots",
                 "does not list its root folders",
@@ -226,7 +226,7 @@ impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
             .field("info", &self.channel.info)
-            .field("abilities", &self.channel.abilities)
+            .field("capabilities", &self.channel.capabilities)
             .finish()
     }
 }

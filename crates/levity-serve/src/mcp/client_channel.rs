@@ -29,7 +29,7 @@ pub(super) struct ClientChannel {
     pub(super) level: Arc<AtomicU8>,
     /// Receives the wish of the work to continue as a task; closed if it cannot.
     task: mpsc::Sender<oneshot::Sender<()>>,
-    pub(super) abilities: ClientAbilities,
+    pub(super) capabilities: ClientAbilities,
     pub(super) info: Option<ClientInfo>,
 }
 
@@ -65,7 +65,7 @@ pub(super) enum ClientNotification {
 
 impl ClientChannel {
     pub(super) fn new(
-        abilities: ClientAbilities,
+        capabilities: ClientAbilities,
         info: Option<ClientInfo>,
         level: Arc<AtomicU8>,
         early_answers: BTreeMap<String, Value>,
@@ -85,7 +85,7 @@ impl ClientChannel {
             progress: AtomicU64::new(0),
             level,
             task,
-            abilities,
+            capabilities,
             info,
         };
         (

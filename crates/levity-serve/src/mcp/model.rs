@@ -1,9 +1,9 @@
 use async_trait::async_trait;
 use levity_core::{
-    Abilities as ModelAbilities, Deltas, Message, Model, ModelCard, ModelError, ModelErrorKind,
+    Capabilities as ModelAbilities, Deltas, Message, Model, ModelCard, ModelError, ModelErrorKind,
     Request, Response, Role,
 };
-use levity_mcp::SampleAsk;
+use levity_mcp::SampleRequest;
 
 use super::Client;
 use super::ask::{AskError, AskErrorKind};
@@ -13,7 +13,7 @@ const MAX_TOKENS: u64 = 4096;
 
 /// The model of a client, used through sampling.
 ///
-/// Its card lists its abilities: it calls tools only if the client supports that, and does not
+/// Its card lists its capabilities: it calls tools only if the client supports that, and does not
 /// enforce a schema. The client chooses the model; the reply does not report its cost.
 ///
 /// ```
@@ -39,17 +39,17 @@ pub struct ClientModel {
 
 impl ClientModel {
     pub(super) fn new(client: Client) -> Self {
-        let able = client.abilities();
-        let mut abilities = ModelAbilities::default();
-        (abilities.tools, abilities.output_schema) = (able.sample_tools, false);
+        let able = client.capabilities();
+        let mut capabilities = ModelAbilities::default();
+        (capabilities.tools, capabilities.output_schema) = (able.sample_tools, false);
         // The protocol does not say if the model supports images. A client that does not support
         // them rejects the request.
-        abilities.images = true;
+        capabilities.images = true;
         let name = client
             .info()
             .map_or("unknown", |info| &info.name)
             .to_owned();
-        let card = ModelCard::new("mcp-client", name).with_abilities(abilities);
+        let card = ModelCard::new("mcp-client", name).with_capabilities(capabilities);
         Self {
             client,
             card,
@@ -65,7 +65,7 @@ impl ClientModel {
         self
     }
 
-    fn ask(&self, request: &Request) -> Result<SampleAsk, ModelError> {
+    fn ask(&self, request: &Request) -> Result<SampleRequest, ModelError> {
         let messages = request.history.messages();
         let Some(first) = messages.first() else {
             return Err(ModelError::new(
@@ -74,7 +74,8 @@ impl ClientModel {
             ));
         };
         let options = &request.options;
-        let mut ask = SampleAsk::new((**first).clone(), options.max_tokens.unwrap_or(MAX_TOKENS));
+        let mut ask =
+            SampleRequest::new((**first).clone(), options.max_tokens.unwrap_or(MAX_TOKENS));
         ask.messages = messages.to_vec();
         ask.system = request.system.as_ref().map(ToString::to_string);
         ask.temperature = options.temperature;
@@ -119,7 +120,7 @@ fn failed(error: AskError) -> ModelError {
         }
         AskErrorKind::BadAnswer => ModelErrorKind::Malformed,
         AskErrorKind::Timeout => ModelErrorKind::Timeout,
-        AskErrorKind::Gone => ModelErrorKind::Transport,
+        AskErrorKind::Disconnected => ModelErrorKind::Transport,
     };
     ModelError::new(kind, error.to_string()).with_source(error)
 }

@@ -67,11 +67,11 @@ pub trait Resources: Send + Sync {
     }
 
     /// Reads a resource by its URI.
-    async fn read(&self, ask: ResourceAsk) -> Result<Vec<ResourceContent>, RequestError>;
+    async fn read(&self, ask: ResourceRequest) -> Result<Vec<ResourceContent>, RequestError>;
 
     /// Returns `true` if [`Changes::resource`](super::Changes::resource) reports changes of these
     /// resources. `false` by default.
-    fn tells_updates(&self) -> bool {
+    fn reports_updates(&self) -> bool {
         false
     }
 }
@@ -79,7 +79,7 @@ pub trait Resources: Send + Sync {
 /// A request to read a resource.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct ResourceAsk {
+pub struct ResourceRequest {
     /// The URI of the resource.
     pub uri: String,
     /// The client that asks.
@@ -97,13 +97,13 @@ pub trait Prompts: Send + Sync {
     /// # Errors
     /// Fails with [`RequestError::not_found`] if no prompt has that name; the server then tries its
     /// other providers.
-    async fn get(&self, ask: PromptAsk) -> Result<PromptReply, RequestError>;
+    async fn get(&self, ask: PromptRequest) -> Result<PromptReply, RequestError>;
 }
 
 /// A request for a prompt.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct PromptAsk {
+pub struct PromptRequest {
     /// The name of the prompt.
     pub name: String,
     /// The arguments of the prompt.
@@ -116,13 +116,13 @@ pub struct PromptAsk {
 #[async_trait]
 pub trait Completer: Send + Sync {
     /// Returns possible values, the likeliest first.
-    async fn complete(&self, completing: Completing) -> Result<Completion, RequestError>;
+    async fn complete(&self, completing: CompletionRequest) -> Result<Completion, RequestError>;
 }
 
 /// The input of a completion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Completing {
+pub struct CompletionRequest {
     /// The name of the prompt, or the URI template.
     pub of: String,
     /// `true` if `of` is a URI template.

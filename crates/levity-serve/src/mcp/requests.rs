@@ -21,8 +21,8 @@ use super::paused_calls::{PausedCall, RequestSubject};
 use super::session::{Session, is_modern, text_arguments};
 use super::work::{self, CallWork, Outcome, Product, Step};
 use super::{
-    Client, ClientAbilities, ClientInfo, HandlerCall, HandlerReply, PromptAsk, RequestError,
-    ResourceAsk, TaskSupport, wire,
+    Client, ClientAbilities, ClientInfo, HandlerCall, HandlerReply, PromptRequest, RequestError,
+    ResourceRequest, TaskSupport, wire,
 };
 use crate::access::{Caller, TokenScope};
 use crate::displayed_args::{DisplayedArgs, MAX_DISPLAYED_ARGS, visible};
@@ -134,7 +134,7 @@ impl Session {
         } else {
             TokenScope::Run
         };
-        if caller.may(scope) {
+        if caller.has_scope(scope) {
             Ok(())
         } else {
             Err(RequestError::forbidden(caller.missing(scope)))
@@ -236,7 +236,7 @@ impl Session {
         let (all, wanted) = (self.inner.resources.clone(), uri.clone());
         let begin = |client: Client, _: CancelToken| async move {
             for resources in all {
-                let ask = ResourceAsk {
+                let ask = ResourceRequest {
                     uri: wanted.clone(),
                     client: client.clone(),
                 };
@@ -286,7 +286,7 @@ impl Session {
         let (all, wanted, given) = (self.inner.prompts.clone(), name.clone(), args.clone());
         let begin = |client: Client, _: CancelToken| async move {
             for prompts in all {
-                let ask = PromptAsk {
+                let ask = PromptRequest {
                     name: wanted.clone(),
                     args: given.clone(),
                     client: client.clone(),
@@ -392,7 +392,7 @@ impl Session {
         F: Future<Output = Outcome> + Send + 'static,
     {
         let (channel, inbox): (Arc<ClientChannel>, WorkInbox) = ClientChannel::new(
-            abilities(context),
+            capabilities(context),
             info(context),
             self.level(context),
             early,
@@ -479,7 +479,7 @@ async fn call_with_approval(dispatcher: Dispatcher, call: ToolCall, client: Clie
 
 /// Asks the client's user for approval.
 async fn approve(client: &Client, call: &ToolCall, reason: &str) -> Result<(), RequestError> {
-    if !client.caller().may(TokenScope::Approve) {
+    if !client.caller().has_scope(TokenScope::Approve) {
         let message = format!(
             "{reason}, but {}",
             client.caller().missing(TokenScope::Approve)
@@ -547,7 +547,7 @@ fn needs_tasks() -> RequestError {
     RequestError::lacks(needed)
 }
 
-fn abilities(context: &RequestContext<RoleServer>) -> ClientAbilities {
+fn capabilities(context: &RequestContext<RoleServer>) -> ClientAbilities {
     let Some(can) = context.client_capabilities() else {
         return ClientAbilities::default();
     };

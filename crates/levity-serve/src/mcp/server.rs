@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use levity_core::{CallId, ToolSpec, World};
 use levity_rpc::mcp::{QuitReason, ServerConfig, Tool, serve_directly};
-use levity_tools::{Arguments, Dispatcher};
+use levity_tools::{ArgumentValidator, Dispatcher};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::builder::McpServerBuilder;
@@ -57,7 +57,7 @@ pub(super) struct Inner {
 /// A tool that talks to its client.
 pub(super) struct Offer {
     pub(super) handler: Arc<dyn Handler>,
-    pub(super) arguments: Arguments,
+    pub(super) arguments: ArgumentValidator,
     pub(super) limit: Option<Duration>,
 }
 
@@ -130,7 +130,7 @@ impl McpServer {
     /// println!("http://{}/mcp", listener.address());
     /// # let stop = CancelToken::new();
     /// # stop.cancel();
-    /// # let listener = listener.until(stop);
+    /// # let listener = listener.stop_on(stop);
     /// server.listen(listener).await
     /// # }
     /// ```

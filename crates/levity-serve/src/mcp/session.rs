@@ -29,7 +29,7 @@ use tokio::task::JoinSet;
 use super::changes::{ChangeListener, ChangeSet};
 use super::server::Inner;
 use super::work;
-use super::{ClientLogLevel, Completing, RequestError, lists, wire};
+use super::{ClientLogLevel, CompletionRequest, RequestError, lists, wire};
 use crate::access::Caller;
 
 /// The interval at which tool sources are checked for changes.
@@ -446,7 +446,7 @@ impl ServerHandler for Session {
             .context
             .and_then(|context| context.arguments)
             .unwrap_or_default();
-        let completing = Completing {
+        let completing = CompletionRequest {
             of,
             is_resource,
             argument: request.argument.name,

@@ -217,8 +217,9 @@ impl Tasks {
         take: impl FnOnce(&Entry) -> T,
     ) -> Result<T, RequestError> {
         let all = self.all();
-        let may_reach =
-            |entry: &&Entry| caller.may(TokenScope::Admin) || entry.caller.name() == caller.name();
+        let may_reach = |entry: &&Entry| {
+            caller.has_scope(TokenScope::Admin) || entry.caller.name() == caller.name()
+        };
         all.get(id)
             .filter(may_reach)
             .map(take)

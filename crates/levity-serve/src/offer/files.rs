@@ -4,7 +4,7 @@ use levity_sandbox::{PathError, Workspace};
 
 use crate::library::{FILES_URL, file_path, file_url};
 use crate::mcp::{
-    Page, RequestError, Resource, ResourceAsk, ResourceContent, ResourceTemplate, Resources,
+    Page, RequestError, Resource, ResourceContent, ResourceRequest, ResourceTemplate, Resources,
 };
 
 /// The number of files in one page of the list.
@@ -56,7 +56,7 @@ impl Resources for Files {
         Ok(Page::all([template]))
     }
 
-    async fn read(&self, ask: ResourceAsk) -> Result<Vec<ResourceContent>, RequestError> {
+    async fn read(&self, ask: ResourceRequest) -> Result<Vec<ResourceContent>, RequestError> {
         let Some(path) = file_path(&ask.uri) else {
             return Err(RequestError::not_found(format!(
                 "no resource has the URI `{}`",

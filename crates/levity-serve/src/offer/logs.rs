@@ -4,7 +4,7 @@ use levity_core::{RunId, RunQuery, RunSummary};
 use crate::access::Caller;
 use crate::error::Error;
 use crate::mcp::{
-    Page, RequestError, Resource, ResourceAsk, ResourceContent, ResourceTemplate, Resources,
+    Page, RequestError, Resource, ResourceContent, ResourceRequest, ResourceTemplate, Resources,
 };
 use crate::runs::Runs;
 
@@ -81,7 +81,7 @@ impl Resources for RunLogs {
         Ok(Page::all([template]))
     }
 
-    async fn read(&self, ask: ResourceAsk) -> Result<Vec<ResourceContent>, RequestError> {
+    async fn read(&self, ask: ResourceRequest) -> Result<Vec<ResourceContent>, RequestError> {
         let Some(run) = ask.uri.strip_prefix(URL) else {
             return Err(RequestError::not_found(format!(
                 "no resource has the URI `{}`",
@@ -100,6 +100,6 @@ fn resource(run: &RunSummary) -> Resource {
         None => "in progress".to_owned(),
     };
     Resource::new(format!("{URL}{}", run.run), format!("run {}", run.run))
-        .with_description(format!("Started {}; {state}.", run.opened))
+        .with_description(format!("StartedRun {}; {state}.", run.opened))
         .with_mime(KIND)
 }

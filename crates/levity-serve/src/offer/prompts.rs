@@ -4,7 +4,7 @@ use std::path::Path;
 use async_trait::async_trait;
 
 use crate::error::{Error, Result};
-use crate::mcp::{Page, Prompt, PromptArgument, PromptAsk, PromptReply, Prompts, RequestError};
+use crate::mcp::{Page, Prompt, PromptArgument, PromptReply, PromptRequest, Prompts, RequestError};
 
 /// Prompts from text templates: `{{name}}` is replaced by the value that a user chose for `name`.
 ///
@@ -197,7 +197,7 @@ impl Prompts for TextPrompts {
         ))
     }
 
-    async fn get(&self, ask: PromptAsk) -> Result<PromptReply, RequestError> {
+    async fn get(&self, ask: PromptRequest) -> Result<PromptReply, RequestError> {
         let Some(text) = self.0.get(&ask.name) else {
             return Err(RequestError::not_found(format!(
                 "no prompt has the name `{}`",

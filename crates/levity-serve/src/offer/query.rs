@@ -6,10 +6,10 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use levity_core::text::{chain, clipped, json_problem};
 use levity_core::{
-    Ask, ConversationId, Decision, EffectId, Ending, Event, EventKind, Message, Part, Role, RunId,
-    SharedError, Status, ToolCall, ToolError, ToolErrorKind, ToolResult, ToolSpec, Wanted,
+    Ask, AskKind, ConversationId, Decision, EffectId, Ending, Event, EventKind, Message, Part,
+    Role, RunId, SharedError, Status, ToolCall, ToolError, ToolErrorKind, ToolResult, ToolSpec,
 };
-use levity_memory::conversation_id_fits;
+use levity_memory::is_valid_conversation_id;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -94,7 +94,7 @@ impl History {
     fn record(&mut self, event: &Event) {
         match &event.kind {
             EventKind::Goal { text } => self.push(&Message::user(text.clone())),
-            EventKind::Said { message } => self.push(message),
+            EventKind::MessageReceived { message } => self.push(message),
             EventKind::ModelFinished { message, .. } => {
                 self.answer_open();
                 self.push(message);
@@ -246,7 +246,7 @@ impl Query {
         named: Option<String>,
         caller: &Caller,
     ) -> Result<Option<ConversationId>, RequestError> {
-        let keeps = self.runs.talks();
+        let keeps = self.runs.supports_conversations();
         let own = |id: &str| ConversationId::new(caller.own(id));
         match named {
             None => {
@@ -267,7 +267,7 @@ impl Query {
 
 fn is_session(id: &str, caller: &Caller) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    let fits = conversation_id_fits(&caller.own(id));
+    let fits = is_valid_conversation_id(&caller.own(id));
     !id.is_empty() && id.len() <= MAX_SESSION_ID && id.bytes().all(plain) && fits
 }
 
@@ -356,13 +356,13 @@ async fn follow(
 async fn decide(client: Client, ask: Ask) -> (Ask, Decision) {
     // Answering a question is part of a conversation with the agent; an approval requires its own
     // scope.
-    if ask.wanted != Wanted::Answer && !client.caller().may(TokenScope::Approve) {
+    if ask.wanted != AskKind::Answer && !client.caller().has_scope(TokenScope::Approve) {
         let decision = Decision::deny(client.caller().missing(TokenScope::Approve));
         return (ask, decision);
     }
     let args = DisplayedArgs::new(&ask.call.args);
     let form = match ask.wanted {
-        Wanted::Answer => ElicitForm::new(visible(&ask.reason), answer_form()),
+        AskKind::Answer => ElicitForm::new(visible(&ask.reason), answer_form()),
         _ => ElicitForm::new(question(&ask, &args), permission_form(args.is_complete)),
     };
     let decision = match client.elicit(form).await {
@@ -416,7 +416,7 @@ fn answer_form() -> Value {
 fn decided(ask: &Ask, is_complete: bool, reply: &Value) -> Decision {
     let word = |name: &str| reply[name].as_str().unwrap_or_default().to_owned();
     match ask.wanted {
-        Wanted::Answer => Decision::answer(word("answer")),
+        AskKind::Answer => Decision::answer(word("answer")),
         _ if word("decision") == "allow" && is_complete => Decision::Allow,
         _ if word("decision") == "allow" => {
             Decision::deny("the call is too long to be displayed in full")

@@ -51,7 +51,7 @@ impl Tool for Search {
         let tenant = tenant_of(cx.run.as_str()).unwrap_or_default();
         let found = self
             .library
-            .search_for(tenant, query, AgentServer::SEARCH)
+            .search_for(tenant, query, AgentServer::MAX_SEARCH_RESULTS)
             .await?;
         Ok(ToolOutput::value(json!({"results": found})))
     }

@@ -22,7 +22,10 @@ pub(super) struct CommandSlots {
 
 impl Default for CommandSlots {
     fn default() -> Self {
-        let (commands, cancels) = (Semaphore::new(Runs::TOLD), Semaphore::new(Runs::CANCELS));
+        let (commands, cancels) = (
+            Semaphore::new(Runs::MAX_PENDING_COMMANDS),
+            Semaphore::new(Runs::CANCELS),
+        );
         Self {
             commands: Arc::new(commands),
             cancels: Arc::new(cancels),
@@ -39,7 +42,7 @@ pub(crate) enum CommandKind {
 
 impl Runs {
     /// The maximum number of pending commands of a run and its child runs: 64.
-    pub const TOLD: usize = 64;
+    pub const MAX_PENDING_COMMANDS: usize = 64;
     /// The maximum number of pending cancellations, in addition to the commands.
     const CANCELS: usize = 4;
 

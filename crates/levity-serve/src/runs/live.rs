@@ -6,7 +6,7 @@ use levity_runtime::Control;
 use tokio::sync::watch;
 
 use crate::error::{Error, Result};
-use crate::feed::{Feed, Reader};
+use crate::feed::{EventReader, Feed};
 use crate::runs::RunStatus;
 use crate::runs::commands::CommandSlots;
 
@@ -93,13 +93,13 @@ impl LiveRun {
     }
 
     /// Returns the status of the run.
-    pub fn standing(&self) -> RunStatus {
+    pub fn status(&self) -> RunStatus {
         self.state().clone()
     }
 
     /// Returns the status in the form of a journal summary.
     pub(crate) fn summary(&self) -> RunSummary {
-        let standing = self.standing();
+        let standing = self.status();
         let mut summary = RunSummary::new(self.id.clone(), standing.opened.unwrap_or_default());
         summary.updated = standing.updated.unwrap_or_default();
         summary.paused = standing.paused;
@@ -121,7 +121,7 @@ impl LiveRun {
         self.control
             .get()
             .filter(|_| !finished)
-            .ok_or_else(|| Error::NotUnderWay(self.id.clone()))
+            .ok_or_else(|| Error::NotRunning(self.id.clone()))
     }
 
     /// Returns the questions of the run and its child runs that wait for a decision.
@@ -130,14 +130,14 @@ impl LiveRun {
         // block.
         let waits = self.state().state() == RunState::Waiting;
         match self.control() {
-            Ok(control) if waits => control.asks().await.unwrap_or_default(),
+            Ok(control) if waits => control.pending_asks().await.unwrap_or_default(),
             _ => Vec::new(),
         }
     }
 
     /// Returns a reader of the run's events, from the beginning or after the event with the given
     /// id.
-    pub fn events(&self, after: Option<&str>) -> Reader {
+    pub fn events(&self, after: Option<&str>) -> EventReader {
         self.feed.reader(after)
     }
 
@@ -169,7 +169,7 @@ impl LiveRun {
             .as_deref()
         {
             Ok(Stage::Finished(outcome)) => outcome.clone(),
-            _ => RunOutcome::Stopped(SharedError::new(Error::NotUnderWay(self.id.clone()))),
+            _ => RunOutcome::Stopped(SharedError::new(Error::NotRunning(self.id.clone()))),
         }
     }
 

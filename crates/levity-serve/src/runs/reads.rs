@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::{Feed, RunStatus, Runs};
 use crate::access::Caller;
 use crate::error::{Error, Result};
-use crate::feed::{FeedItem, Reader};
+use crate::feed::{EventReader, FeedEntry};
 use crate::quota::{Permit, Quota};
 
 /// The maximum time that a client waits until its run may be read.
@@ -43,7 +43,7 @@ impl Runs {
     ) -> Result<Permit> {
         let waited = timeout(MAX_WAIT, quota.wait(caller)).await;
         waited.map_err(|_| Error::JournalBusy {
-            most: self.share().of_caller(limit, caller),
+            limit: self.share().of_caller(limit, caller),
         })
     }
 
@@ -108,8 +108,12 @@ impl Runs {
     ) -> Result<Vec<RunSummary>> {
         let runtime = self.runtime().clone();
         if !runtime.journal().keeps() {
-            let mut found =
-                query.select(self.here().iter().map(|run| run.summary()).filter(wanted));
+            let mut found = query.select(
+                self.in_memory()
+                    .iter()
+                    .map(|run| run.summary())
+                    .filter(wanted),
+            );
             found.truncate(limit);
             return Ok(found);
         }
@@ -148,10 +152,10 @@ impl Runs {
         self.with_journal(caller, list).await
     }
 
-    /// Same as [`standing`](Self::standing), for a client.
+    /// Same as [`status`](Self::status), for a client.
     pub(crate) async fn status_for(&self, caller: &Caller, id: &RunId) -> Result<RunStatus> {
         if let Some(run) = self.known_here(id) {
-            return Ok(run.standing());
+            return Ok(run.status());
         }
         let (runner, run) = (self.inner.runner.clone(), id.clone());
         self.with_journal(caller, async move {
@@ -177,7 +181,7 @@ impl Runs {
         caller: &Caller,
         id: &RunId,
         after: Option<&str>,
-    ) -> Result<(Reader, Option<RunStatus>)> {
+    ) -> Result<(EventReader, Option<RunStatus>)> {
         if let Some(run) = self.known_here(id) {
             return Ok((run.events(after), None));
         }
@@ -214,10 +218,10 @@ impl Runs {
 }
 
 /// Returns the last available events that fit into `limit` bytes, counting a line end for each.
-fn last(mut reader: Reader, limit: usize) -> Vec<Bytes> {
+fn last(mut reader: EventReader, limit: usize) -> Vec<Bytes> {
     let mut events = Vec::new();
     while let Some(item) = reader.try_next_item() {
-        if let FeedItem::Event { id: Some(_), event } = item {
+        if let FeedEntry::Event { id: Some(_), event } = item {
             events.push(event.json);
         }
     }

@@ -10,8 +10,8 @@ use levity_core::{
 };
 use levity_loop::Agent;
 use levity_mcp::{
-    ElicitAsk, ElicitReply, Elicitor, ModelSampler, Server, ServerConfig, Servers, ServersBuilder,
-    WaitFor,
+    ElicitReply, ElicitRequest, Elicitor, ModelSampler, Server, ServerConfig, Servers,
+    ServersBuilder, WaitFor,
 };
 use levity_memory::InMemory;
 use levity_runtime::{MemoryJournal, Runtime};
@@ -101,8 +101,8 @@ struct FixedAnswer(Value);
 
 #[async_trait]
 impl Elicitor for FixedAnswer {
-    async fn elicit(&self, _: &str, ask: ElicitAsk) -> ElicitReply {
-        let ElicitAsk::Form(form) = ask else {
+    async fn elicit(&self, _: &str, ask: ElicitRequest) -> ElicitReply {
+        let ElicitRequest::Form(form) = ask else {
             return ElicitReply::Cancel;
         };
         assert!(
@@ -272,7 +272,7 @@ async fn query_messages_answer_every_tool_call() {
 #[tokio::test]
 async fn passing_sessions_expire_after_an_hour_and_are_limited() {
     let world = Arc::new(ManualWorld::new());
-    let sessions = AgentServer::passing_sessions().world(world.clone());
+    let sessions = AgentServer::temporary_sessions().world(world.clone());
     let say = async |id: &str, text: String| {
         let open = sessions.open(&ConversationId::new(id), 10).await.unwrap();
         let change =
@@ -309,7 +309,7 @@ async fn passing_sessions_expire_after_an_hour_and_are_limited() {
 #[tokio::test]
 async fn tenant_with_many_sessions_displaces_only_its_own() {
     let world = Arc::new(ManualWorld::new());
-    let sessions = AgentServer::passing_sessions().world(world.clone());
+    let sessions = AgentServer::temporary_sessions().world(world.clone());
     let say = async |id: &str, bytes: usize| {
         let open = sessions.open(&ConversationId::new(id), 10).await.unwrap();
         let change = ConversationChange::at(open.remembered().end)
@@ -446,8 +446,8 @@ struct AllowingUser(Arc<std::sync::Mutex<Vec<levity_mcp::ElicitForm>>>);
 
 #[async_trait]
 impl Elicitor for AllowingUser {
-    async fn elicit(&self, _: &str, ask: ElicitAsk) -> ElicitReply {
-        let ElicitAsk::Form(form) = ask else {
+    async fn elicit(&self, _: &str, ask: ElicitRequest) -> ElicitReply {
+        let ElicitRequest::Form(form) = ask else {
             return ElicitReply::Cancel;
         };
         let decision = form.schema["properties"]["decision"]["enum"][0].clone();
@@ -640,13 +640,15 @@ async fn files_logs_and_prompts_can_be_read() {
         "workspace:///%63 100%25.txt",
     ] {
         assert_eq!(
-            server.read(spelt).await.unwrap()[0].text.as_deref(),
+            server.read_resource(spelt).await.unwrap()[0]
+                .text
+                .as_deref(),
             Some("three"),
             "{spelt}"
         );
     }
     let log = server
-        .read(&listed[0])
+        .read_resource(&listed[0])
         .await
         .unwrap()
         .remove(0)
@@ -658,13 +660,13 @@ async fn files_logs_and_prompts_can_be_read() {
         .collect();
     assert_eq!(events.last().unwrap()["kind"]["run_ended"]["text"], "Yes.");
     assert_eq!(
-        server.read("workspace:///a.txt").await.unwrap()[0]
+        server.read_resource("workspace:///a.txt").await.unwrap()[0]
             .text
             .as_deref(),
         Some("one")
     );
     assert!(
-        server.read("workspace:///b.bin").await.unwrap()[0]
+        server.read_resource("workspace:///b.bin").await.unwrap()[0]
             .blob
             .is_some()
     );
@@ -677,7 +679,7 @@ async fn files_logs_and_prompts_can_be_read() {
         "levity://runs/..%2f",
         "other:x",
     ] {
-        assert!(server.read(uri).await.is_err(), "{uri}");
+        assert!(server.read_resource(uri).await.is_err(), "{uri}");
     }
     assert_eq!(server.resource_templates().await.unwrap().len(), 2);
     let prompts = server.prompts().await.unwrap();
@@ -698,7 +700,7 @@ async fn files_logs_and_prompts_can_be_read() {
 
 #[tokio::test]
 async fn query_beyond_the_run_limit_returns_one_error() {
-    let runs = runs(ScriptedModel::new().hang()).most(1);
+    let runs = runs(ScriptedModel::new().hang()).max_runs(1);
     let _first = runs.start(NewRun::new("Wait")).unwrap();
     let client = connect_plain(offered(runs.clone())).await;
     let error = client
@@ -733,7 +735,13 @@ async fn logs_can_be_read_without_a_journal() {
         .map(|resource| resource.uri)
         .collect();
     listed.sort();
-    let log = server.read(&ids[1]).await.unwrap().remove(0).text.unwrap();
+    let log = server
+        .read_resource(&ids[1])
+        .await
+        .unwrap()
+        .remove(0)
+        .text
+        .unwrap();
     let last: Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
     assert_eq!(last["kind"]["run_ended"]["text"], "No.");
     ids.sort();
@@ -763,15 +771,14 @@ struct OldClient {
 }
 
 impl OldClient {
-    async fn connect(server: &McpServer, tasks: &mut JoinSet<()>, abilities: Value) -> Self {
+    async fn connect(server: &McpServer, tasks: &mut JoinSet<()>, capabilities: Value) -> Self {
         let (read, write) = tokio::io::split(pipe(server, tasks));
         let mut client = Self {
             lines: BufReader::new(read).lines(),
             write,
         };
         let info = json!({"name": "old", "version": "1"});
-        let params =
-            json!({"protocolVersion": "2025-06-18", "capabilities": abilities, "clientInfo": info});
+        let params = json!({"protocolVersion": "2025-06-18", "capabilities": capabilities, "clientInfo": info});
         client
             .say(json!({"id": 0, "method": "initialize", "params": params}))
             .await;

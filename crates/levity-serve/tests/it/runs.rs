@@ -10,7 +10,7 @@ use levity_core::{
 use levity_loop::Agent;
 use levity_runtime::{FileJournal, MemoryJournal, Runtime, Watcher};
 use levity_serve::{
-    Error, Item, LiveRun, NewRun, Reader, RunOutcome, RunSetup, Runner, Runs, Started,
+    Error, EventReader, FeedItem, LiveRun, NewRun, RunOutcome, RunSetup, Runner, Runs, StartedRun,
 };
 use levity_test::{RecordingTool, ScriptedModel};
 use serde_json::{Value, json};
@@ -30,11 +30,11 @@ fn in_memory() -> Runtime {
     Runtime::new().with_journal(MemoryJournal::new())
 }
 
-async fn rest(reader: &mut Reader) -> Vec<(Option<String>, Value)> {
+async fn rest(reader: &mut EventReader) -> Vec<(Option<String>, Value)> {
     let mut told = Vec::new();
     while let Some(item) = reader.next().await {
         match item {
-            Item::Event { id, json } => told.push((id, serde_json::from_slice(&json).unwrap())),
+            FeedItem::Event { id, json } => told.push((id, serde_json::from_slice(&json).unwrap())),
             other => panic!("{other:?}"),
         }
     }
@@ -86,7 +86,7 @@ async fn run_continues_without_a_waiting_client() {
     let after = told[1].0.clone().unwrap();
     let mut again = runs.events(run.id(), Some(&after)).await.unwrap();
     assert_eq!(rest(&mut again).await, told[2..]);
-    assert!(matches!(run.control(), Err(Error::NotUnderWay(_))));
+    assert!(matches!(run.control(), Err(Error::NotRunning(_))));
 }
 
 #[tokio::test]
@@ -117,24 +117,24 @@ async fn evicted_run_is_read_from_the_journal() {
     ));
     assert!(matches!(
         later.resume(run.id()).await,
-        Err(Error::NotUnderWay(_))
+        Err(Error::NotRunning(_))
     ));
 }
 
 #[tokio::test]
 async fn start_beyond_the_limit_returns_full() {
     let model = ScriptedModel::new().hang().reply("One.");
-    let runs = Runs::new(agent(model, in_memory())).most(1);
+    let runs = Runs::new(agent(model, in_memory())).max_runs(1);
     let first = runs.start(NewRun::new("1")).unwrap();
     first.opened().await.unwrap();
     let error = runs.start(NewRun::new("2")).unwrap_err();
-    assert!(matches!(error, Error::Full { most: 1 }) && error.is_retryable());
+    assert!(matches!(error, Error::Full { limit: 1 }) && error.is_retryable());
     first.control().unwrap().cancel("enough").await.unwrap();
     assert!(matches!(
         first.outcome().await.ending().unwrap().status,
         Status::Cancelled { .. }
     ));
-    while runs.under_way() > 0 {
+    while runs.running() > 0 {
         tokio::task::yield_now().await;
     }
     assert_eq!(text(&runs.start(NewRun::new("3")).unwrap()).await, "One.");
@@ -155,7 +155,7 @@ async fn start_rejects_existing_and_dotted_ids() {
     ));
     run.control().unwrap().cancel("").await.unwrap();
     run.outcome().await;
-    while runs.under_way() > 0 {
+    while runs.running() > 0 {
         tokio::task::yield_now().await;
     }
     let again = runs.start(NewRun::new("2").id("r")).unwrap();
@@ -212,11 +212,11 @@ async fn runs_of_an_earlier_process_are_resumed() {
 }
 
 /// Reads the available events, and returns the last id.
-async fn last_available_id(events: &mut Reader) -> Option<String> {
+async fn last_available_id(events: &mut EventReader) -> Option<String> {
     let mut last = None;
     let soon = std::time::Duration::from_millis(50);
     while let Ok(Some(item)) = tokio::time::timeout(soon, events.next()).await {
-        if let Item::Event { id: Some(id), .. } = item {
+        if let FeedItem::Event { id: Some(id), .. } = item {
             last = Some(id);
         }
     }
@@ -266,12 +266,12 @@ async fn failed_start_does_not_hide_existing_run() {
         text(&runs.start(NewRun::new("1").id("r")).unwrap()).await,
         "One."
     );
-    while runs.under_way() > 0 {
+    while runs.running() > 0 {
         tokio::task::yield_now().await;
     }
     let second = runs.start(NewRun::new("2").id("r")).unwrap();
     assert!(second.opened().await.is_err());
-    while runs.under_way() > 0 {
+    while runs.running() > 0 {
         tokio::task::yield_now().await;
     }
     let id = "r".into();
@@ -296,15 +296,15 @@ impl Runner for NeverResuming {
         self.0.runtime()
     }
 
-    fn talks(&self) -> bool {
+    fn supports_conversations(&self) -> bool {
         false
     }
 
-    fn start(&self, goal: &str, setup: RunSetup) -> levity_serve::Result<Started> {
+    fn start(&self, goal: &str, setup: RunSetup) -> levity_serve::Result<StartedRun> {
         Runner::start(&self.0, goal, setup)
     }
 
-    async fn resume(&self, _: &RunId, _: Watcher) -> levity_serve::Result<Started> {
+    async fn resume(&self, _: &RunId, _: Watcher) -> levity_serve::Result<StartedRun> {
         std::future::pending().await
     }
 
@@ -332,7 +332,7 @@ async fn dropped_resume_releases_its_slot() {
     let id = "r".into();
     let left = tokio::time::timeout(std::time::Duration::from_millis(50), runs.resume(&id)).await;
     assert!(left.is_err(), "{left:?}");
-    assert_eq!(runs.under_way(), 0);
+    assert_eq!(runs.running(), 0);
     assert!(runs.get(&id).is_none());
 }
 
@@ -396,9 +396,9 @@ async fn queued_runs_resume_as_slots_become_free() {
     let runtime = in_memory();
     leave_runs(&runtime, 7).await;
     let (agent, permits) = holding(runtime.clone());
-    let runs = Runs::new(agent).most(2);
+    let runs = Runs::new(agent).max_runs(2);
     assert!(runs.resume_all().await.unwrap().is_empty());
-    assert_eq!((runs.under_way(), runs.queued()), (2, 5));
+    assert_eq!((runs.running(), runs.queued()), (2, 5));
     assert!(matches!(
         runs.start(NewRun::new("New.")),
         Err(Error::Full { .. })
@@ -406,7 +406,7 @@ async fn queued_runs_resume_as_slots_become_free() {
     // A run that is cancelled while it waits for its slot is not started.
     let reason = "too late".to_owned();
     let post = levity_core::RunRequest::Command(levity_core::ControlCommand::Cancel { reason });
-    runtime.tell(&"r5".into(), post).await.unwrap();
+    runtime.send_request(&"r5".into(), post).await.unwrap();
     permits.add_permits(6);
     let all: Vec<_> = (0..7)
         .map(|number| RunId::from(format!("r{number}")))
@@ -414,7 +414,7 @@ async fn queued_runs_resume_as_slots_become_free() {
     let ended = async {
         for id in &all {
             while runs.ending(id).await.unwrap().is_none() {
-                assert!(runs.under_way() <= 2);
+                assert!(runs.running() <= 2);
                 tokio::task::yield_now().await;
             }
         }
@@ -434,7 +434,7 @@ async fn queued_run_resumes_once_also_on_request() {
     let runtime = in_memory();
     leave_runs(&runtime, 3).await;
     let (agent, permits) = holding(runtime);
-    let runs = Runs::new(agent).most(1);
+    let runs = Runs::new(agent).max_runs(1);
     runs.resume_all().await.unwrap();
     let queued: Vec<RunId> = (0..3)
         .map(|number| RunId::from(format!("r{number}")))
@@ -467,15 +467,15 @@ impl Runner for Flaky {
         self.0.runtime()
     }
 
-    fn talks(&self) -> bool {
+    fn supports_conversations(&self) -> bool {
         false
     }
 
-    fn start(&self, goal: &str, setup: RunSetup) -> levity_serve::Result<Started> {
+    fn start(&self, goal: &str, setup: RunSetup) -> levity_serve::Result<StartedRun> {
         Runner::start(&self.0, goal, setup)
     }
 
-    async fn resume(&self, run: &RunId, watcher: Watcher) -> levity_serve::Result<Started> {
+    async fn resume(&self, run: &RunId, watcher: Watcher) -> levity_serve::Result<StartedRun> {
         match self.1.fetch_add(1, Ordering::Relaxed) {
             0 => Runner::resume(&self.0, run, watcher).await,
             _ => Err(Error::Io {
@@ -500,7 +500,7 @@ async fn failing_queued_run_is_retried_once_per_free_slot() {
     leave_runs(&runtime, 4).await;
     let (agent, permits) = holding(runtime);
     let tried = Arc::new(AtomicUsize::new(0));
-    let runs = Runs::new(Flaky(agent, tried.clone())).most(1);
+    let runs = Runs::new(Flaky(agent, tried.clone())).max_runs(1);
     assert!(runs.resume_all().await.unwrap().is_empty());
     assert_eq!((tried.load(Ordering::Relaxed), runs.queued()), (1, 3));
     permits.add_permits(1);
@@ -516,11 +516,7 @@ async fn failing_queued_run_is_retried_once_per_free_slot() {
         tokio::task::yield_now().await;
     }
     assert_eq!(
-        (
-            tried.load(Ordering::Relaxed),
-            runs.queued(),
-            runs.under_way()
-        ),
+        (tried.load(Ordering::Relaxed), runs.queued(), runs.running()),
         (4, 3, 0)
     );
 }

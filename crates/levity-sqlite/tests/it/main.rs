@@ -38,7 +38,7 @@ impl TestFolder {
     #[track_caller]
     fn check_rejected(&self, kind: ErrorKind, what: &str) {
         let before = fs::read(self.path()).unwrap();
-        let error = SharedFile::make(&self.path(), &NOTES).unwrap_err();
+        let error = SharedFile::open_or_create(&self.path(), &NOTES).unwrap_err();
         assert_eq!(error.kind(), kind, "{error}");
         assert!(
             error.to_string().contains("`notes.db`") && error.to_string().contains(what),
@@ -64,7 +64,7 @@ impl TestFolder {
 #[test]
 fn make_creates_file_and_opens_it_again() {
     let folder = TestFolder::new();
-    let (file, connection) = SharedFile::make(&folder.path(), &NOTES).unwrap();
+    let (file, connection) = SharedFile::open_or_create(&folder.path(), &NOTES).unwrap();
     connection
         .execute("INSERT INTO notes VALUES ('a')", [])
         .unwrap();
@@ -75,7 +75,11 @@ fn make_creates_file_and_opens_it_again() {
     };
     assert_eq!(count(&file.connect().unwrap()), 1);
     assert_eq!(
-        count(&SharedFile::make(&folder.path(), &NOTES).unwrap().1),
+        count(
+            &SharedFile::open_or_create(&folder.path(), &NOTES)
+                .unwrap()
+                .1
+        ),
         1
     );
 }
@@ -84,9 +88,9 @@ fn make_creates_file_and_opens_it_again() {
 fn make_fills_empty_file_and_accepts_older_version() {
     let folder = TestFolder::new();
     fs::write(folder.path(), "").unwrap();
-    drop(SharedFile::make(&folder.path(), &NOTES).unwrap());
+    drop(SharedFile::open_or_create(&folder.path(), &NOTES).unwrap());
     folder.change("PRAGMA user_version = 1");
-    SharedFile::make(&folder.path(), &NOTES).unwrap();
+    SharedFile::open_or_create(&folder.path(), &NOTES).unwrap();
 }
 
 #[test]
@@ -119,7 +123,7 @@ fn make_rejects_foreign_files_unchanged() {
 fn make_rejects_folder() {
     let folder = TestFolder::new();
     fs::create_dir(folder.path()).unwrap();
-    let error = SharedFile::make(&folder.path(), &NOTES).unwrap_err();
+    let error = SharedFile::open_or_create(&folder.path(), &NOTES).unwrap_err();
     assert_eq!(
         error.to_string(),
         "the notes `notes.db` is not a regular file"
@@ -130,7 +134,7 @@ fn make_rejects_folder() {
 #[test]
 fn check_place_detects_replaced_file() {
     let folder = TestFolder::new();
-    let (file, _connection) = SharedFile::make(&folder.path(), &NOTES).unwrap();
+    let (file, _connection) = SharedFile::open_or_create(&folder.path(), &NOTES).unwrap();
     fs::rename(folder.path(), folder.0.path().join("old.db")).unwrap();
     assert!(file.check_place().is_err() && file.connect().is_err());
     fs::write(folder.path(), "").unwrap();
@@ -145,7 +149,7 @@ fn check_place_detects_replaced_file() {
 #[test]
 fn write_reports_busy_file_after_waiting() {
     let folder = TestFolder::new();
-    let (file, mut connection) = SharedFile::make(&folder.path(), &NOTES).unwrap();
+    let (file, mut connection) = SharedFile::open_or_create(&folder.path(), &NOTES).unwrap();
     let other = Connection::open(folder.path()).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     connection.busy_handler(None::<fn(i32) -> bool>).unwrap();
@@ -207,7 +211,7 @@ fn make_rejects_file_with_foreign_object() {
         ("CREATE VIEW \"a\u{1b}]0;b\" AS SELECT 1", "a\\u{1b}]0;b"),
     ] {
         let folder = TestFolder::new();
-        drop(SharedFile::make(&folder.path(), &NOTES).unwrap());
+        drop(SharedFile::open_or_create(&folder.path(), &NOTES).unwrap());
         folder.change("PRAGMA journal_mode = delete");
         folder.change(change);
         folder.check_rejected(
@@ -220,7 +224,7 @@ fn make_rejects_file_with_foreign_object() {
 #[test]
 fn make_rejects_file_with_endless_view_at_once() {
     let folder = TestFolder::new();
-    drop(SharedFile::make(&folder.path(), &NOTES).unwrap());
+    drop(SharedFile::open_or_create(&folder.path(), &NOTES).unwrap());
     folder.change(
         "PRAGMA journal_mode = delete; DROP TABLE notes; CREATE VIEW notes AS \
          WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS text FROM n",
@@ -244,18 +248,18 @@ fn make_accepts_file_with_earlier_tables() {
         overwrites: true,
     };
     let folder = TestFolder::new();
-    drop(SharedFile::make(&folder.path(), &NOTES).unwrap());
-    let (_, connection) = SharedFile::make(&folder.path(), &LATER).unwrap();
+    drop(SharedFile::open_or_create(&folder.path(), &NOTES).unwrap());
+    let (_, connection) = SharedFile::open_or_create(&folder.path(), &LATER).unwrap();
     connection
         .execute_batch("ALTER TABLE notes ADD COLUMN more TEXT")
         .unwrap();
-    SharedFile::make(&folder.path(), &LATER).unwrap();
+    SharedFile::open_or_create(&folder.path(), &LATER).unwrap();
 }
 
 #[test]
 fn connections_reject_views_and_schema_writes() {
     let folder = TestFolder::new();
-    let (file, connection) = SharedFile::make(&folder.path(), &NOTES).unwrap();
+    let (file, connection) = SharedFile::open_or_create(&folder.path(), &NOTES).unwrap();
     for connection in [connection, file.connect().unwrap()] {
         connection
             .execute_batch("CREATE VIEW IF NOT EXISTS own AS SELECT 1 AS x")
@@ -282,10 +286,39 @@ fn plant_journal(folder: &TestFolder) -> PathBuf {
     path
 }
 
+/// SQLite looks for the rollback journal of the link's target.
+#[cfg(unix)]
 #[test]
-fn make_rejects_rollback_journal_without_changes() {
+fn opening_through_link_rejects_rollback_journal_of_target() {
     let folder = TestFolder::new();
-    let (file, connection) = SharedFile::make(&folder.path(), &NOTES).unwrap();
+    drop(SharedFile::open_or_create(&folder.path(), &NOTES).unwrap());
+    let link = folder.0.path().join("link.db");
+    std::os::unix::fs::symlink("notes.db", &link).unwrap();
+    let (_, connection) = SharedFile::open_or_create(&link, &NOTES).unwrap();
+    drop(connection);
+    let before = fs::read(folder.path()).unwrap();
+    let planted = plant_journal(&folder);
+    let error = SharedFile::open_or_create(&link, &NOTES).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    assert!(planted.exists());
+    assert_eq!(fs::read(folder.path()).unwrap(), before);
+}
+
+#[cfg(unix)]
+#[test]
+fn link_to_missing_file_is_an_error() {
+    let folder = TestFolder::new();
+    let link = folder.0.path().join("link.db");
+    std::os::unix::fs::symlink("missing.db", &link).unwrap();
+    let error = SharedFile::open_or_create(&link, &NOTES).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    assert!(!folder.0.path().join("missing.db").exists());
+}
+
+#[test]
+fn opening_rejects_rollback_journal_without_changes() {
+    let folder = TestFolder::new();
+    let (file, connection) = SharedFile::open_or_create(&folder.path(), &NOTES).unwrap();
     connection
         .execute("INSERT INTO notes VALUES ('a')", [])
         .unwrap();
@@ -298,12 +331,14 @@ fn make_rejects_rollback_journal_without_changes() {
     drop(connection);
     let before = fs::read(folder.path()).unwrap();
     assert_eq!(
-        SharedFile::make(&folder.path(), &NOTES).unwrap_err().kind(),
+        SharedFile::open_or_create(&folder.path(), &NOTES)
+            .unwrap_err()
+            .kind(),
         ErrorKind::Refused
     );
     assert_eq!(fs::read(folder.path()).unwrap(), before);
     fs::remove_file(planted).unwrap();
-    let (_, connection) = SharedFile::make(&folder.path(), &NOTES).unwrap();
+    let (_, connection) = SharedFile::open_or_create(&folder.path(), &NOTES).unwrap();
     let notes: i64 = connection
         .query_row("SELECT count(*) FROM notes", [], |row| row.get(0))
         .unwrap();
@@ -336,7 +371,7 @@ fn make_completes_interrupted_creation() {
                 fs::copy(half.0.path().join(&name), folder.0.path().join(&name)).unwrap();
             }
         }
-        let (_, connection) = SharedFile::make(&folder.path(), &NOTES).unwrap();
+        let (_, connection) = SharedFile::open_or_create(&folder.path(), &NOTES).unwrap();
         connection
             .execute("INSERT INTO notes VALUES ('a')", [])
             .unwrap();

@@ -71,12 +71,7 @@ impl BlackboardMachine {
             reason: words.clone(),
         });
         shared.post(
-            NewMessage::new(
-                JUDGE,
-                Recipient::Everybody,
-                MessageKind::Verdict,
-                words.clone(),
-            ),
+            NewMessage::new(JUDGE, Recipient::All, MessageKind::Verdict, words.clone()),
             out,
         );
         if !done {
@@ -119,7 +114,7 @@ impl BlackboardMachine {
             Err(failure) => failure.error.clone(),
         };
         shared.notify(out, || SwarmNotice::Listed {
-            why: reason.clone(),
+            reason: reason.clone(),
         });
         self.answer_with_list(Some(reason), shared, out);
     }
@@ -141,7 +136,7 @@ impl BlackboardMachine {
             "no worker has written anything{made}{}",
             not_done(&shared.reports)
         );
-        shared.end(Status::Failed(Failure::Unreached(reason)), text, None);
+        shared.end(Status::Failed(Failure::GoalNotReached(reason)), text, None);
     }
 
     /// Returns the answer without an agent: the answer entry, the board as a list, or the workers'

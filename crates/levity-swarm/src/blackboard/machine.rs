@@ -58,7 +58,7 @@ impl BlackboardMachine {
             blackboard: blackboard.clone(),
             goal: start.goal.as_str().into(),
             round: 0,
-            round_work: RoundWork::new(Recipient::Everybody),
+            round_work: RoundWork::new(Recipient::All),
             asking: Drafts::default(),
             board: Board::default(),
             writes: Vec::new(),

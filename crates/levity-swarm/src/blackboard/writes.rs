@@ -101,14 +101,14 @@ impl BlackboardMachine {
                 shared.notify(out, || SwarmNotice::Refused {
                     key: key.into(),
                     by,
-                    why,
+                    reason: why,
                 });
                 return true;
             }
         };
         let said = format!("{key}: {}", clipped(&entry.content, MAX_TEXT_BYTES));
         shared.post(
-            NewMessage::new(by.clone(), Recipient::Everybody, MessageKind::Entry, said),
+            NewMessage::new(by.clone(), Recipient::All, MessageKind::Entry, said),
             out,
         );
         shared.notify(out, || SwarmNotice::Written {

@@ -33,14 +33,15 @@ pub struct BusMessage {
 /// ```
 /// # use levity_swarm::Recipient;
 /// assert_eq!(Recipient::from("coder"), Recipient::One("coder".into()));
-/// assert_eq!(Recipient::from("*"), Recipient::Everybody);
-/// assert_eq!(Recipient::Everybody.to_string(), "*");
+/// assert_eq!(Recipient::from("*"), Recipient::All);
+/// assert_eq!(Recipient::All.to_string(), "*");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "Arc<str>", into = "Arc<str>")]
 pub enum Recipient {
     /// All workers except the sender.
-    Everybody,
+    #[serde(rename = "Everybody")]
+    All,
     /// The worker with this name.
     One(Arc<str>),
 }
@@ -57,7 +58,7 @@ impl Recipient {
     /// Returns the name, or `*`.
     pub fn as_str(&self) -> &str {
         match self {
-            Self::Everybody => Self::EVERYBODY,
+            Self::All => Self::EVERYBODY,
             Self::One(name) => name,
         }
     }
@@ -66,7 +67,7 @@ impl Recipient {
 impl From<Arc<str>> for Recipient {
     fn from(name: Arc<str>) -> Self {
         if &*name == Self::EVERYBODY {
-            Self::Everybody
+            Self::All
         } else {
             Self::One(name)
         }
@@ -82,7 +83,7 @@ impl From<&Arc<str>> for Recipient {
 impl From<&str> for Recipient {
     fn from(name: &str) -> Self {
         if name == Self::EVERYBODY {
-            Self::Everybody
+            Self::All
         } else {
             Self::One(name.into())
         }
@@ -92,7 +93,7 @@ impl From<&str> for Recipient {
 impl From<Recipient> for Arc<str> {
     fn from(recipient: Recipient) -> Self {
         match recipient {
-            Recipient::Everybody => Recipient::EVERYBODY.into(),
+            Recipient::All => Recipient::EVERYBODY.into(),
             Recipient::One(name) => name,
         }
     }
@@ -128,7 +129,8 @@ pub enum MessageKind {
     /// A new entry on the blackboard.
     Entry,
     /// A message of the host.
-    Said,
+    #[serde(rename = "said")]
+    HostMessage,
     /// The answer of the swarm.
     Answer,
 }
@@ -146,7 +148,7 @@ impl MessageKind {
             Self::Turn => "turn",
             Self::Verdict => "verdict",
             Self::Entry => "entry",
-            Self::Said => "said",
+            Self::HostMessage => "said",
             Self::Answer => "answer",
         }
     }

@@ -60,7 +60,7 @@ fn naive<'a>(
         row
     };
     let direct = row(&|message| message.to == Recipient::One(worker.into()));
-    let others = row(&|message| message.to == Recipient::Everybody && &*message.from != worker);
+    let others = row(&|message| message.to == Recipient::All && &*message.from != worker);
     [direct, others].concat()
 }
 
@@ -223,7 +223,7 @@ fn broadcast_name_cannot_name_one_worker() {
         ..NewMessage::new("coder", "*", MessageKind::Note, "Hello.")
     };
     bus.post(draft, Timestamp::default(), &RunId::new("r1"));
-    assert_eq!(bus.get(1).unwrap().to, Recipient::Everybody);
+    assert_eq!(bus.get(1).unwrap().to, Recipient::All);
     assert_eq!(bus.context_for("reviewer", 100).len(), 1);
 }
 

@@ -46,7 +46,7 @@ impl DebateMachine {
             debate: debate.clone(),
             goal: start.goal.as_str().into(),
             round: 0,
-            round_work: RoundWork::new(Recipient::Everybody),
+            round_work: RoundWork::new(Recipient::All),
             asking: Drafts::default(),
             verdicts: BTreeMap::new(),
             speaking: false,
@@ -98,12 +98,7 @@ impl DebateMachine {
             return;
         };
         if attempt.is_done() {
-            let turn = NewMessage::new(
-                attempt.by,
-                Recipient::Everybody,
-                MessageKind::Turn,
-                attempt.text,
-            );
+            let turn = NewMessage::new(attempt.by, Recipient::All, MessageKind::Turn, attempt.text);
             self.round_work.queue_message(slot, turn);
         }
         self.round_work.flush(shared, out);
@@ -214,12 +209,7 @@ impl DebateMachine {
             reason: words.clone(),
         });
         shared.post(
-            NewMessage::new(
-                JUDGE,
-                Recipient::Everybody,
-                MessageKind::Verdict,
-                words.clone(),
-            ),
+            NewMessage::new(JUDGE, Recipient::All, MessageKind::Verdict, words.clone()),
             out,
         );
         if done {
@@ -261,7 +251,7 @@ impl DebateMachine {
     ) {
         if let Some(reason) = &reason {
             shared.notify(out, || SwarmNotice::Listed {
-                why: reason.clone(),
+                reason: reason.clone(),
             });
         }
         let text = self.list(shared);
@@ -272,7 +262,7 @@ impl DebateMachine {
             format!(", and the judge gave no verdict: {reason}")
         });
         let reason = format!("no worker has spoken{judged}{}", not_done(&shared.reports));
-        shared.end(Status::Failed(Failure::Unreached(reason)), text, None);
+        shared.end(Status::Failed(Failure::GoalNotReached(reason)), text, None);
     }
 
     /// Lists the last turn of each worker, and the workers that could not speak.

@@ -79,7 +79,7 @@ impl DelegatedWork {
             self.notes(&before, |draft| draft.to.is_for(worker)),
             &mut remaining,
         );
-        let all = |draft: &NewMessage| draft.to == Recipient::Everybody && draft.from != *worker;
+        let all = |draft: &NewMessage| draft.to == Recipient::All && draft.from != *worker;
         messages.extend(fit(self.notes(&before, all), &mut remaining));
         if messages.is_empty() {
             return;

@@ -49,8 +49,8 @@ impl HandoffMachine {
                 });
                 self.start_attempt(leg, shared, out);
             }
-            FailureAction::StandIn { worker: other } => {
-                let then = FailureAction::StandIn {
+            FailureAction::Fallback { worker: other } => {
+                let then = FailureAction::Fallback {
                     worker: other.clone(),
                 };
                 shared.notify(out, || SwarmNotice::Failed {
@@ -62,7 +62,7 @@ impl HandoffMachine {
                 self.pass_leg(&mut leg, other, failure, shared, out);
                 self.start_attempt(leg, shared, out);
             }
-            FailureAction::Leave => self.give_up_leg(leg, finished, failure, shared, out),
+            FailureAction::GiveUp => self.give_up_leg(leg, finished, failure, shared, out),
         }
     }
 
@@ -115,7 +115,7 @@ impl HandoffMachine {
         let back = self.previous_holders.pop();
         let then = back
             .as_ref()
-            .map_or(FailureAction::Leave, |held| FailureAction::StandIn {
+            .map_or(FailureAction::GiveUp, |held| FailureAction::Fallback {
                 worker: held.worker.clone(),
             });
         shared.notify(out, || SwarmNotice::Failed {
@@ -131,7 +131,7 @@ impl HandoffMachine {
                 {error}"
             );
             let text = self.partial_answer(shared);
-            return shared.end(Status::Failed(Failure::Unreached(why)), text, None);
+            return shared.end(Status::Failed(Failure::GoalNotReached(why)), text, None);
         };
         let opening = Opening::Back {
             who: worker,

@@ -21,14 +21,14 @@ pub enum HandoffHistory {
     #[default]
     Everything,
     /// The text messages, without tool calls, their results, and reasoning.
-    Words,
+    TextOnly,
     /// The last messages before the handoff, up to this number. A call and its results are not
     /// separated, so there may be one more.
     Last(usize),
     /// Only the goal and the note.
     Note,
     /// The result of a filter function; see [`by`](Self::by).
-    By(Arc<Filter>),
+    Filter(Arc<Filter>),
 }
 
 impl HandoffHistory {
@@ -51,7 +51,7 @@ impl HandoffHistory {
     pub fn by(
         filter: impl Fn(&[Arc<Message>]) -> Vec<Arc<Message>> + Send + Sync + 'static,
     ) -> Self {
-        Self::By(Arc::new(filter))
+        Self::Filter(Arc::new(filter))
     }
 
     /// Returns the included messages, and `true` if the filter function failed. The result may not
@@ -60,10 +60,10 @@ impl HandoffHistory {
         let said = || all.iter().filter_map(text_only).collect();
         let shown = match self {
             Self::Everything => all.to_vec(),
-            Self::Words => said(),
+            Self::TextOnly => said(),
             Self::Last(count) => last(all, *count).to_vec(),
             Self::Note => vec![Arc::new(Message::user(goal))],
-            Self::By(filter) => match catch_unwind(AssertUnwindSafe(|| filter(all))) {
+            Self::Filter(filter) => match catch_unwind(AssertUnwindSafe(|| filter(all))) {
                 Ok(shown) => shown,
                 Err(_) => return (said(), true),
             },
@@ -92,10 +92,10 @@ impl fmt::Debug for HandoffHistory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Everything => f.write_str("Everything"),
-            Self::Words => f.write_str("Words"),
+            Self::TextOnly => f.write_str("Words"),
             Self::Last(count) => f.debug_tuple("Last").field(count).finish(),
             Self::Note => f.write_str("Note"),
-            Self::By(_) => f.write_str("By(..)"),
+            Self::Filter(_) => f.write_str("By(..)"),
         }
     }
 }

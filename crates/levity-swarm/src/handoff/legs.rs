@@ -105,7 +105,7 @@ impl HandoffMachine {
                 "the filter function panicked, so only the text messages were passed on".to_owned();
             shared.notify(out, || SwarmNotice::FilterFailed {
                 to: to.clone(),
-                why,
+                reason: why,
             });
         }
         Record::of(&shown).all()

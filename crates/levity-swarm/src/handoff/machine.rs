@@ -365,7 +365,7 @@ impl HandoffMachine {
         shared.notify(out, || SwarmNotice::LoopFound {
             from: who,
             to: whom,
-            why: error,
+            reason: error,
         });
         let mut next = Leg::new(from, Opening::Kept { to, why }, view);
         next.plain = !again;

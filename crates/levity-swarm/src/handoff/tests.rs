@@ -115,7 +115,7 @@ impl MachineDriver {
         let task = self.now().1.task;
         let mut ending = Ending::new(Status::Complete);
         ending.text = text.to_owned();
-        ending.said = vec![Message::user(task).into(), Message::assistant(text).into()];
+        ending.messages = vec![Message::user(task).into(), Message::assistant(text).into()];
         self.end(ending);
     }
 
@@ -127,7 +127,7 @@ impl MachineDriver {
         let reply = Message::new(Role::Assistant, [Part::ToolCall(call.clone())]);
         let result = ToolResult::new(&call, Ok(ToolOutput::text("noted")));
         let answer = Message::new(Role::Tool, [Part::ToolResult(result)]);
-        ending.said = vec![Message::user(task).into(), reply.into(), answer.into()];
+        ending.messages = vec![Message::user(task).into(), reply.into(), answer.into()];
         ending.signals = vec![Signal::new("transfer_to", args)];
         self.end(ending);
     }
@@ -170,7 +170,7 @@ impl MachineDriver {
 fn near_limit_holder_must_answer() {
     let mut run = MachineDriver::new(&swarm());
     assert!(!run.now().1.plain && run.now().1.said);
-    run.apply(Input::Wrap(Limit::Tokens));
+    run.apply(Input::FinishSoon(Limit::Tokens));
     run.say("Hurry.");
     run.pass("b");
     let (who, work) = run.now();
@@ -324,7 +324,10 @@ fn conversation_returns_past_failed_holders() {
     assert_eq!(run.now().0, "b", "the first holder that has not failed");
     run.fail();
     assert!(
-        matches!(run.status(), Some(Status::Failed(Failure::Unreached(_)))),
+        matches!(
+            run.status(),
+            Some(Status::Failed(Failure::GoalNotReached(_)))
+        ),
         "{:?}",
         run.status()
     );
@@ -344,7 +347,7 @@ fn stopped_worker_is_not_retried() {
     let retrying = Swarm::builder(Handoff::starting_with("a"))
         .workers([
             worker("a"),
-            worker("b").retries(3).stand_in("c"),
+            worker("b").retries(3).fallback("c"),
             worker("c"),
         ])
         .build()
@@ -393,12 +396,12 @@ fn worker_gets_remaining_limits_minus_its_usage() {
 #[tokio::test]
 async fn handoff_machine_passes_conformance_suite() {
     let panics = Handoff::starting_with("a")
-        .carry(HandoffHistory::by(|all| all[1..].to_vec()))
+        .history(HandoffHistory::by(|all| all[1..].to_vec()))
         .max_handoffs(3);
     for handoff in [Handoff::starting_with("a"), panics] {
         let swarm = builder(handoff)
-            .worker(worker("d").stand_in("a").retries(2))
-            .talk()
+            .worker(worker("d").fallback("a").retries(2))
+            .worker_messages()
             .build()
             .unwrap();
         conformance::machine(|| swarm.machine("Do it.")).await;
@@ -419,27 +422,34 @@ fn invalid_settings_are_rejected() {
         assert!(error.contains(expected), "{error}");
     };
     check(Handoff::starting_with("aa"), "did you mean `a`");
-    check(Handoff::starting_with("a").to("x", ["b"]), "`to` names `x`");
     check(
-        Handoff::starting_with("a").to("a", ["zz"]),
-        "`to` names `zz`",
+        Handoff::starting_with("a").allow_transfers("x", ["b"]),
+        "`allow_transfers` names `x`",
     );
     check(
-        Handoff::starting_with("a").to("a", ["a"]),
+        Handoff::starting_with("a").allow_transfers("a", ["zz"]),
+        "`allow_transfers` names `zz`",
+    );
+    check(
+        Handoff::starting_with("a").allow_transfers("a", ["a"]),
         "pass the conversation to itself",
     );
     check(
-        Handoff::starting_with("a").carry_to("zz", HandoffHistory::Note),
-        "`carry_to` names `zz`",
+        Handoff::starting_with("a").history_for("zz", HandoffHistory::Note),
+        "`history_for` names `zz`",
     );
     check(
         Handoff::starting_with("a").max_repeats(0),
         "max_handoffs(0)",
     );
     assert!(
-        builder(Handoff::starting_with("a").to("a", [""; 0]).max_handoffs(0))
-            .build()
-            .is_ok()
+        builder(
+            Handoff::starting_with("a")
+                .allow_transfers("a", [""; 0])
+                .max_handoffs(0)
+        )
+        .build()
+        .is_ok()
     );
 }
 
@@ -458,7 +468,10 @@ fn ending_with_message() -> Ending {
 
 #[test]
 fn messages_of_colleagues_are_shown_once() {
-    let swarm = builder(Handoff::starting_with("a")).talk().build().unwrap();
+    let swarm = builder(Handoff::starting_with("a"))
+        .worker_messages()
+        .build()
+        .unwrap();
     let mut run = MachineDriver::new(&swarm);
     run.end(ending_with_message());
     assert!(
@@ -477,7 +490,7 @@ fn messages_are_shown_again_when_leg_is_retried() {
     let workers = [worker("a"), worker("b").retries(1)];
     let swarm = Swarm::builder(Handoff::starting_with("a"))
         .workers(workers)
-        .talk()
+        .worker_messages()
         .build()
         .unwrap();
     let mut run = MachineDriver::new(&swarm);
@@ -553,16 +566,16 @@ proptest! {
     ) {
         let carries = [
             HandoffHistory::Everything,
-            HandoffHistory::Words,
+            HandoffHistory::TextOnly,
             HandoffHistory::Last(3),
             HandoffHistory::Note,
             HandoffHistory::by(|all| all[1..].to_vec()),
         ];
         let handoff = Handoff::starting_with("a")
-            .carry(carries[carry].clone())
+            .history(carries[carry].clone())
             .max_handoffs(most)
-            .to("c", ["a"]);
-        let swarm = builder(handoff).worker(worker("d").stand_in("b").retries(1)).build().unwrap();
+            .allow_transfers("c", ["a"]);
+        let swarm = builder(handoff).worker(worker("d").fallback("b").retries(1)).build().unwrap();
         let (mut run, mut said) = (MachineDriver::new(&swarm), vec!["Do it.".to_owned()]);
         for event in events {
             if run.status().is_some() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use levity_graph::{Edges, a_cycle, sorted};
+use levity_graph::{Edges, find_cycle, sorted};
 
 use super::Delegation;
 
@@ -36,7 +36,7 @@ impl Order {
                 .collect(),
         );
         let order = sorted(&edges, |at| at).map_err(|stuck| {
-            let circle = a_cycle(&edges, &stuck).into_iter().take(MAX_NAMED);
+            let circle = find_cycle(&edges, &stuck).into_iter().take(MAX_NAMED);
             circle
                 .map(|at| super::short_id(&plan[at as usize].id))
                 .collect::<Vec<_>>()

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use levity_llm::json::{Mends, repair};
+use levity_llm::json::{Repairs, repair};
 use serde_json::{Map, Value};
 
 use super::{Delegation, PlanFault};
@@ -13,7 +13,7 @@ use crate::names::short;
 #[derive(Debug)]
 pub(crate) enum RouterAnswer {
     /// A plan, and the repairs of its JSON.
-    Plan(Vec<Delegation>, Mends),
+    Plan(Vec<Delegation>, Repairs),
     /// The answer itself, because there is nothing to delegate.
     Answer(String),
 }
@@ -66,11 +66,11 @@ pub(crate) fn read(
         Value::Array(list) => list,
         Value::Object(mut object) => match take(&mut object, &LISTS) {
             Some(Value::Array(list)) if list.is_empty() && object.contains_key("answer") => {
-                return lone(object, repaired.mends, earlier).or(Err(PlanFault::Empty));
+                return lone(object, repaired.repairs, earlier).or(Err(PlanFault::Empty));
             }
             Some(Value::Array(list)) => list,
             Some(_) => return Err(unreadable("`delegations` is not a list")),
-            None => return lone(object, repaired.mends, earlier),
+            None => return lone(object, repaired.repairs, earlier),
         },
         _ => {
             return Err(unreadable(
@@ -84,13 +84,13 @@ pub(crate) fn read(
             most: MAX_DELEGATIONS,
         });
     }
-    delegations(list, earlier).map(|plan| RouterAnswer::Plan(plan, repaired.mends))
+    delegations(list, earlier).map(|plan| RouterAnswer::Plan(plan, repaired.repairs))
 }
 
 /// Reads an object without a list: one delegation, or the answer.
 fn lone(
     mut object: Map<String, Value>,
-    mends: Mends,
+    mends: Repairs,
     earlier: &BTreeMap<Arc<str>, usize>,
 ) -> Result<RouterAnswer, PlanFault> {
     if WORKERS.iter().any(|key| object.contains_key(*key)) {

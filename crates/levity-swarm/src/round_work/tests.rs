@@ -178,7 +178,7 @@ fn remaining_limits_are_shared_in_each_round() {
 #[test]
 fn near_limit_running_worker_finishes_and_no_other_starts() {
     let mut debate = MachineDriver::new(builder(Debate::new(judge())));
-    debate.apply(Input::Wrap(Limit::Tokens));
+    debate.apply(Input::FinishSoon(Limit::Tokens));
     assert_eq!(debate.running(), ["a"], "the running worker is not stopped");
     debate.answer(0, "In short.");
     assert_eq!(debate.running(), ["judge"]);
@@ -232,14 +232,14 @@ fn near_limit_at_start_judge_is_asked_immediately() {
     let ending = board.machine.ending().unwrap();
     assert!(matches!(
         &ending.status,
-        Status::Failed(Failure::Unreached(why)) if why.contains("no answer was made")
+        Status::Failed(Failure::GoalNotReached(why)) if why.contains("no answer was made")
     ));
 }
 
 #[test]
 fn worker_with_conversation_runs_its_tasks_sequentially() {
     let swarm = Swarm::builder(Blackboard::unjudged())
-        .worker(worker("a").stand_in("b"))
+        .worker(worker("a").fallback("b"))
         .worker(worker("b").memory(WorkerMemory::Named("talk".into())));
     let mut board = MachineDriver::new(swarm);
     assert_eq!(
@@ -280,8 +280,8 @@ fn failure_order_does_not_change_conversation_order() {
         let swarm = Swarm::builder(Blackboard::unjudged())
             .max_parallel(2)
             .workers([
-                worker("a").stand_in("c"),
-                worker("b").stand_in("c"),
+                worker("a").fallback("c"),
+                worker("b").fallback("c"),
                 worker("c").memory(WorkerMemory::Named("talk".into())),
             ]);
         let (mut board, mut tasks) = (MachineDriver::new(swarm), Vec::new());
@@ -358,7 +358,7 @@ fn any_order(
     parallel: usize,
     picks: &[usize],
 ) -> (Vec<String>, String, String) {
-    let mut driver = MachineDriver::new(builder(pattern).max_parallel(parallel).talk());
+    let mut driver = MachineDriver::new(builder(pattern).max_parallel(parallel).worker_messages());
     let mut picks = picks.iter().cycle();
     while !driver.open.is_empty() {
         let at = picks.next().unwrap() % driver.open.len();

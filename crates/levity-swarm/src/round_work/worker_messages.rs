@@ -44,7 +44,7 @@ impl WorkerMessages {
         let mut remaining = u64::try_from(tokens).unwrap_or(u64::MAX);
         let for_it = self.known.iter().rev().filter(|draft| match &draft.to {
             Recipient::One(to) => **to == *worker,
-            Recipient::Everybody => *draft.from != *worker,
+            Recipient::All => *draft.from != *worker,
         });
         let fitting = for_it.map_while(|draft| {
             let cost = estimate_tokens(&draft.content).saturating_add(Bus::MESSAGE_TOKENS as u64);

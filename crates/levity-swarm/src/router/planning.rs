@@ -177,7 +177,7 @@ impl RouterMachine {
     /// Uses the keywords of the goal to select the workers.
     fn fall_back(&mut self, why: &str, shared: &mut SharedState, out: &mut MachineOutput) {
         shared.notify(out, || SwarmNotice::FellBack {
-            why: why.to_owned(),
+            reason: why.to_owned(),
         });
         let plan = keywords::plan(&shared.start.goal, &shared.rules);
         match self.work.check(&plan, plan.len(), shared) {

@@ -52,7 +52,7 @@ impl RouterMachine {
             Err(failure) => failure.error.clone(),
         };
         shared.notify(out, || SwarmNotice::Listed {
-            why: reason.clone(),
+            reason: reason.clone(),
         });
         if shared.reports.iter().any(WorkerReport::is_done) {
             let text = list(shared);
@@ -63,7 +63,7 @@ impl RouterMachine {
             not_done(&shared.reports)
         );
         shared.end(
-            Status::Failed(Failure::Unreached(reason)),
+            Status::Failed(Failure::GoalNotReached(reason)),
             list(shared),
             None,
         );
@@ -74,7 +74,7 @@ impl RouterMachine {
             && self.router.synthesizer_name().is_none()
         {
             let reason = format!("no worker completed its task{}", not_done(&shared.reports));
-            return shared.end(Status::Failed(Failure::Unreached(reason)), text, None);
+            return shared.end(Status::Failed(Failure::GoalNotReached(reason)), text, None);
         }
         let draft = NewMessage::new(
             ROUTER,

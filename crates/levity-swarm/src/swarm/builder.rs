@@ -109,7 +109,7 @@ impl SwarmBuilder {
 
     /// Lets workers leave messages for each other with a tool `send_message`. Workers that start
     /// later, or in a later round, receive them with their task.
-    pub fn talk(mut self) -> Self {
+    pub fn worker_messages(mut self) -> Self {
         self.talk = true;
         self
     }
@@ -289,7 +289,7 @@ fn equip(name: &Arc<str>, runner: AgentOrSwarm, rules: &Rules) -> Result<Member>
     for tool in tools {
         builder = match tool {
             PatternTool::Signal(spec) => builder.signal(spec),
-            PatternTool::Last(spec) => builder.last_signal(spec),
+            PatternTool::Last(spec) => builder.ending_signal(spec),
         };
     }
     let equipped = builder.build()?;

@@ -428,7 +428,7 @@ async fn messages_are_shown_in_next_round() {
         .reply("Nothing.");
     let watch = replies(&["Nothing.", "Nothing."]);
     let swarm = two(Blackboard::unjudged(), pilot, watch.clone())
-        .talk()
+        .worker_messages()
         .build()
         .unwrap();
     let finished = swarm.run("When?").await.unwrap();
@@ -524,9 +524,9 @@ async fn blackboard_machine_passes_conformance_suite() {
         Blackboard::unjudged().rounds(100),
     ] {
         let swarm = two(board, model(), model())
-            .worker(worker("cook", model()).stand_in("pilot").retries(3))
+            .worker(worker("cook", model()).fallback("pilot").retries(3))
             .max_parallel(2)
-            .talk()
+            .worker_messages()
             .build()
             .unwrap();
         conformance::machine(|| swarm.machine("When?")).await;

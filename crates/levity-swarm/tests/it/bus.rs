@@ -36,14 +36,14 @@ impl Machine for PostingMachine {
             let message = self
                 .bus
                 .post(draft, Timestamp::from_millis(word as u64), &run);
-            step.tell(swarm(json!({"message": message})));
-            step.tell(swarm(json!({"fell_back": {"why": "prose"}})));
-            step.tell(EventKind::Custom {
+            step.emit(swarm(json!({"message": message})));
+            step.emit(swarm(json!({"fell_back": {"why": "prose"}})));
+            step.emit(EventKind::Custom {
                 name: "graph".into(),
                 data: json!({"message": message}),
             });
         }
-        step.tell(swarm(json!({"message": {"id": "no number"}})));
+        step.emit(swarm(json!({"message": {"id": "no number"}})));
         self.ending = Some(Ending::new(Status::Complete));
     }
 

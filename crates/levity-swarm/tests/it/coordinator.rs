@@ -138,7 +138,7 @@ pub(crate) fn voters(runtime: &Runtime, world: &Arc<CrashTally>) -> Swarm {
     let voter = |name: &'static str, whom: &'static str| {
         let world = world.clone();
         let model = FunctionModel::new(move |request| {
-            world.did("model");
+            world.record_action("model");
             let messages = request.history.messages();
             let text: String = messages
                 .iter()

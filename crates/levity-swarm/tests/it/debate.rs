@@ -231,7 +231,7 @@ async fn fallback_worker_speaks_in_turn_of_failed_worker() {
         .worker(
             worker("pilot", ScriptedModel::new())
                 .retries(0)
-                .stand_in("cook"),
+                .fallback("cook"),
         )
         .worker(worker("cook", replies(&["For the pilot.", "For myself."])))
         .build()
@@ -362,7 +362,11 @@ async fn host_message_is_shown_to_later_workers() {
     .build()
     .unwrap();
     let handle = swarm.run("When?").start();
-    handle.control().say("We have no sails.").await.unwrap();
+    handle
+        .control()
+        .send_message("We have no sails.")
+        .await
+        .unwrap();
     let finished = within(handle).await.unwrap();
     assert!(last_message(&pilot, 1).contains("The user has added: We have no sails."));
     assert!(kinds(&finished).contains(&"user said".to_owned()));
@@ -478,12 +482,12 @@ async fn debate_machine_passes_conformance_suite() {
         let swarm = two(debate, model(), model())
             .worker(
                 worker("cook", model())
-                    .stand_in("pilot")
+                    .fallback("pilot")
                     .retries(3)
                     .memory(WorkerMemory::Named("c".into())),
             )
             .max_parallel(2)
-            .talk()
+            .worker_messages()
             .build()
             .unwrap();
         conformance::machine(|| swarm.machine("When?")).await;

@@ -34,7 +34,7 @@ fn fails() -> ScriptedModel {
 async fn fallback_worker_has_its_own_limits() {
     let one_call = Limits::new().model_calls(1);
     let swarm = Swarm::builder(Router::keywords())
-        .worker(worker("first", fails()).limits(one_call).stand_in("second"))
+        .worker(worker("first", fails()).limits(one_call).fallback("second"))
         .worker(worker("second", replies("Done.")).limits(one_call))
         .build()
         .unwrap();
@@ -123,7 +123,7 @@ async fn later_plan_that_needs_failed_work_is_requested_again() {
 async fn router_without_attempts_is_not_asked_for_later_plan() {
     let notices = Arc::new(Mutex::new(Vec::new()));
     let sink = notices.clone();
-    let swarm = Swarm::builder(Router::new(replies("All in all.")).tries(0))
+    let swarm = Swarm::builder(Router::new(replies("All in all.")).max_attempts(0))
         .worker(worker("weak", fails()))
         .worker(worker("strong", replies("Done.")))
         .build()
@@ -173,7 +173,7 @@ fn child(ending: Ending) -> Outcome {
 fn last_task(order: [u64; 2]) -> String {
     let swarm = Swarm::builder(Router::agent(agent(ScriptedModel::new())))
         .workers(["w1", "w2", "w3"].map(|name| worker(name, ScriptedModel::new())))
-        .talk()
+        .worker_messages()
         .bus_limits(6, 10_000)
         .build()
         .unwrap();

@@ -78,7 +78,7 @@ impl NoticeLog {
             SwarmNotice::Failed {
                 id, worker, then, ..
             } => Some(match then {
-                FailureAction::StandIn { worker: other } => {
+                FailureAction::Fallback { worker: other } => {
                     format!("{id} {worker} failed, {other}")
                 }
                 then => format!("{id} {worker} failed, {then:?}"),
@@ -253,21 +253,21 @@ async fn handoff_history_decides_which_messages_are_included() {
     let check = async |carry: HandoffHistory, expected: &[&str]| {
         let shown = run_handoff(
             first()
-                .carry(HandoffHistory::Note)
-                .carry_to("pilot", carry.clone()),
+                .history(HandoffHistory::Note)
+                .history_for("pilot", carry.clone()),
         )
         .await
         .0;
         assert_eq!(shown, expected, "{carry:?}");
         assert_eq!(
-            run_handoff(first().carry(carry.clone())).await.0,
+            run_handoff(first().history(carry.clone())).await.0,
             expected,
             "{carry:?} for all"
         );
     };
     check(HandoffHistory::Everything, &all).await;
     check(
-        HandoffHistory::Words,
+        HandoffHistory::TextOnly,
         &[
             "User:Pay it.",
             "Assistant:Let me look.",
@@ -293,7 +293,7 @@ async fn handoff_history_decides_which_messages_are_included() {
 #[tokio::test]
 async fn filtered_history_is_always_valid() {
     let shown = |carry| async {
-        run_handoff(Handoff::starting_with("desk").carry(carry))
+        run_handoff(Handoff::starting_with("desk").history(carry))
             .await
             .0
     };
@@ -346,7 +346,7 @@ async fn filtered_history_is_always_valid() {
 #[tokio::test]
 async fn panicking_filter_falls_back_to_text_messages() {
     let (shown, notices) =
-        run_handoff(Handoff::starting_with("desk").carry(HandoffHistory::by(|_| panic!("no"))))
+        run_handoff(Handoff::starting_with("desk").history(HandoffHistory::by(|_| panic!("no"))))
             .await;
     assert_eq!(
         shown,
@@ -455,11 +455,12 @@ async fn recipient_that_is_not_allowed_is_rejected_by_tool() {
         .reply("I stay.");
     let quiet = ScriptedModel::new();
     let swarm =
-        Swarm::builder(Handoff::starting_with("triage").to("triage", ["billing"])).workers([
-            worker("triage", &triage),
-            worker("billing", &quiet),
-            worker("repairs", &quiet),
-        ]);
+        Swarm::builder(Handoff::starting_with("triage").allow_transfers("triage", ["billing"]))
+            .workers([
+                worker("triage", &triage),
+                worker("billing", &quiet),
+                worker("repairs", &quiet),
+            ]);
     let finished = swarm.build().unwrap().run("Help.").await.unwrap();
     assert_eq!((finished.text(), finished.reports().len()), ("I stay.", 1));
     let tools = &triage.requests()[0].tools;
@@ -569,7 +570,7 @@ async fn fallback_worker_takes_over_failed_leg() {
     let repairs = ScriptedModel::new().reply("I did it for them.");
     let swarm = three([
         worker("triage", &passing("billing")),
-        worker("billing", &failing()).stand_in("repairs"),
+        worker("billing", &failing()).fallback("repairs"),
         worker("repairs", &repairs),
     ]);
     let notices = NoticeLog::default();
@@ -806,7 +807,7 @@ async fn host_message_reaches_next_leg_or_additional_one() {
         .call("wait", json!({}))
         .reply("Paid.")
         .reply("And posted.");
-    let swarm = Swarm::builder(Handoff::starting_with("triage").carry(HandoffHistory::Note))
+    let swarm = Swarm::builder(Handoff::starting_with("triage").history(HandoffHistory::Note))
         .agent("triage", "Hears.", gate(triage))
         .agent("billing", "Pays.", gate(billing.clone()))
         .build()
@@ -814,7 +815,11 @@ async fn host_message_reaches_next_leg_or_additional_one() {
     let handle = swarm.run("Pay.").start();
     for words in ["In cash.", "And post it."] {
         reached.notified().await;
-        handle.control().say(Message::user(words)).await.unwrap();
+        handle
+            .control()
+            .send_message(Message::user(words))
+            .await
+            .unwrap();
         open.notify_one();
     }
     let finished = handle.await.unwrap();
@@ -922,7 +927,7 @@ async fn history_repeats_events_of_live_run() {
     let live = Arc::new(Mutex::new(Vec::new()));
     let sink = live.clone();
     let run = swarm.run("Mend it.").id("r").on_event(move |event| {
-        if *event.run.as_str() == *"r" && !event.kind.is_fleeting() {
+        if *event.run.as_str() == *"r" && !event.kind.is_transient() {
             sink.lock().unwrap().push(event.clone());
         }
     });

@@ -179,7 +179,10 @@ async fn worker_is_found_by_name_and_stopped() {
         if origin.tool() == Some("hang") && matches!(event.kind, EventKind::ToolStarted { .. }) {
             let runs = lineage.runs_of("slow");
             assert_eq!(runs, std::slice::from_ref(&event.run));
-            assert_eq!(lineage.who(&runs[0]).unwrap().to_string(), "swarm › slow");
+            assert_eq!(
+                lineage.origin_of(&runs[0]).unwrap().to_string(),
+                "swarm › slow"
+            );
             control.child(&runs[0]).cancel("enough").await.unwrap();
         }
     }
@@ -195,7 +198,7 @@ async fn worker_is_found_by_name_and_stopped() {
 async fn late_listener_gets_ids_and_no_wrong_names() {
     let (_, seen) = watched().await;
     for late in 0..seen.len() {
-        let mut lineage = Lineage::of_run("swarm", RunId::new("r1"));
+        let mut lineage = Lineage::with_root("swarm", RunId::new("r1"));
         for (event, whole) in &seen[late..] {
             let origin = lineage.apply(event);
             for (at, (name, right)) in origin.agents().iter().zip(whole.agents()).enumerate() {

@@ -117,7 +117,7 @@ async fn run(times: [u64; 4], parallel: usize) -> (SwarmAnswer, Vec<Vec<String>>
     let mut swarm = Swarm::builder(Router::new(router.clone()))
         .runtime(runtime.clone())
         .max_parallel(parallel)
-        .talk();
+        .worker_messages();
     for ((name, prompts), time) in ["first", "second", "third", "fourth"]
         .into_iter()
         .zip(&prompts)

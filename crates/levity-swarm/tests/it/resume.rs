@@ -77,7 +77,7 @@ fn worker(name: &'static str, world: &Arc<CrashTally>) -> Worker {
 fn model(name: &'static str, world: &Arc<CrashTally>) -> FunctionModel {
     let world = world.clone();
     FunctionModel::new(move |request| {
-        world.did("model");
+        world.record_action("model");
         answer(name, request)
     })
 }
@@ -86,7 +86,7 @@ fn agent(name: &'static str, world: &Arc<CrashTally>) -> Agent {
     let tool = |name: &'static str, hints| {
         let world = world.clone();
         let tool = RecordingTool::new(name, move |_| {
-            world.did(name);
+            world.record_action(name);
             Ok(ToolOutput::text("so it is"))
         });
         tool.with_hints(hints)
@@ -198,7 +198,7 @@ async fn history_repeats_events_of_live_run() {
     let events = Arc::new(Mutex::new(Vec::new()));
     let sink = events.clone();
     let run = swarm.run("Do it all.").id("r").on_event(move |event| {
-        if event.run.as_str() == "r" && !event.kind.is_fleeting() {
+        if event.run.as_str() == "r" && !event.kind.is_transient() {
             sink.lock().unwrap().push(event.clone());
         }
     });
@@ -296,7 +296,7 @@ async fn swarm_is_parked_while_worker_of_nested_swarm_asks() {
         effect: ask.effect,
         decision: Decision::Allow,
     };
-    make().runtime().tell(&ask.run, post).await.unwrap();
+    make().runtime().send_request(&ask.run, post).await.unwrap();
     let finished = make().resume(run.clone()).park().await.unwrap();
     assert_eq!(finished.text(), "All is done.");
     assert_eq!(world.ever("send"), 1);
@@ -354,7 +354,7 @@ async fn run_resumes_with_other_limits() {
     let ask = swarm.asks(&run).await.unwrap().remove(0);
     swarm
         .runtime()
-        .tell(
+        .send_request(
             &ask.run,
             RunRequest::Decide {
                 effect: ask.effect,
@@ -407,7 +407,7 @@ async fn running_worker_is_reachable_after_resume() {
     let mut handle = make(ScriptedModel::new().hang()).resume("r").start();
     let slow = handle.agent("slow");
     wait_until_running(&mut handle, "slow").await;
-    slow.say("Be quick.").await.unwrap();
+    slow.send_message("Be quick.").await.unwrap();
     slow.cancel("it takes too long").await.unwrap();
     let finished = handle.await.unwrap();
     assert_eq!(
@@ -421,7 +421,7 @@ async fn running_worker_is_reachable_after_resume() {
 async fn wait_until_running(handle: &mut RunHandle<Swarm>, worker: &str) {
     let (mut events, mut lineage) = (
         handle.events(),
-        Lineage::of_run("swarm", handle.id().clone()),
+        Lineage::with_root("swarm", handle.id().clone()),
     );
     let patience = Duration::from_secs(30);
     while let Some(event) = timeout(patience, events.next())

@@ -274,7 +274,7 @@ async fn fallback_worker_takes_over_failed_task() {
         .fail(ModelErrorKind::Auth)
         .fail(ModelErrorKind::Auth);
     let swarm = Swarm::builder(Router::keywords())
-        .worker(worker("coder", bad).stand_in("helper"))
+        .worker(worker("coder", bad).fallback("helper"))
         .worker(worker("helper", ScriptedModel::new().reply("I did it.")))
         .build()
         .unwrap();

@@ -28,7 +28,7 @@ fn notes(text: &str) -> ScriptedModel {
 async fn check(builder: SwarmBuilder) -> usize {
     let journal = MemoryJournal::new();
     let swarm = builder
-        .talk()
+        .worker_messages()
         .runtime(Runtime::new().with_journal(journal.clone()))
         .build()
         .unwrap();
@@ -65,7 +65,7 @@ async fn router_is_restored_between_failures_and_rounds() {
         .worker(worker("cook", Slow(fails(), 50)))
         .worker(
             worker("watch", Slow(fails(), 200))
-                .stand_in("mate")
+                .fallback("mate")
                 .retries(0),
         )
         .worker(worker("mate", replies(&["Washed.", "Looked."])))

@@ -72,7 +72,7 @@ async fn wait_until_running(handle: &mut RunHandle<Swarm>, worker: &str) {
 #[tokio::test]
 async fn one_worker_is_stopped_and_swarm_continues() {
     let swarm = Swarm::builder(Router::keywords())
-        .worker(worker("slow", ScriptedModel::new().hang()).stand_in("quick"))
+        .worker(worker("slow", ScriptedModel::new().hang()).fallback("quick"))
         .worker(worker("quick", ScriptedModel::new().reply("Done.")))
         .build()
         .unwrap();
@@ -95,7 +95,7 @@ async fn one_worker_is_stopped_and_swarm_continues() {
         finished.text()
     );
     let again = slow.cancel("again").await;
-    assert!(matches!(again, Err(ControlError::NotAtWork(name)) if &*name == "slow"));
+    assert!(matches!(again, Err(ControlError::AgentNotRunning(name)) if &*name == "slow"));
 }
 
 #[tokio::test]
@@ -111,7 +111,11 @@ async fn one_worker_receives_message_of_host() {
         .unwrap();
     let mut handle = swarm.run(SwarmInput::from("Go").plan(plan())).start();
     wait_until_running(&mut handle, "slow").await;
-    handle.agent("slow").say("Mind the rain.").await.unwrap();
+    handle
+        .agent("slow")
+        .send_message("Mind the rain.")
+        .await
+        .unwrap();
     gate.notify_one();
     handle.await.unwrap();
     let received = slow.requests()[1]
@@ -144,7 +148,11 @@ async fn host_broadcast_is_shown_to_later_workers() {
     ];
     let mut handle = swarm.run(SwarmInput::from("Go").plan(plan)).start();
     wait_until_running(&mut handle, "slow").await;
-    handle.control().say("Be quick about it.").await.unwrap();
+    handle
+        .control()
+        .send_message("Be quick about it.")
+        .await
+        .unwrap();
     gate.notify_one();
     let finished = handle.await.unwrap();
     let received = later.requests()[0].history.messages()[0]
@@ -190,7 +198,7 @@ async fn questions_belong_to_their_worker() {
         if let EventKind::Asked(ask) = &event.kind {
             let worker = origin.worker().unwrap().to_owned();
             assert_eq!(ask.call.args, json!({"by": worker}));
-            assert_eq!(handle.agent(&worker).asks().await.unwrap().len(), 1);
+            assert_eq!(handle.agent(&worker).pending_asks().await.unwrap().len(), 1);
             match &*worker {
                 "slow" => handle.deny(ask, "not this one").await.unwrap(),
                 _ => handle.approve(ask).await.unwrap(),
@@ -307,6 +315,6 @@ async fn question_may_be_answered_days_later() {
         effect: asks[0].effect,
         decision: Decision::Allow,
     };
-    runtime.tell(&asks[0].run, post).await.unwrap();
+    runtime.send_request(&asks[0].run, post).await.unwrap();
     assert_eq!(swarm.resume(run).await.unwrap().text(), "Sent.");
 }

@@ -157,10 +157,10 @@ fn builder(pattern: Pattern) -> SwarmBuilder {
         .worker(worker("scout").memory(WorkerMemory::Run))
         .worker(worker("flaky"))
         .worker(worker("loser").retries(0))
-        .worker(worker("lame").retries(0).stand_in("pilot"))
+        .worker(worker("lame").retries(0).fallback("pilot"))
         .worker(worker("pilot"))
         .max_parallel(2)
-        .talk()
+        .worker_messages()
 }
 
 fn pattern(name: &str) -> Pattern {

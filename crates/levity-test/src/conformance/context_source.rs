@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use levity_core::{ContextAsk, ContextBlock, ContextLifetime, ContextSource};
+use levity_core::{ContextBlock, ContextLifetime, ContextRequest, ContextSource};
 
 use super::check::{abandon, expect_ok, no_panic, same};
 
@@ -31,7 +31,7 @@ pub async fn context_source_for<S: ContextSource>(goal: &str, make: impl Fn() ->
     let mut seen = BTreeMap::new();
     for goal in ["", goal, "--- a ---\n\0\u{202e}\u{1f600} \"AND\" *"] {
         for budget in (0..=16).chain([64, 1_000, 100_000, usize::MAX]) {
-            let ask = ContextAsk::new(budget).for_goal(goal);
+            let ask = ContextRequest::new(budget).for_goal(goal);
             let blocks = blocks(&source, &ask).await;
             check_budget(&blocks, budget);
             check_names(&blocks);
@@ -42,13 +42,13 @@ pub async fn context_source_for<S: ContextSource>(goal: &str, make: impl Fn() ->
         }
     }
     let promise = "context source: dropping the future is harmless";
-    let ask = ContextAsk::new(usize::MAX);
+    let ask = ContextRequest::new(usize::MAX);
     let all = blocks(&source, &ask).await;
     no_panic(async { drop(abandon(source.blocks(&ask))) }, promise).await;
     same(&blocks(&source, &ask).await, &all, promise);
 }
 
-async fn blocks(source: &impl ContextSource, ask: &ContextAsk) -> Vec<ContextBlock> {
+async fn blocks(source: &impl ContextSource, ask: &ContextRequest) -> Vec<ContextBlock> {
     let blocks = no_panic(
         source.blocks(ask),
         "context source: neither a budget nor a goal makes it panic",

@@ -1,4 +1,4 @@
-use levity_core::{Embedded, Embedder, Purpose};
+use levity_core::{Embedder, Embeddings, Purpose};
 
 use super::check::{abandon, expect_ok, no_panic, same};
 
@@ -100,7 +100,7 @@ pub async fn embedder<E: Embedder>(make: impl Fn() -> E) {
     );
 }
 
-async fn embed(embedder: &impl Embedder, texts: &[String], purpose: Purpose) -> Embedded {
+async fn embed(embedder: &impl Embedder, texts: &[String], purpose: Purpose) -> Embeddings {
     let embedded = no_panic(
         embedder.embed(texts, purpose),
         "embedder: a failure is an `Err`",
@@ -112,7 +112,7 @@ async fn embed(embedder: &impl Embedder, texts: &[String], purpose: Purpose) -> 
     )
 }
 
-fn check(embedded: &Embedded, texts: &[String], dimensions: &mut Option<usize>) {
+fn check(embedded: &Embeddings, texts: &[String], dimensions: &mut Option<usize>) {
     let vectors = &embedded.vectors;
     same(
         &vectors.len(),

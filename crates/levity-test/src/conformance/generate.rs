@@ -87,7 +87,7 @@ impl InputGenerator {
             }
             0 => Input::Begin { run, wrap: None },
             1 | 2 => Input::Say(Arc::new(self.message())),
-            3 => Input::Wrap(self.limit()),
+            3 => Input::FinishSoon(self.limit()),
             4 if n > 20 => Input::Stop(self.limit()),
             5 if n > 20 => Input::Cancel {
                 reason: ODD_TEXT.into(),
@@ -109,7 +109,7 @@ impl InputGenerator {
             wanted.len().saturating_sub(4)
         };
         match self.pick(&wanted[from..]) {
-            None => Input::Wrap(self.limit()),
+            None => Input::FinishSoon(self.limit()),
             Some((id, effect)) => Input::Finished {
                 effect: *id,
                 outcome: self.outcome(effect),

@@ -159,7 +159,7 @@ fn survives<M: Machine>(mut machine: M, inputs: &[Input], generator: &mut InputG
         "machine: built from a damaged state, it ends on `Cancel`"
     );
     no_panic_sync(
-        || (machine.save(), machine.so_far(Status::Complete)),
+        || (machine.save(), machine.partial_ending(Status::Complete)),
         promise,
     );
 }
@@ -322,7 +322,7 @@ impl<M: Machine> Driven<M> {
 
     /// Returns everything observable of it after its last input.
     fn seen(&self) -> (Option<&String>, String, Ending) {
-        let so_far = self.machine.so_far(Status::Complete);
+        let so_far = self.machine.partial_ending(Status::Complete);
         (self.trace.last(), self.machine.save().to_string(), so_far)
     }
 

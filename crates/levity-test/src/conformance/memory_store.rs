@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use levity_core::{
-    ConversationChange, ConversationId, MemoryError, MemoryErrorKind, MemoryStore, Message,
-    Remembered, Summary,
+    ConversationChange, ConversationId, LoadedConversation, MemoryError, MemoryErrorKind,
+    MemoryStore, Message, Summary,
 };
 
 use super::check::{abandon, both, expect_ok, same};
@@ -145,7 +145,7 @@ async fn check_unknown(store: &impl MemoryStore) {
 async fn check_empty(store: &impl MemoryStore, id: &ConversationId, promise: &str) {
     same(
         &expect_ok(store.load(id, 10).await, promise),
-        &Remembered::default(),
+        &LoadedConversation::default(),
         promise,
     );
     same(

@@ -157,7 +157,7 @@ where
         let emitted = events.clone();
         let run = self
             .begin(runtime)
-            .on_ask(yes)
+            .approver(yes)
             .on_event(move |event: &Event| {
                 emitted
                     .lock()
@@ -180,7 +180,7 @@ where
         let replayed = replay_run(&what, &id())
             .await
             .expect("Runnable: a run that has ended can be replayed");
-        let lasts = |event: &&Event| event.run == id() && !event.kind.is_fleeting();
+        let lasts = |event: &&Event| event.run == id() && !event.kind.is_transient();
         let emitted: Vec<_> = whole.events.iter().filter(lasts).collect();
         let again: Vec<_> = replayed.events.iter().filter(lasts).collect();
         assert_eq!(emitted, again, "Runnable: a replay emits the same events");
@@ -197,7 +197,10 @@ where
                 true => Run::resume((self.make)(runtime), id()),
                 false => self.begin(runtime),
             };
-            self.shown("stopped after a record and resumed", run.on_ask(yes).await)
+            self.shown(
+                "stopped after a record and resumed",
+                run.approver(yes).await,
+            )
         };
         for (journal, how) in [
             (
@@ -229,7 +232,7 @@ where
             let fork = Run::fork(what, id())
                 .after(after)
                 .id(format!("fork-{after}"))
-                .on_ask(yes)
+                .approver(yes)
                 .await;
             let shown = self.shown(&format!("forked after record {after}"), fork);
             assert_eq!(
@@ -240,7 +243,7 @@ where
     }
 
     async fn paused(&self, whole: &Whole<T>) {
-        let run = self.begin(journaled_runtime().1).on_ask(yes).start();
+        let run = self.begin(journaled_runtime().1).approver(yes).start();
         // A run that has already ended cannot be paused.
         if run.pause().await.is_ok() {
             run.resume()
@@ -256,7 +259,7 @@ where
 
     async fn cancelled(&self) {
         let (journal, runtime) = journaled_runtime();
-        let run = self.begin(runtime.clone()).on_ask(yes).start();
+        let run = self.begin(runtime.clone()).approver(yes).start();
         if run.cancel("enough").await.is_err() {
             return;
         }
@@ -289,10 +292,10 @@ where
 
     async fn stopped(&self, whole: &Whole<T>) {
         let (_, runtime) = journaled_runtime();
-        let mut run = self.begin(runtime.clone()).on_ask(yes).start();
+        let mut run = self.begin(runtime.clone()).approver(yes).start();
         run.events().next().await;
         run.stop().await;
-        let again = Run::resume((self.make)(runtime), id()).on_ask(yes).await;
+        let again = Run::resume((self.make)(runtime), id()).approver(yes).await;
         assert_eq!(
             self.shown("stopped and resumed", again),
             whole.shown,
@@ -313,7 +316,7 @@ where
         let (_, runtime) = journaled_runtime();
         let shown = match self.begin(runtime.clone()).park().await {
             Err(Error::Parked { .. }) => {
-                let again = Run::resume((self.make)(runtime), id()).on_ask(yes).await;
+                let again = Run::resume((self.make)(runtime), id()).approver(yes).await;
                 self.shown("parked and resumed", again)
             }
             result => self.shown("started with `park`", result),
@@ -355,7 +358,7 @@ fn inputs(run: &RunId, record: &Record) -> Vec<(Timestamp, Input)> {
         Entry::Finished {
             effect, outcome, ..
         } => vec![Input::Finished { effect, outcome }],
-        Entry::Wrapped(limit) => vec![Input::Wrap(limit)],
+        Entry::Wrapped(limit) => vec![Input::FinishSoon(limit)],
         Entry::Low(limit) => vec![Input::Low(limit)],
         Entry::Stopped(limit) => vec![Input::Stop(limit)],
         Entry::Commanded(ControlCommand::Say { message }) => vec![Input::Say(message)],

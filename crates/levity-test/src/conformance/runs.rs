@@ -6,7 +6,7 @@ use std::task::Poll;
 
 use levity_core::{
     ControlCommand, Decision, EffectClass, EffectId, EffectKind, EffectNote, Entry, Journal,
-    JournalErrorKind, Limits, MachineKind, OpenRun, Opened, Record, RunId, RunQuery, RunRequest,
+    JournalErrorKind, Limits, MachineKind, OpenRun, Record, RunHeader, RunId, RunQuery, RunRequest,
     RunState, Status, Timestamp,
 };
 use serde_json::json;
@@ -17,7 +17,7 @@ use super::check::{expect_ok, same};
 struct Sample(&'static str, u64, Vec<Entry>);
 
 fn opened(child: bool) -> Entry {
-    let mut opened = Opened::new(MachineKind::new("sample", 1), json!({}), Limits::default());
+    let mut opened = RunHeader::new(MachineKind::new("sample", 1), json!({}), Limits::default());
     opened.origin = child.then_some(levity_core::Digest::EMPTY);
     Entry::Opened(opened)
 }

@@ -2,8 +2,9 @@ use std::sync::Arc;
 
 use levity_core::{
     Content, EffectClass, EffectId, EffectKind, EffectNote, Entry, Finish, History, Limit, Limits,
-    MachineKind, Media, Message, ModelError, ModelErrorKind, Opened, Outcome, Part, ProviderState,
-    Record, Response, Role, Status, Timestamp, ToolCall, ToolError, ToolOutput, ToolResult, Usage,
+    MachineKind, Media, Message, ModelError, ModelErrorKind, Outcome, Part, ProviderState, Record,
+    Response, Role, RunHeader, Status, Timestamp, ToolCall, ToolError, ToolOutput, ToolResult,
+    Usage,
 };
 use serde_json::json;
 
@@ -118,7 +119,7 @@ fn entries() -> Vec<Entry> {
 /// Returns the entry of the first record; its state is larger than one buffer or page.
 pub(super) fn opened() -> Entry {
     let state = json!({"goal": ODD_TEXT, "long": "x".repeat(200_000)});
-    Entry::Opened(Opened::new(
+    Entry::Opened(RunHeader::new(
         MachineKind::new("sample", 1),
         state,
         Limits::default(),

@@ -11,7 +11,7 @@ use levity_core::{
     RunQuery, RunRequest, RunSummary, Snapshot,
 };
 
-use super::{Moment, Point, Written};
+use super::{Moment, Point, WrittenRecord};
 
 /// The journal of one life. Once the life has been stopped, all further calls wait forever.
 #[derive(Clone)]
@@ -46,7 +46,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     records: usize,
-    last: Option<Written>,
+    last: Option<WrittenRecord>,
     moment: Option<Moment>,
     stopped: bool,
     overrun: bool,
@@ -153,7 +153,7 @@ impl CrashJournal {
         let entry = self.describe(run, &record.entry);
         let mut state = self.state();
         state.records += 1;
-        state.last = Some(Written {
+        state.last = Some(WrittenRecord {
             run: run.clone(),
             seq: record.seq,
             entry,

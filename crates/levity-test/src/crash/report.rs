@@ -105,7 +105,7 @@ pub struct Point {
     /// The number of records that this life had written, over its run and the children.
     pub records: usize,
     /// The last record that it had written.
-    pub last: Option<Written>,
+    pub last: Option<WrittenRecord>,
     /// The moment after that record.
     pub moment: Moment,
 }
@@ -142,7 +142,7 @@ pub enum Moment {
 /// A record that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Written {
+pub struct WrittenRecord {
     /// The run of the record.
     pub run: RunId,
     /// The number of the record in that run, from 0.
@@ -151,7 +151,7 @@ pub struct Written {
     pub entry: String,
 }
 
-impl Display for Written {
+impl Display for WrittenRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}` of run `{}`", self.entry, self.run)
     }

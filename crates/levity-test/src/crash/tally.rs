@@ -6,10 +6,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// ```
 /// # use levity_test::crash::CrashTally;
 /// let tally = CrashTally::new();
-/// tally.did("book");
-/// tally.undid("book");
-/// tally.did("book");
-/// assert_eq!((tally.left("book"), tally.ever("book")), (1, 2));
+/// tally.record_action("book");
+/// tally.record_undo("book");
+/// tally.record_action("book");
+/// assert_eq!((tally.remaining("book"), tally.ever("book")), (1, 2));
 /// ```
 #[derive(Debug, Default)]
 pub struct CrashTally(Mutex<BTreeMap<String, Count>>);
@@ -27,7 +27,7 @@ impl CrashTally {
     }
 
     /// Counts an action as done.
-    pub fn did(&self, what: impl Into<String>) {
+    pub fn record_action(&self, what: impl Into<String>) {
         let mut counts = self.counts();
         let count = counts.entry(what.into()).or_default();
         count.left += 1;
@@ -35,14 +35,14 @@ impl CrashTally {
     }
 
     /// Counts an action as undone, however often it was done; nothing remains of it.
-    pub fn undid(&self, what: &str) {
+    pub fn record_undo(&self, what: &str) {
         if let Some(count) = self.counts().get_mut(what) {
             count.left = 0;
         }
     }
 
     /// Returns how often an action was done and not undone.
-    pub fn left(&self, what: &str) -> usize {
+    pub fn remaining(&self, what: &str) -> usize {
         self.counts().get(what).map_or(0, |count| count.left)
     }
 

@@ -72,14 +72,14 @@ fn second_life_finds_records_and_world_of_the_first() {
         async |life| {
             let found = life.journal.read(&RunId::new("r")).await.unwrap().len();
             assert_eq!(life.knows("r").await, found > 0);
-            life.world.did("live");
+            life.world.record_action("live");
             four(&life).await;
             (life.number, found)
         },
     ));
     for end in &report.stops {
         assert_eq!(end.value, (2, end.stopped[0].records), "{end}");
-        assert_eq!(end.world.left("live"), 2, "{end}");
+        assert_eq!(end.world.remaining("live"), 2, "{end}");
     }
     assert_eq!(
         (report.whole.value, report.whole.world.ever("live")),

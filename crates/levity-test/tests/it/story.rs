@@ -67,7 +67,7 @@ fn story_of_run_events() {
         r#"note "last turn""#,
     );
     check(
-        EventKind::Said {
+        EventKind::MessageReceived {
             message: Arc::new(Message::user("hi")),
         },
         r#"said "hi""#,

@@ -134,7 +134,7 @@ impl Dispatcher {
 fn tool_cx(call: &ToolCall, cx: &CallCx, attempt: u32) -> ToolCx {
     let mut tool_cx = ToolCx::new(cx.run.clone(), call.id.clone(), cx.key.clone());
     tool_cx.attempt = attempt;
-    tool_cx.resumed = cx.again;
+    tool_cx.resumed = cx.is_repeat;
     tool_cx.progress = cx.progress.clone();
     tool_cx.values = cx.values.clone();
     tool_cx

@@ -21,7 +21,7 @@ pub trait FileLoader: Send + Sync {
     /// Returns `true` if it loads tools from files with this name.
     fn takes(&self, name: &str) -> bool;
     /// Returns the tools of a file, and its problems.
-    fn load(&self, file: &ToolFile) -> Loaded;
+    fn load(&self, file: &ToolFile) -> LoadedFile;
 }
 
 /// A file of a folder of tools.
@@ -56,14 +56,14 @@ impl ToolFile {
 /// The result of loading a file.
 #[derive(Clone, Default)]
 #[non_exhaustive]
-pub struct Loaded {
+pub struct LoadedFile {
     /// The tools of the file, in a stable order.
     pub tools: Vec<Arc<dyn Tool>>,
     /// The problems of the file, each as a clause.
     pub problems: Vec<String>,
 }
 
-impl Loaded {
+impl LoadedFile {
     /// Creates a result with these tools.
     pub fn tools(tools: Vec<Arc<dyn Tool>>) -> Self {
         Self {
@@ -81,10 +81,10 @@ impl Loaded {
     }
 }
 
-impl std::fmt::Debug for Loaded {
+impl std::fmt::Debug for LoadedFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let tools: Vec<_> = self.tools.iter().map(|tool| &tool.spec().name).collect();
-        f.debug_struct("Loaded")
+        f.debug_struct("LoadedFile")
             .field("tools", &tools)
             .field("problems", &self.problems)
             .finish()
@@ -113,18 +113,18 @@ inventory::collect!(LinkedLoader);
 /// Kinds of files that are certainly meant as tools, with the feature that loads them.
 const KNOWN_KINDS: [(&str, &str); 2] = [(".py", "python"), (".tool.json", "commands")];
 
-pub(super) fn load(folder: &Path, name: &str, loaders: &[Arc<dyn FileLoader>]) -> Loaded {
+pub(super) fn load(folder: &Path, name: &str, loaders: &[Arc<dyn FileLoader>]) -> LoadedFile {
     let Some(loader) = loaders.iter().find(|loader| loader.takes(name)) else {
         let wanted = KNOWN_KINDS.iter().find(|(end, _)| name.ends_with(end));
         let problem = |(_, feature): &(&str, &str)| {
-            Loaded::problem(format!(
+            LoadedFile::problem(format!(
                 "there is no loader for such files; enable the feature `{feature}`"
             ))
         };
         return wanted.map(problem).unwrap_or_default();
     };
     let path = folder.join(name);
-    match read(&path) {
+    match read(folder, &path) {
         Ok(text) => {
             let file = ToolFile {
                 name: name.to_owned(),
@@ -133,17 +133,25 @@ pub(super) fn load(folder: &Path, name: &str, loaders: &[Arc<dyn FileLoader>]) -
             };
             let loaded = catch_unwind(AssertUnwindSafe(|| loader.load(&file)));
             loaded.unwrap_or_else(|_| {
-                Loaded::problem("its loader panicked; this is a bug in the loader")
+                LoadedFile::problem("its loader panicked; this is a bug in the loader")
             })
         }
-        Err(problem) => Loaded::problem(problem),
+        Err(problem) => LoadedFile::problem(problem),
     }
 }
 
-fn read(path: &Path) -> Result<String, String> {
+/// Reads a file of the folder. A link out of the folder is an error: the folder may come from
+/// someone else, and the model would see the text of the target.
+fn read(folder: &Path, path: &Path) -> Result<String, String> {
     let unreadable = |error: std::io::Error| format!("it cannot be read: {error}");
+    let target = path.canonicalize().map_err(unreadable)?;
+    if !target.starts_with(folder.canonicalize().map_err(unreadable)?) {
+        return Err(
+            "it is a link to a file outside of the folder; copy the file instead".to_owned(),
+        );
+    }
     let mut text = String::new();
-    let file = File::open(path).map_err(unreadable)?;
+    let file = File::open(target).map_err(unreadable)?;
     file.take(MAX_FILE + 1)
         .read_to_string(&mut text)
         .map_err(unreadable)?;

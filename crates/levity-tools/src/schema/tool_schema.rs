@@ -119,7 +119,7 @@ impl ToolSchema {
     }
 }
 
-/// Arguments, and a note for the model if they were corrected.
+/// ArgumentValidator, and a note for the model if they were corrected.
 pub(crate) type CorrectedArguments<'a> = (Cow<'a, Value>, Option<String>);
 
 /// Validates the arguments of calls as a [`Dispatcher`](crate::Dispatcher) does, for a tool that is
@@ -127,19 +127,19 @@ pub(crate) type CorrectedArguments<'a> = (Cow<'a, Value>, Option<String>);
 ///
 /// ```
 /// # use levity_core::{ToolCall, ToolErrorKind, ToolSpec};
-/// # use levity_tools::Arguments;
+/// # use levity_tools::ArgumentValidator;
 /// # use serde_json::json;
 /// let input = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
-/// let arguments = Arguments::new(ToolSpec::new("count", "Counts.").with_input(input))?;
+/// let arguments = ArgumentValidator::new(ToolSpec::new("count", "Counts.").with_input(input))?;
 /// assert_eq!(*arguments.of(&ToolCall::new("c1", "count", json!({"n": 1})))?, json!({"n": 1}));
 /// let error = arguments.of(&ToolCall::new("c2", "count", json!({"n": "1"}))).unwrap_err();
 /// assert_eq!(error.kind(), ToolErrorKind::InvalidArgs);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
-pub struct Arguments(Arc<ToolSchema>);
+pub struct ArgumentValidator(Arc<ToolSchema>);
 
-impl Arguments {
+impl ArgumentValidator {
     /// Creates a validator of the arguments of this tool.
     ///
     /// # Errors
@@ -157,9 +157,11 @@ impl Arguments {
     }
 }
 
-impl fmt::Debug for Arguments {
+impl fmt::Debug for ArgumentValidator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Arguments").field(&self.0.spec.name).finish()
+        f.debug_tuple("ArgumentValidator")
+            .field(&self.0.spec.name)
+            .finish()
     }
 }
 

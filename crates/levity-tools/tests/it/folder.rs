@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use levity_core::{Tool, ToolOutput, ToolSource as _};
 use levity_test::{RecordingTool, conformance};
-use levity_tools::{FileLoader, FolderTools, Loaded, Registry, ToolFile};
+use levity_tools::{FileLoader, FolderTools, LoadedFile, Registry, ToolFile};
 
 /// A loader that makes a tool of each line of a `.list` file.
 struct Lists;
@@ -17,22 +17,22 @@ impl FileLoader for Lists {
         name.ends_with(".list")
     }
 
-    fn load(&self, file: &ToolFile) -> Loaded {
+    fn load(&self, file: &ToolFile) -> LoadedFile {
         assert!(!file.text.contains("panic"), "a bug in the loader");
         if file.text.contains('?') {
-            return Loaded::problem("line 1: a question is no tool");
+            return LoadedFile::problem("line 1: a question is no tool");
         }
         let tool = |name: &str| -> Arc<dyn Tool> {
             Arc::new(RecordingTool::new(name, |_| Ok(ToolOutput::text("done"))))
         };
-        Loaded::tools(file.text.lines().map(tool).collect())
+        LoadedFile::tools(file.text.lines().map(tool).collect())
     }
 }
 
 fn open(folder: &Path) -> FolderTools {
     FolderTools::builder(folder)
         .loader(Lists)
-        .look_every(Duration::ZERO)
+        .scan_interval(Duration::ZERO)
         .build()
         .unwrap()
 }
@@ -121,6 +121,26 @@ fn invalid_file_is_reported_and_others_work() {
     assert_eq!(registry.problems().len(), problems.len() - 1);
 }
 
+#[cfg(unix)]
+#[test]
+fn link_out_of_folder_is_reported() {
+    let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::write(other.path().join("secret.list"), "secret").unwrap();
+    fs::create_dir(folder.path().join("versions")).unwrap();
+    fs::write(folder.path().join("versions/1.list"), "one").unwrap();
+    let link = |target: &Path, name: &str| {
+        std::os::unix::fs::symlink(target, folder.path().join(name)).unwrap();
+    };
+    link(Path::new("versions/1.list"), "inside.list");
+    link(&other.path().join("secret.list"), "outside.list");
+    let tools = open(folder.path());
+    assert_eq!(names(&tools), ["one"]);
+    assert_eq!(
+        tools.problems(),
+        ["`outside.list`: it is a link to a file outside of the folder; copy the file instead"]
+    );
+}
+
 #[test]
 fn file_without_loader_is_reported_with_its_feature() {
     let folder = tempfile::tempdir().unwrap();
@@ -165,7 +185,7 @@ fn tools_are_unchanged_until_next_scan() {
     let hour = Duration::from_secs(3600);
     let tools = FolderTools::builder(folder.path())
         .loader(Lists)
-        .look_every(hour)
+        .scan_interval(hour)
         .build()
         .unwrap();
     fs::write(folder.path().join("a.list"), "one").unwrap();

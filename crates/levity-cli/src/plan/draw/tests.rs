@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use levity::core::{EffectId, Event, EventKind, RunId, Timestamp};
-use levity::dag::{Plan, PlanNotice, Step, StepId, StepSpent};
+use levity::dag::{Plan, PlanNotice, Step, StepId, StepUsage};
 use levity::observe::PlanView;
 use ratatui_core::backend::TestBackend;
 use ratatui_core::buffer::Cell;
@@ -70,7 +70,7 @@ impl PlanFixture {
     }
 
     fn completed(&mut self, step: &str) {
-        let (step, spent) = (StepId::from(step), StepSpent::default());
+        let (step, spent) = (StepId::from(step), StepUsage::default());
         self.notice(&PlanNotice::StepCompleted {
             step,
             writes: Vec::new(),
@@ -110,7 +110,7 @@ fn frame_shows_tree_above_log() {
     fixture.notice(&PlanNotice::StepFailed {
         step: "south".into(),
         error,
-        spent: StepSpent::default(),
+        spent: StepUsage::default(),
     });
     let expected = "\
 running · 0 s · 1 of 3 steps · 1 failed · Ctrl-C cancels

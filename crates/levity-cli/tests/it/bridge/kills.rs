@@ -119,7 +119,7 @@ async fn each_task_is_signalled_once_after_repeated_kills() {
     });
     for at in 0..TASKS {
         let host = place.host(&["--script", &script]);
-        let client = place.client(&host).patience(Duration::ZERO);
+        let client = place.client(&host).retry_time(Duration::ZERO);
         let order = json!({"prompt": "p", "task": format!("t{at}")});
         client.request("agent/dispatch", order).await.unwrap();
         // This sleep waits for nothing: each host is killed at another moment.

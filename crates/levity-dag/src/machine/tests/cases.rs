@@ -257,7 +257,10 @@ fn failed_step_with_skipped_fallback_is_reported() {
     let mut driver = ManualDriver::new(&rules(false), plan.given("x", 0), Settings::default());
     driver.fail("s");
     let reason = "step `s` failed: it broke".to_owned();
-    assert_eq!(driver.ended(), &Status::Failed(Failure::Unreached(reason)));
+    assert_eq!(
+        driver.ended(),
+        &Status::Failed(Failure::GoalNotReached(reason))
+    );
 }
 
 #[test]
@@ -358,10 +361,10 @@ fn drain(driver: &mut ManualDriver, good: impl Fn(usize) -> bool) -> usize {
 
 #[test]
 fn fan_out_over_hundred_thousand_elements_completes() {
-    let many = FanOut::MAX_MOST;
+    let many = FanOut::LARGEST_MAX_ITEMS;
     let list = |map: FanOut, attempts: u32| {
         let step = step("list")
-            .map(map.most(many))
+            .map(map.max_items(many))
             .retry(Retry::attempts(attempts));
         let plan = plan([step]).given("all", json!((0..many).collect::<Vec<_>>()));
         ManualDriver::new(&rules(false), plan, Settings::default())

@@ -199,7 +199,7 @@ impl Driver {
         for step in &plan.steps {
             if !order.contains(&step.id) {
                 let source = step
-                    .stands_in_for()
+                    .fallback_for()
                     .and_then(|source| order.iter().position(|id| id == source));
                 order.insert(source.map_or(order.len(), |at| at + 1), step.id.clone());
             }

@@ -190,7 +190,7 @@ impl PlanGenerator<'_> {
         map.quorum = self.rng.percent(50).then(|| 1 + self.rng.below(4));
         map.stop_early = self.shape.early && map.quorum.is_some();
         if self.rng.percent(10) && !is_given {
-            map.most = 3;
+            map.max_items = 3;
             map.quorum = map.quorum.map(|quorum| quorum.min(3));
         }
         let reducers = [
@@ -290,7 +290,7 @@ impl PlanGenerator<'_> {
         };
         if [&first, &second]
             .iter()
-            .any(|step| step.on_failure != OnFailure::Fail || step.stands_in_for().is_some())
+            .any(|step| step.on_failure != OnFailure::Fail || step.fallback_for().is_some())
         {
             return;
         }

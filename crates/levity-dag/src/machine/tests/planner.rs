@@ -131,7 +131,7 @@ fn is_free(driver: &Driver, step: &Step) -> bool {
     let refers = |other: &Step| {
         other.after.iter().any(|after| after.step == step.id)
             || other.needs().any(|name| step.writes.contains(name))
-            || other.stands_in_for() == Some(&step.id)
+            || other.fallback_for() == Some(&step.id)
             || other.on_failure == OnFailure::Fallback(step.id.clone())
     };
     !matches!(step.on_failure, OnFailure::Fallback(_))

@@ -52,7 +52,7 @@ impl<'a> Sequential<'a> {
                 .iter()
                 .for_each(|name| writers.entry(&**name).or_default().push(id));
             let pairs = [
-                step.stands_in_for().map(|source| (source, id)),
+                step.fallback_for().map(|source| (source, id)),
                 match &step.on_failure {
                     OnFailure::Fallback(fallback) => Some((id, fallback)),
                     _ => None,
@@ -345,7 +345,7 @@ impl<'a> Sequential<'a> {
         if is_tool(step) && item.is_none() && self.outcomes.approval(&step.id) == Some(false) {
             return false;
         }
-        for number in 1..=step.tries().attempts {
+        for number in 1..=step.retry_policy().attempts {
             match self.outcomes.attempt_outcome(&Attempt {
                 step: step.id.clone(),
                 item,
@@ -363,7 +363,7 @@ impl<'a> Sequential<'a> {
         let Some(Value::Array(items)) = self.read(&map.over) else {
             return None;
         };
-        if items.len() > map.most {
+        if items.len() > map.max_items {
             return None;
         }
         let quorum = map.quorum.unwrap_or(items.len()).min(items.len());

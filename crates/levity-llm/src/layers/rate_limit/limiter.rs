@@ -137,7 +137,7 @@ impl State {
 
     /// Returns the earliest time from `now` on at which a request of this many tokens may be sent.
     fn earliest_send(&self, tokens: u64, rate: &Rate, now: Timestamp) -> Timestamp {
-        let gap = self.last.map(|last| last.after(rate.gap));
+        let gap = self.last.map(|last| last.after(rate.min_interval));
         let mut earliest_send = now
             .max(gap.unwrap_or(now))
             .max(self.blocked.map_or(now, |(_, until)| until));

@@ -117,7 +117,7 @@ fn rewritten(history: &History, form: Form) -> History {
             _ => message.clone(),
         };
         // The message neither calls nor answers.
-        let _ = words.say(message);
+        let _ = words.push(message);
     }
     words
 }

@@ -87,14 +87,19 @@ fn merged_list_takes_precedence() {
 fn merged_ability_keeps_other_abilities() {
     let parse = |json| ModelList::parse(json).unwrap_or_else(|error| panic!("{error}"));
     let list =
-        parse(r#"{"models": {"a:b": {"abilities": {"images": true, "output_schema": false}}}}"#);
-    let abilities = list
+        parse(r#"{"models": {"a:b": {"capabilities": {"images": true, "output_schema": false}}}}"#);
+    let capabilities = list
         .with(parse(
-            r#"{"models": {"a:b": {"abilities": {"thinking": true}}}}"#,
+            r#"{"models": {"a:b": {"capabilities": {"thinking": true}}}}"#,
         ))
         .card("a", "b")
-        .abilities;
-    assert!(abilities.images && abilities.thinking && abilities.tools && !abilities.output_schema);
+        .capabilities;
+    assert!(
+        capabilities.images
+            && capabilities.thinking
+            && capabilities.tools
+            && !capabilities.output_schema
+    );
 }
 
 #[track_caller]
@@ -123,7 +128,7 @@ fn parse_error_names_line_and_problem() {
         "`a:b` must not contain a colon",
     );
     check_error(
-        "{\n\"models\": {\"a:b\": {\"abilities\": {\"image\": true}}}}",
+        "{\n\"models\": {\"a:b\": {\"capabilities\": {\"image\": true}}}}",
         "line 2: unknown field `image`",
     );
     check_error(

@@ -134,7 +134,7 @@ async fn unsupported_media_in_tool_result_becomes_text() {
 async fn tool_results_reference_other_tools() {
     let call = ToolCall::new("c1", "find_tools", json!({}));
     let mut history = History::new();
-    history.say(Message::user("x")).unwrap();
+    history.push(Message::user("x")).unwrap();
     let mut exchange = history
         .open(Message::new(Role::Assistant, [Part::ToolCall(call.clone())]).into())
         .unwrap();

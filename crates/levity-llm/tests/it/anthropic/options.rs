@@ -78,12 +78,12 @@ async fn thinking_uses_option_of_model() {
 
 #[test]
 fn model_name_determines_capabilities() {
-    let abilities = |id: &str| AnthropicModel::new("", id).card().abilities;
+    let capabilities = |id: &str| AnthropicModel::new("", id).card().capabilities;
     let all = |id: &str| {
         (
-            abilities(id).images,
-            abilities(id).thinking,
-            abilities(id).output_schema,
+            capabilities(id).images,
+            capabilities(id).thinking,
+            capabilities(id).output_schema,
         )
     };
     assert_eq!(all("claude-3-5-haiku-latest"), (true, false, false));

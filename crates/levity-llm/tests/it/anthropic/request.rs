@@ -65,7 +65,7 @@ async fn conversation_with_tools_is_sent_in_turns() {
     let failed = || Err(ToolError::failed("too large"));
     let mut history =
         conversation_with_call([Part::text("Let me see. "), Part::ToolCall(call)], failed);
-    history.say(Message::user("Try again")).unwrap();
+    history.push(Message::user("Try again")).unwrap();
     let request = Request::new()
         .with_system("Be brief.")
         .with_history(history)

@@ -13,7 +13,7 @@ async fn returned(reply: Answer) -> Value {
     let reply = model(&server).complete(ask()).await.unwrap().message;
     match history.open(reply.clone()) {
         Ok(exchange) => history.close(exchange, &ToolError::failed("no")),
-        Err(_) => history.say(reply).unwrap(),
+        Err(_) => history.push(reply).unwrap(),
     }
     // Simulates a round trip through a journal.
     let stored = serde_json::to_string(&history).unwrap();

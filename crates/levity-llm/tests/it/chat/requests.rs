@@ -412,7 +412,7 @@ async fn whole_exchange_is_sent_back() {
     let model = ChatModel::compatible(server.url(), "small");
     let reply = model.complete(sample_request()).await.unwrap();
     let mut history = History::new();
-    history.say(Message::user("Look.")).unwrap();
+    history.push(Message::user("Look.")).unwrap();
     let mut exchange = history.open(reply.message).unwrap();
     let mut output = ToolOutput::text("");
     output.content = vec![Content::Media(Media::bytes("image/png", vec![1]))];

@@ -233,6 +233,6 @@ async fn check_of_server_with_text_calls_chooses_guided_mode() {
         .unwrap();
     assert_eq!(
         (found.calls, found.mode),
-        (levity_llm::CallsSeen::Text, ToolMode::Guided)
+        (levity_llm::CallFormat::Text, ToolMode::Guided)
     );
 }

@@ -31,7 +31,7 @@ fn offered() -> Request {
 
 fn server() -> ScriptedModel {
     let mut card = ModelCard::new("compatible", "small");
-    card.abilities.output_schema = true;
+    card.capabilities.output_schema = true;
     ScriptedModel::new().with_card(card)
 }
 
@@ -85,7 +85,7 @@ async fn server_rejecting_tools_gets_them_in_prompt() {
         let model = inner
             .clone()
             .adapt_tools()
-            .on_learned(move |mode| kept.lock().unwrap().push(mode));
+            .on_mode_detected(move |mode| kept.lock().unwrap().push(mode));
         let seen = pieces(&model, offered()).await;
         assert!(
             seen.iter().any(
@@ -151,7 +151,7 @@ async fn unrelated_error_is_passed_on() {
 async fn server_ignoring_tools_is_retried_and_both_calls_count() {
     let dropped = Turn::new().text("I cannot know the weather.").usage(18, 7);
     let mut card = ModelCard::new("compatible", "small").with_price(Price::new(1.0, 1.0));
-    card.abilities.output_schema = true;
+    card.capabilities.output_schema = true;
     let inner = server()
         .with_card(card)
         .turn(dropped)
@@ -191,7 +191,7 @@ async fn server_ignoring_tools_is_retried_and_both_calls_count() {
 #[tokio::test]
 async fn inconclusive_token_counts_change_nothing() {
     let inner = server().turn(Turn::new().text("Sunny.").usage(18, 2));
-    let model = inner.clone().adapt_tools().ignore_counts();
+    let model = inner.clone().adapt_tools().ignore_token_counts();
     assert_eq!(
         model.complete(offered()).await.unwrap().message.text(),
         "Sunny."
@@ -267,7 +267,7 @@ async fn server_without_schemas_gets_instructions() {
 
     // The model card states it.
     let mut card = ModelCard::new("ollama", "old");
-    card.abilities.output_schema = false;
+    card.capabilities.output_schema = false;
     let model = ScriptedModel::new().with_card(card);
     let model = model
         .fail_with(refusal("old does not support tools"))
@@ -296,7 +296,7 @@ async fn learned_mode_is_used_at_once() {
 
 #[tokio::test]
 async fn check_reports_mode_of_server() {
-    use levity_llm::{CallsSeen, SchemaSeen, ToolsSeen, check_tools};
+    use levity_llm::{CallFormat, SchemaSupport, ToolVisibility, check_tools};
     let seat = r#"{"seat_letter": "A", "row_number": 3}"#;
     let ready = || Turn::new().text("ready").usage(20, 1);
     let call = json!({"city": "Rome"});
@@ -305,9 +305,9 @@ async fn check_reports_mode_of_server() {
     assert_eq!(
         (found.tools, found.calls, found.schema, found.mode),
         (
-            ToolsSeen::Yes,
-            CallsSeen::Native,
-            SchemaSeen::Holds,
+            ToolVisibility::Yes,
+            CallFormat::Native,
+            SchemaSupport::Enforced,
             ToolMode::Native
         )
     );
@@ -319,7 +319,7 @@ async fn check_reports_mode_of_server() {
     let found = check_tools(&drops).await.unwrap();
     assert_eq!(
         (found.tools, found.mode),
-        (ToolsSeen::Dropped, ToolMode::Structured)
+        (ToolVisibility::Dropped, ToolMode::Structured)
     );
 
     let silent = server()
@@ -329,7 +329,11 @@ async fn check_reports_mode_of_server() {
     let found = check_tools(&silent).await.unwrap();
     assert_eq!(
         (found.tools, found.calls, found.schema),
-        (ToolsSeen::Yes, CallsSeen::None, SchemaSeen::Ignored)
+        (
+            ToolVisibility::Yes,
+            CallFormat::None,
+            SchemaSupport::Ignored
+        )
     );
     assert_eq!(found.mode, ToolMode::Native);
 
@@ -339,8 +343,8 @@ async fn check_reports_mode_of_server() {
         .fail_with(refusal("unknown field `response_format`"));
     let found = check_tools(&bare).await.unwrap();
     assert!(
-        matches!(found.tools, ToolsSeen::Refused(_))
-            && matches!(found.schema, SchemaSeen::Refused(_)),
+        matches!(found.tools, ToolVisibility::Refused(_))
+            && matches!(found.schema, SchemaSupport::Refused(_)),
         "{found:?}"
     );
     assert_eq!(found.mode, ToolMode::Text);

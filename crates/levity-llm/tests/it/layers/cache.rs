@@ -175,7 +175,7 @@ async fn folder_cache_is_bounded_and_failures_are_ignored() {
     let folder = Folder::new();
     fs::write(folder.path().join("mine.json"), "not of the cache").unwrap();
     let model = ScriptedModel::looping(Turn::new().text("yes"))
-        .cached(Cache::new().folder_of(folder.path(), 5));
+        .cached(Cache::new().folder_with_limit(folder.path(), 5));
     for n in 0..65 {
         text(&model, ask(&n.to_string())).await;
     }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use levity_core::{
-    Abilities, Delta, EventKind, Finish, Limits, Model, ModelCard, ModelErrorKind, Money, Price,
+    Capabilities, Delta, EventKind, Finish, Limits, Model, ModelCard, ModelErrorKind, Money, Price,
     ToolOutput, World,
 };
 use levity_llm::ModelExt;
@@ -75,9 +75,9 @@ async fn outer_cache_skips_inner_layers() {
 }
 
 fn no_tools() -> ModelCard {
-    let mut abilities = Abilities::default();
-    abilities.tools = false;
-    ModelCard::new("test", "plain").with_abilities(abilities)
+    let mut capabilities = Capabilities::default();
+    capabilities.tools = false;
+    ModelCard::new("test", "plain").with_capabilities(capabilities)
 }
 
 #[tokio::test]
@@ -171,7 +171,7 @@ async fn run_events_include_waits() {
         {
             seen.lock()
                 .unwrap()
-                .push((reason.clone(), event.kind.is_fleeting()));
+                .push((reason.clone(), event.kind.is_transient()));
         }
     });
     assert_eq!(run.await.unwrap().text(), "yes");

@@ -45,7 +45,7 @@ async fn fallback_and_route_conform() {
     conformance::model(|| model().fallback(model())).await;
     conformance::model(|| Route::new(model()).or(model())).await;
     conformance::model(|| Route::new(model()).or(model()).by_difficulty()).await;
-    conformance::model(|| Route::new(model()).or(model()).by(|_, _| 7)).await;
+    conformance::model(|| Route::new(model()).or(model()).by_rule(|_, _| 7)).await;
 }
 
 #[tokio::test]
@@ -57,7 +57,7 @@ async fn cached_conforms() {
         model().cached(
             Cache::new()
                 .entries(0)
-                .folder_of(folder.path().join("x"), 0),
+                .folder_with_limit(folder.path().join("x"), 0),
         )
     })
     .await;

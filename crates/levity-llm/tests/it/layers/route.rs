@@ -111,7 +111,7 @@ async fn fallback_card_and_worst_case_cover_both_models() {
         card("a", Some(1.0)).with_max_output(100),
         card("b", Some(5.0)).with_window(500),
     );
-    (a.abilities.images, b.abilities.tools) = (true, false);
+    (a.capabilities.images, b.capabilities.tools) = (true, false);
     let (a, b) = (
         ScriptedModel::new().with_card(a),
         ScriptedModel::new().with_card(b),
@@ -123,7 +123,7 @@ async fn fallback_card_and_worst_case_cover_both_models() {
         ("a", Some(500), Some(100))
     );
     assert_eq!(
-        (card.abilities.images, card.abilities.tools),
+        (card.capabilities.images, card.capabilities.tools),
         (false, false)
     );
     let worst = both.cost_bound(&ask("?"));
@@ -247,10 +247,10 @@ async fn cost_is_that_of_answering_model() {
 #[tokio::test]
 async fn router_chooses_cheapest_capable_model() {
     let mut small = card("small", Some(0.1)).with_window(100);
-    small.abilities.tools = false;
+    small.capabilities.tools = false;
     let small = ScriptedModel::looping(Turn::new().text("small")).with_card(small);
     let mut seeing = card("seeing", Some(9.0));
-    seeing.abilities.images = true;
+    seeing.capabilities.images = true;
     let seeing = ScriptedModel::looping(Turn::new().text("seeing")).with_card(seeing);
     let route = Route::new(model("unpriced", None))
         .or(seeing)
@@ -276,7 +276,7 @@ async fn router_chooses_cheapest_capable_model() {
         (route.card().provider.as_str(), route.card().id.as_str()),
         ("route", "unpriced|seeing|middle|small")
     );
-    assert!(route.card().abilities.images && route.card().abilities.tools);
+    assert!(route.card().capabilities.images && route.card().capabilities.tools);
     assert_eq!(
         (route.card().window, route.card().price),
         (Some(1_000_000), None)
@@ -296,7 +296,7 @@ async fn router_chooses_by_difficulty_or_rule() {
     assert_eq!(text(&route, ask(&"word ".repeat(1_000))).await, "middle");
     assert_eq!(text(&route, ask("Analyse the two proofs.")).await, "large");
     let mut blind = card("blind", None);
-    blind.abilities.tools = false;
+    blind.capabilities.tools = false;
     let blind = ScriptedModel::looping(Turn::new().text("blind")).with_card(blind);
     let tools = ask("?").with_tools([ToolSpec::new("add", "Adds.").into()]);
     let able = Route::new(model("able", None))
@@ -312,12 +312,13 @@ async fn router_chooses_by_difficulty_or_rule() {
         .or(model("able", None))
         .by_difficulty();
     assert_eq!(text(&able, tools).await, "able", "the harder one first");
-    let own = models().by_difficulty_of(|_: &Request| Difficulty::Medium);
+    let own = models().by_classifier(|_: &Request| Difficulty::Medium);
     assert_eq!(text(&own, ask("Analyse the two proofs.")).await, "middle");
-    let rule = models().by(|_, cards| cards.iter().position(|card| card.id == "middle").unwrap());
+    let rule =
+        models().by_rule(|_, cards| cards.iter().position(|card| card.id == "middle").unwrap());
     assert_eq!(text(&rule, ask("?")).await, "middle");
     assert_eq!(
-        text(&models().by(|_, _| usize::MAX), ask("?")).await,
+        text(&models().by_rule(|_, _| usize::MAX), ask("?")).await,
         "large"
     );
 }

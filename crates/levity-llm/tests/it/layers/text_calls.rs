@@ -599,7 +599,7 @@ async fn text_that_is_not_a_family_call_is_unchanged() {
     assert_eq!(read.message.calls().count(), 0, "no tool is offered");
     let model = scripted(&["[add(a=2)] adds."], Finish::Stop)
         .text_tools()
-        .beside_native();
+        .with_native_calls();
     assert_eq!(
         model
             .complete(offered("?"))

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use levity_core::{
-    Abilities, Delta, Finish, Media, Message, Model, ModelCard, OutputSchema, Part, ProviderState,
-    Request, Role, ToolCall, ToolChoice, ToolError, ToolOutput, ToolResult, ToolSpec,
+    Capabilities, Delta, Finish, Media, Message, Model, ModelCard, OutputSchema, Part,
+    ProviderState, Request, Role, ToolCall, ToolChoice, ToolError, ToolOutput, ToolResult,
+    ToolSpec,
 };
 use levity_llm::ModelExt;
 use levity_test::{ScriptedModel, Turn};
@@ -72,7 +73,7 @@ async fn read(model: impl Model) -> (String, Vec<String>) {
 async fn model_with_native_calls_keeps_them() {
     let request = with_calls();
     let sent = sent(
-        |inner| Box::new(inner.text_tools().beside_native()),
+        |inner| Box::new(inner.text_tools().with_native_calls()),
         request.clone(),
     )
     .await;
@@ -86,7 +87,7 @@ async fn model_with_native_calls_keeps_them() {
     );
     let reply = inner
         .text_tools()
-        .beside_native()
+        .with_native_calls()
         .stream(offered("?"))
         .await
         .unwrap()
@@ -127,7 +128,7 @@ async fn answer_resembling_call_stays_answer() {
             (called, !called),
             "{reply}"
         );
-        let (text, calls) = read(model().text_tools().beside_native()).await;
+        let (text, calls) = read(model().text_tools().with_native_calls()).await;
         assert_eq!(
             (!calls.is_empty(), text == reply),
             (called, !called),
@@ -478,13 +479,13 @@ async fn structured_reply_becomes_call_or_answer() {
 
 #[tokio::test]
 async fn model_without_schema_support_gets_instructions() {
-    let mut abilities = Abilities::default();
-    (abilities.output_schema, abilities.tools) = (false, false);
+    let mut capabilities = Capabilities::default();
+    (capabilities.output_schema, capabilities.tools) = (false, false);
     let inner = ScriptedModel::new()
         .reply("yes")
-        .with_card(ModelCard::new("test", "m").with_abilities(abilities));
+        .with_card(ModelCard::new("test", "m").with_capabilities(capabilities));
     let model = inner.clone().text_tools().structured();
-    assert!(model.card().abilities.tools && !model.card().abilities.output_schema);
+    assert!(model.card().capabilities.tools && !model.card().capabilities.output_schema);
     model.complete(offered("?")).await.unwrap();
     let sent = inner.requests().remove(0);
     assert_eq!(sent.output, None);

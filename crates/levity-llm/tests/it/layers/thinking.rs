@@ -1,4 +1,4 @@
-use levity_core::{Abilities, Message, Model, ModelCard, Options, Request, ThinkingMode};
+use levity_core::{Capabilities, Message, Model, ModelCard, Options, Request, ThinkingMode};
 use levity_llm::ModelExt;
 use levity_llm::layers::AutoThinking;
 use levity_test::{ScriptedModel, Turn};
@@ -6,9 +6,9 @@ use levity_test::{ScriptedModel, Turn};
 use super::support::ask;
 
 fn inner(thinks: bool) -> ScriptedModel {
-    let mut abilities = Abilities::default();
-    abilities.thinking = thinks;
-    let card = ModelCard::new("test", "m").with_abilities(abilities);
+    let mut capabilities = Capabilities::default();
+    capabilities.thinking = thinks;
+    let card = ModelCard::new("test", "m").with_capabilities(capabilities);
     ScriptedModel::looping(Turn::new().text("yes")).with_card(card)
 }
 
@@ -89,7 +89,12 @@ async fn thinking_stays_off_with_small_output_limit() {
         Some(ThinkingMode::Auto)
     );
     assert_eq!(
-        mode(&inner, &inner.clone().auto_thinking().room(64), within(64)).await,
+        mode(
+            &inner,
+            &inner.clone().auto_thinking().min_reply_tokens(64),
+            within(64)
+        )
+        .await,
         Some(ThinkingMode::Auto)
     );
     let off = inner
@@ -110,7 +115,7 @@ async fn every_rule_is_configurable() {
     let words = own()
         .words(["Déjà", ""])
         .mode(ThinkingMode::High)
-        .otherwise(ThinkingMode::Off);
+        .default_mode(ThinkingMode::Off);
     assert_eq!(
         mode(&inner, &words, ask("un DÉJÀ vu")).await,
         Some(ThinkingMode::High)

@@ -47,7 +47,12 @@ fn user_variable_takes_precedence_over_alias_in_file() {
         .with_env_file(&file)
         .unwrap()
         .choose();
-    assert!(chosen.unwrap().why().starts_with("`GOOGLE_API_KEY` is set"));
+    assert!(
+        chosen
+            .unwrap()
+            .reason()
+            .starts_with("`GOOGLE_API_KEY` is set")
+    );
 }
 
 #[tokio::test]

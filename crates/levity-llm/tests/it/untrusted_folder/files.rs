@@ -41,7 +41,7 @@ fn account_named_by_file_must_be_in_its_folder() {
             Err(error) => {
                 let text = error.to_string();
                 assert!(
-                    !goes && matches!(error, Error::ForeignAddress { .. }),
+                    !goes && matches!(error, Error::UntrustedAddress { .. }),
                     "{}: {text}",
                     path.display()
                 );

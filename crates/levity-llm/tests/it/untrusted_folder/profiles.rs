@@ -17,7 +17,10 @@ fn choice_names_profile_of_folder() {
     )
     .unwrap();
     let chosen = Models::new().with_env_file(&env).unwrap().choose().unwrap();
-    assert!(chosen.why().contains("a profile of the list `"), "{chosen}");
+    assert!(
+        chosen.reason().contains("a profile of the list `"),
+        "{chosen}"
+    );
 }
 
 #[test]
@@ -130,7 +133,7 @@ fn folder_profile_adds_no_fields_to_requests_with_user_key() {
         let made = own.with_env_file(&env).unwrap().model(name);
         match (made, key) {
             (Ok(_), None) => {}
-            (Err(error @ Error::ForeignFields { .. }), Some(key)) => {
+            (Err(error @ Error::UntrustedFields { .. }), Some(key)) => {
                 assert!(
                     error.to_string().contains(key) && error.kind() == ErrorKind::Untrusted,
                     "{error}"
@@ -165,7 +168,7 @@ fn profile_with_exponential_expansion_is_rejected() {
     let list = serde_json::json!({"profiles": profiles}).to_string();
     let models = Models::new().with_list(levity_llm::ModelList::parse(&list).unwrap());
     let error = models.model("p0").err().unwrap();
-    assert!(matches!(error, Error::TooMany { .. }), "{error}");
+    assert!(matches!(error, Error::TooManyModels { .. }), "{error}");
     assert_eq!(
         (models.address_from_file("p0"), error.kind()),
         (None, ErrorKind::File)

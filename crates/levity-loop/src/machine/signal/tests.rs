@@ -27,7 +27,7 @@ fn builder() -> AgentBuilder {
     Agent::builder(ScriptedModel::new())
         .tool(tool)
         .signal(spec("tell"))
-        .last_signal(spec("pass_on"))
+        .ending_signal(spec("pass_on"))
 }
 
 fn tell(text: &str) -> Part {
@@ -425,7 +425,7 @@ fn signals_are_in_every_ending_and_in_saved_state() {
 /// Returns the messages of a run as its ending reports them.
 fn ending_messages(play: &Play) -> Vec<String> {
     play.ending()
-        .said
+        .messages
         .iter()
         .map(|message| message.text().into_owned())
         .collect()
@@ -435,7 +435,7 @@ fn ending_messages(play: &Play) -> Vec<String> {
 fn ending_includes_messages_on_request() {
     let agent = builder().build().unwrap();
     let mut past = crate::machine::Past::default();
-    past.history.say(Message::user("Before.")).unwrap();
+    past.history.push(Message::user("Before.")).unwrap();
     let gathered = crate::gather::GatheredContext {
         beside: Some("on the side".into()),
         ..Default::default()
@@ -455,8 +455,8 @@ fn ending_includes_messages_on_request() {
         "a call and its result are two of them"
     );
     let mut history = agent.machine("x").history().clone();
-    history.append(play.ending().said.clone()).unwrap();
-    history.append(play.ending().said.clone()).unwrap();
+    history.append(play.ending().messages.clone()).unwrap();
+    history.append(play.ending().messages.clone()).unwrap();
     assert_eq!(
         (history.len(), history.calls().count()),
         (10, 2),
@@ -465,15 +465,15 @@ fn ending_includes_messages_on_request() {
 
     let mut play = Play::new(builder());
     play.reply([Part::text("Done.")]);
-    assert!(play.ending().said.is_empty(), "nobody wanted it");
+    assert!(play.ending().messages.is_empty(), "nobody wanted it");
     // The messages of a run that was stopped midway can still be added to a history.
     let mut play = Play::of(agent.machine("Do it").with_said());
     play.reply([tool(), tell("a")]);
     play.give(Input::Cancel {
         reason: "enough".into(),
     });
-    assert_eq!(play.ending().said.len(), 3);
+    assert_eq!(play.ending().messages.len(), 3);
     levity_core::History::new()
-        .append(play.ending().said.clone())
+        .append(play.ending().messages.clone())
         .unwrap();
 }

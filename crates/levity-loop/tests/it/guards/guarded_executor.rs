@@ -37,7 +37,7 @@ impl Machine for ThreeEffects {
         match input {
             Input::Begin { .. } => {
                 let call = ModelCall::new("main", Request::new(), Offer::None);
-                step.want(EffectId::new(0), Effect::Model(call));
+                step.request(EffectId::new(0), Effect::Model(call));
             }
             Input::Finished { outcome, .. } => {
                 self.came.push(match outcome {
@@ -48,8 +48,8 @@ impl Machine for ThreeEffects {
                 });
                 let child = ChildRun::new("below", json!({"what": "hush child"}));
                 match self.came.len() {
-                    1 => step.want(EffectId::new(1), Effect::Tool(ToolRun::new(call()))),
-                    2 => step.want(EffectId::new(2), Effect::Child(child)),
+                    1 => step.request(EffectId::new(1), Effect::Tool(ToolRun::new(call()))),
+                    2 => step.request(EffectId::new(2), Effect::Child(child)),
                     _ => self.ending = Some(Ending::new(Status::Complete)),
                 }
             }
@@ -264,7 +264,8 @@ async fn nested_guarded_executors_both_check() {
     let guarded = Guarded::new(inner).guard(outer);
     let screener = guarded.inspect().screener.unwrap();
     let said = Arc::new(Message::user("hush"));
-    let levity_core::Screened::Passed(message, by) = screener.message(&RunId::new("r"), said).await
+    let levity_core::ScreenVerdict::Passed(message, by) =
+        screener.message(&RunId::new("r"), said).await
     else {
         panic!("nobody blocks it")
     };
@@ -319,7 +320,7 @@ async fn guarded_executor_screens_messages_to_its_run() {
             match input {
                 Input::Begin { .. } => {
                     let wait = levity_core::Wait::new(Duration::from_secs(3_600));
-                    step.want(EffectId::new(0), Effect::Wait(wait));
+                    step.request(EffectId::new(0), Effect::Wait(wait));
                 }
                 Input::Say(message) => {
                     let mut ending = Ending::new(Status::Complete);
@@ -355,9 +356,9 @@ async fn guarded_executor_screens_messages_to_its_run() {
     );
     let run = runtime.start(MachineRun::new(EndsOnMessage::default(), guarded).id(RunId::new("r")));
     let control = run.control().clone();
-    let blocked = control.say("never").await.unwrap_err();
+    let blocked = control.send_message("never").await.unwrap_err();
     assert!(matches!(blocked, ControlError::Blocked { .. }), "{blocked}");
-    control.say("hush now").await.unwrap();
+    control.send_message("hush now").await.unwrap();
     assert_eq!(run.await.unwrap().machine.0.unwrap().text, "**** now");
     let kept = written(&journal, &RunId::new("r"));
     assert!(!kept.contains("hush") && !kept.contains("never"), "{kept}");

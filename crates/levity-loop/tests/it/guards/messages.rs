@@ -31,7 +31,7 @@ fn say_request(text: &str) -> RunRequest {
 async fn asking(agent: &Agent, run: &str) -> Ask {
     let left = agent.run("Do it").id(run).park().await.unwrap_err();
     assert!(matches!(left, Error::Parked { .. }), "{left}");
-    agent.asks(&run.into()).await.unwrap().remove(0)
+    agent.pending_asks(&run.into()).await.unwrap().remove(0)
 }
 
 #[tokio::test]
@@ -51,17 +51,17 @@ async fn message_for_parked_run_is_checked_by_its_agent() {
     };
 
     for post in [say_request("hush"), answer("hush")] {
-        let error = runtime.tell(&run, post).await.unwrap_err();
-        let unheard = levity_core::RuntimeError::Control(ControlError::Unheard(run.clone()));
+        let error = runtime.send_request(&run, post).await.unwrap_err();
+        let unheard = levity_core::RuntimeError::Control(ControlError::NotDriven(run.clone()));
         assert_eq!(error.to_string(), unheard.to_string());
     }
     let pause = RunRequest::Command(ControlCommand::Pause);
     assert_eq!(
-        runtime.tell(&run, pause).await.unwrap(),
+        runtime.send_request(&run, pause).await.unwrap(),
         Delivery::Written,
         "what has no words is no matter"
     );
-    let error = agent.tell(&run, answer("never")).await.unwrap_err();
+    let error = agent.send_request(&run, answer("never")).await.unwrap_err();
     assert!(
         matches!(
             error,
@@ -69,12 +69,21 @@ async fn message_for_parked_run_is_checked_by_its_agent() {
         ),
         "{error}"
     );
-    agent.tell(&run, say_request("and hush")).await.unwrap();
+    agent
+        .send_request(&run, say_request("and hush"))
+        .await
+        .unwrap();
     assert_eq!(
-        agent.tell(&run, answer("hush, this one")).await.unwrap(),
+        agent
+            .send_request(&run, answer("hush, this one"))
+            .await
+            .unwrap(),
         Delivery::Written
     );
-    let error = agent.tell(&run, answer("another")).await.unwrap_err();
+    let error = agent
+        .send_request(&run, answer("another"))
+        .await
+        .unwrap_err();
     assert!(
         matches!(
             error,
@@ -120,7 +129,7 @@ async fn run_without_guards_receives_messages_unchecked() {
         decision: Decision::answer("hush"),
     };
     assert_eq!(
-        runtime.tell(&ask.run, post).await.unwrap(),
+        runtime.send_request(&ask.run, post).await.unwrap(),
         Delivery::Written
     );
     agent.resume("r").await.unwrap();

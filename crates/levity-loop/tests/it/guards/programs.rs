@@ -40,8 +40,8 @@ impl Machine for Calls {
         match input {
             Input::Begin { run, .. } => {
                 self.run = Some(run);
-                step.want(EffectId::new(0), Effect::Tool(ToolRun::new(call(0))));
-                step.want(EffectId::new(1), Effect::Tool(ToolRun::new(call(1))));
+                step.request(EffectId::new(0), Effect::Tool(ToolRun::new(call(0))));
+                step.request(EffectId::new(1), Effect::Tool(ToolRun::new(call(1))));
             }
             Input::Finished {
                 effect,
@@ -54,14 +54,14 @@ impl Machine for Calls {
                     call(at),
                     reason,
                 );
-                step.want(EffectId::new(at + 2), Effect::Ask(ask));
+                step.request(EffectId::new(at + 2), Effect::Ask(ask));
             }
             Input::Finished {
                 effect,
                 outcome: Outcome::Decision(_),
             } => {
                 let at = effect.get();
-                step.want(
+                step.request(
                     EffectId::new(at + 2),
                     Effect::Tool(ToolRun::approved(call(at - 2))),
                 );

@@ -27,15 +27,15 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// accepted; others are rejected. Logins of several servers wait for each other.
 ///
 /// ```
-/// use levity_mcp::{Browser, Loopback};
+/// use levity_mcp::{Browser, LoopbackBrowser};
 ///
 /// # fn main() -> std::io::Result<()> {
-/// let browser = Loopback::bind(|url| println!("log in at {url}"))?;
+/// let browser = LoopbackBrowser::bind(|url| println!("log in at {url}"))?;
 /// assert!(browser.redirect_url().starts_with("http://127.0.0.1:"));
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
-pub struct Loopback {
+pub struct LoopbackBrowser {
     port: u16,
     show: Arc<dyn Fn(&str) + Send + Sync>,
     listener: Arc<Mutex<ListenerState>>,
@@ -47,7 +47,7 @@ enum ListenerState {
     Gone,
 }
 
-impl Loopback {
+impl LoopbackBrowser {
     /// Binds a free port of 127.0.0.1.
     pub fn bind(show: impl Fn(&str) + Send + Sync + 'static) -> io::Result<Self> {
         Self::bind_port(0, show)
@@ -67,7 +67,7 @@ impl Loopback {
 }
 
 #[async_trait]
-impl Browser for Loopback {
+impl Browser for LoopbackBrowser {
     fn redirect_url(&self) -> String {
         format!("http://127.0.0.1:{}/callback", self.port)
     }
@@ -94,7 +94,7 @@ impl Browser for Loopback {
     }
 }
 
-impl Loopback {
+impl LoopbackBrowser {
     /// Handles one request. Returns its URL if it is the redirect of the login.
     async fn serve(&self, mut stream: TcpStream, state: &str) -> Option<String> {
         let path = target(&mut stream).await?;
@@ -166,9 +166,9 @@ fn invalid(text: &str) -> io::Error {
     io::Error::other(text)
 }
 
-impl fmt::Debug for Loopback {
+impl fmt::Debug for LoopbackBrowser {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Loopback")
+        f.debug_struct("LoopbackBrowser")
             .field("port", &self.port)
             .finish_non_exhaustive()
     }

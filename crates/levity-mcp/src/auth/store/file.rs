@@ -14,11 +14,11 @@ use super::{TokenLock, TokenStore};
 /// Processes that share it do not renew a login at the same time. For that, small lock files are
 /// next to it, which stay empty and may be removed while no process runs.
 #[derive(Clone, Debug)]
-pub struct FileTokens {
+pub struct FileTokenStore {
     path: PathBuf,
 }
 
-impl FileTokens {
+impl FileTokenStore {
     /// Creates a store in this file. The file and its folder are created when the first login is
     /// saved.
     pub fn new(path: impl Into<PathBuf>) -> Self {
@@ -37,7 +37,7 @@ impl FileTokens {
 }
 
 #[async_trait]
-impl TokenStore for FileTokens {
+impl TokenStore for FileTokenStore {
     async fn load(&self, key: &str) -> io::Result<Option<String>> {
         let key = key.to_owned();
         self.run(move |path| Ok(read(path)?.remove(&key))).await

@@ -15,7 +15,7 @@ fn spec_keeps_description_title_and_schemas() {
         "inputSchema": {"type": "object"},
         "outputSchema": {"type": "object", "required": ["a"]},
     });
-    let (spec, info) = convert(tool, Trust::Wary);
+    let (spec, info) = convert(tool, Trust::Cautious);
     assert_eq!((&*spec.name, &*spec.description), ("mcp_s_t", "Does it."));
     assert_eq!(
         spec.output,
@@ -31,7 +31,7 @@ fn spec_keeps_description_title_and_schemas() {
 
 #[test]
 fn spec_without_description_uses_title() {
-    let description = |tool: Value| convert(tool, Trust::Wary).0.description;
+    let description = |tool: Value| convert(tool, Trust::Cautious).0.description;
     assert_eq!(
         description(json!({"name": "t", "title": "Sums", "inputSchema": {}})),
         "Sums"
@@ -60,34 +60,34 @@ fn check(annotations: &Value, trust: Trust, class: EffectClass, destructive: boo
 #[test]
 fn wary_trust_uses_only_destructive_hints() {
     use EffectClass::AtMostOnce;
-    check(&json!({}), Trust::Wary, AtMostOnce, false);
+    check(&json!({}), Trust::Cautious, AtMostOnce, false);
     check(
         &json!({"readOnlyHint": true, "idempotentHint": true}),
-        Trust::Wary,
+        Trust::Cautious,
         AtMostOnce,
         false,
     );
     check(
         &json!({"destructiveHint": true}),
-        Trust::Wary,
+        Trust::Cautious,
         AtMostOnce,
         true,
     );
     check(
         &json!({"readOnlyHint": true, "destructiveHint": true}),
-        Trust::Wary,
+        Trust::Cautious,
         AtMostOnce,
         true,
     );
     check(
         &json!({"readOnlyHint": false}),
-        Trust::Wary,
+        Trust::Cautious,
         AtMostOnce,
         true,
     );
     check(
         &json!({"readOnlyHint": false, "destructiveHint": false}),
-        Trust::Wary,
+        Trust::Cautious,
         AtMostOnce,
         false,
     );
@@ -127,7 +127,7 @@ fn full_trust_uses_all_hints() {
 fn spec_problems_name_the_tool() {
     let bad: Tool =
         serde_json::from_value(json!({"name": "t", "inputSchema": {"type": "array"}})).unwrap();
-    let problem = spec(&bad, "x".into(), Trust::Wary, Duration::ZERO).unwrap_err();
+    let problem = spec(&bad, "x".into(), Trust::Cautious, Duration::ZERO).unwrap_err();
     assert_eq!(
         problem,
         "the tool `t` is omitted: its input schema does not describe an object"
@@ -136,7 +136,7 @@ fn spec_problems_name_the_tool() {
     let long = "é".repeat(20_000);
     let (spec, info) = convert(
         json!({"name": "t", "description": long, "inputSchema": {}, "outputSchema": deep}),
-        Trust::Wary,
+        Trust::Cautious,
     );
     assert_eq!((spec.output, spec.description.len()), (None, 32 << 10));
     assert_eq!(

@@ -44,7 +44,7 @@ fn tool_keeps_task_support() {
     let tasks = |entry: Value| {
         let tool = tool(entry).unwrap();
         let limit = std::time::Duration::from_secs(1);
-        spec(&tool, "t".into(), crate::Trust::Wary, limit)
+        spec(&tool, "t".into(), crate::Trust::Cautious, limit)
             .unwrap()
             .1
             .tasks

@@ -381,11 +381,11 @@ impl Caller {
         let status = response.status().as_u16();
         match (status, retry_after(response)) {
             (429 | 503, Some(time)) => self.error(
-                ErrorKind::Away,
+                ErrorKind::Unavailable,
                 format!("it responded with HTTP {status} and asks for a delay of {time:?}"),
             ),
             (429 | 502..=504, _) => self.error(
-                ErrorKind::Away,
+                ErrorKind::Unavailable,
                 format!("it responded with HTTP {status}; try again later"),
             ),
             (404 | 405, _) => self.error(

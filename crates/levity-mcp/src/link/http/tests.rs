@@ -187,7 +187,7 @@ fn convert_error(error: ServiceError) -> Error {
                 unreachable!()
             };
             let refused = Error::new(
-                crate::ErrorKind::Refused(code.0),
+                crate::ErrorKind::Rejected(code.0),
                 server.clone(),
                 message.to_string(),
             );

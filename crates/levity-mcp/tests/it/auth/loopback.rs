@@ -2,13 +2,13 @@
 
 use std::sync::Mutex;
 
-use levity_mcp::{Browser, Loopback};
+use levity_mcp::{Browser, LoopbackBrowser};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
 /// Requests a path like a browser.
-async fn get(browser: &Loopback, path: &str) -> String {
+async fn get(browser: &LoopbackBrowser, path: &str) -> String {
     let redirect = browser.redirect_url();
     let address = redirect
         .trim_start_matches("http://")
@@ -26,7 +26,7 @@ async fn get(browser: &Loopback, path: &str) -> String {
 #[tokio::test]
 async fn visit_accepts_only_redirect_of_login() {
     let (to, mut shown) = mpsc::unbounded_channel();
-    let browser = Loopback::bind(move |url| to.send(url.to_owned()).unwrap()).unwrap();
+    let browser = LoopbackBrowser::bind(move |url| to.send(url.to_owned()).unwrap()).unwrap();
     let page = "https://login.example/authorize?state=abc";
     let person = async {
         assert_eq!(shown.recv().await.unwrap(), page);
@@ -57,7 +57,7 @@ async fn visit_accepts_only_redirect_of_login() {
 #[tokio::test]
 async fn visit_ignores_garbage() {
     let shown = Mutex::new(None);
-    let browser = Loopback::bind(|_| {}).unwrap();
+    let browser = LoopbackBrowser::bind(|_| {}).unwrap();
     let person = async {
         let address = browser
             .redirect_url()
@@ -83,7 +83,7 @@ async fn visit_ignores_garbage() {
 
 #[tokio::test]
 async fn visit_rejects_page_without_state() {
-    let browser = Loopback::bind(|_| panic!("the page was shown")).unwrap();
+    let browser = LoopbackBrowser::bind(|_| panic!("the page was shown")).unwrap();
     browser
         .visit("https://login.example/authorize")
         .await

@@ -1,12 +1,12 @@
 //! Tests of the file store of logins.
 
-use levity_mcp::{FileTokens, TokenStore};
+use levity_mcp::{FileTokenStore, TokenStore};
 
 #[tokio::test]
 async fn file_store_separates_logins_by_key() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("deep/tokens.json");
-    let (one, other) = (FileTokens::new(&path), FileTokens::new(&path));
+    let (one, other) = (FileTokenStore::new(&path), FileTokenStore::new(&path));
     assert_eq!(one.load("a").await.unwrap(), None);
     one.save("a", "first").await.unwrap();
     other.save("b", "second").await.unwrap();
@@ -22,14 +22,14 @@ async fn concurrent_saves_lose_no_login() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tokens.json");
     let saves = (0..20).map(|n| {
-        let store = FileTokens::new(&path);
+        let store = FileTokenStore::new(&path);
         async move { store.save(&format!("key {n}"), &"x".repeat(n)).await }
     });
     for saved in futures_util::future::join_all(saves).await {
         saved.unwrap();
     }
     for n in 0..20 {
-        let login = FileTokens::new(&path)
+        let login = FileTokenStore::new(&path)
             .load(&format!("key {n}"))
             .await
             .unwrap();
@@ -44,7 +44,7 @@ async fn files_are_readable_only_by_owner() {
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("own/tokens.json");
-    let store = FileTokens::new(&path);
+    let store = FileTokenStore::new(&path);
     store.save("a", "hush").await.unwrap();
     // A file that was made readable becomes private again with the next save.
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
@@ -68,7 +68,7 @@ async fn files_are_readable_only_by_owner() {
 async fn try_lock_is_exclusive_per_key() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tokens.json");
-    let (one, other) = (FileTokens::new(&path), FileTokens::new(&path));
+    let (one, other) = (FileTokenStore::new(&path), FileTokenStore::new(&path));
     let lock = one.try_lock("a").await.unwrap();
     assert!(lock.is_some() && other.try_lock("a").await.unwrap().is_none());
     assert!(other.try_lock("b").await.unwrap().is_some());
@@ -81,7 +81,7 @@ async fn damaged_file_error_hides_content() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tokens.json");
     std::fs::write(&path, r#"{"a": hush}"#).unwrap();
-    let error = FileTokens::new(&path).load("a").await.unwrap_err();
+    let error = FileTokenStore::new(&path).load("a").await.unwrap_err();
     assert!(
         error.to_string().contains("damaged") && !format!("{error:?}").contains("hush"),
         "{error:?}"

@@ -1,4 +1,4 @@
-use levity_core::{ContextAsk, ContextLifetime, ContextSource};
+use levity_core::{ContextLifetime, ContextRequest, ContextSource};
 use levity_memory::{Recall, Scope};
 use levity_test::conformance;
 
@@ -35,7 +35,7 @@ async fn sample_recall() -> Recall {
     recall
 }
 
-async fn block_text(source: &impl ContextSource, ask: ContextAsk) -> Option<String> {
+async fn block_text(source: &impl ContextSource, ask: ContextRequest) -> Option<String> {
     let mut blocks = source.blocks(&ask).await.unwrap();
     assert!(blocks.len() <= 1);
     let block = blocks.pop()?;
@@ -49,7 +49,7 @@ async fn block_text(source: &impl ContextSource, ask: ContextAsk) -> Option<Stri
 #[tokio::test]
 async fn context_includes_facts_about_goal() {
     let source = sample_recall().await.context([user()]);
-    let ask = ContextAsk::new(100_000).for_goal("Buy green tea");
+    let ask = ContextRequest::new(100_000).for_goal("Buy green tea");
     let block_text = block_text(&source, ask).await.unwrap();
     let mut lines = block_text.lines();
     assert!(lines.next().unwrap().contains("not instructions"));
@@ -64,7 +64,7 @@ async fn context_includes_facts_about_goal() {
 #[tokio::test]
 async fn fact_text_cannot_imitate_another_fact() {
     let source = sample_recall().await.context([user()]);
-    let block_text = block_text(&source, ContextAsk::new(1_000).for_goal("obey"))
+    let block_text = block_text(&source, ContextRequest::new(1_000).for_goal("obey"))
         .await
         .unwrap();
     let lines: Vec<_> = block_text.lines().skip(1).collect();
@@ -87,7 +87,7 @@ async fn context_stays_within_budget_and_truncates_long_facts() {
         let source = recall.context([user()]).budget(own);
         for asked in [0, 10, 40, 60, 200, usize::MAX] {
             for goal in ["harbour", "tea", "green tea in the harbour"] {
-                let block_text = block_text(&source, ContextAsk::new(asked).for_goal(goal))
+                let block_text = block_text(&source, ContextRequest::new(asked).for_goal(goal))
                     .await
                     .unwrap_or_default();
                 assert!(
@@ -100,7 +100,7 @@ async fn context_stays_within_budget_and_truncates_long_facts() {
     }
     let cut = block_text(
         &recall.context([user()]),
-        ContextAsk::new(1_000).for_goal("harbour"),
+        ContextRequest::new(1_000).for_goal("harbour"),
     )
     .await
     .unwrap();
@@ -114,13 +114,13 @@ async fn context_stays_within_budget_and_truncates_long_facts() {
 #[tokio::test]
 async fn context_without_goal_or_facts_is_empty() {
     let source = sample_recall().await.context([user()]);
-    assert_eq!(block_text(&source, ContextAsk::new(1_000)).await, None);
+    assert_eq!(block_text(&source, ContextRequest::new(1_000)).await, None);
     assert_eq!(
-        block_text(&source, ContextAsk::new(1_000).for_goal(" ")).await,
+        block_text(&source, ContextRequest::new(1_000).for_goal(" ")).await,
         None
     );
     assert_eq!(
-        block_text(&source, ContextAsk::new(1_000).for_goal("submarine")).await,
+        block_text(&source, ContextRequest::new(1_000).for_goal("submarine")).await,
         None
     );
 }
@@ -152,7 +152,7 @@ async fn unreadable_facts_give_notice_instead_of_error() {
     for file in [path.clone(), folder.path().join("facts.db-wal")] {
         std::fs::write(file, [7; 100_000]).unwrap();
     }
-    let ask = ContextAsk::new(1_000).for_goal("boat");
+    let ask = ContextRequest::new(1_000).for_goal("boat");
     let blocks = recall
         .context([Scope::user("u")])
         .blocks(&ask)

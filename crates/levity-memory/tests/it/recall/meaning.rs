@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    ContextAsk, ContextSource as _, Embedded, Embedder, EmbedderCard, ModelError, ModelErrorKind,
-    Purpose,
+    ContextRequest, ContextSource as _, Embedder, EmbedderCard, Embeddings, ModelError,
+    ModelErrorKind, Purpose,
 };
 use levity_memory::{Recall, Scope};
 use levity_test::{ManualWorld, WordEmbedder, conformance};
@@ -15,9 +15,9 @@ use super::{texts, user};
 
 fn embedder() -> WordEmbedder {
     WordEmbedder::new()
-        .alike(["car", "automobile", "vehicle"])
-        .alike(["doctor", "physician"])
-        .alike(["tea", "beverage", "drink", "drinks"])
+        .synonyms(["car", "automobile", "vehicle"])
+        .synonyms(["doctor", "physician"])
+        .synonyms(["tea", "beverage", "drink", "drinks"])
 }
 
 fn recall_with(embedder: &WordEmbedder) -> (Recall, ManualWorld) {
@@ -58,7 +58,7 @@ async fn synonyms_find_fact_by_meaning() {
     ] {
         let found = recall.recall(&[user()], question, 4).await.unwrap();
         assert_eq!(found.facts[0].text, FACTS[fact], "{question}");
-        assert_eq!(found.words_only, None);
+        assert_eq!(found.embedding_error, None);
     }
     let by_words = Recall::in_memory()
         .unwrap()
@@ -125,10 +125,10 @@ async fn unavailable_embedder_falls_back_to_words() {
     let (recall, world) = recall_with(&embedder);
     embedder.fail(unavailable());
     let saved = recall.remember(&user(), FACTS[0], "test").await.unwrap();
-    assert_eq!(saved.unembedded, Some(unavailable()));
+    assert_eq!(saved.embedding_error, Some(unavailable()));
     let found = recall.recall(&[user()], "automobile", 4).await.unwrap();
     assert_eq!(
-        (texts(&found), found.words_only.clone()),
+        (texts(&found), found.embedding_error.clone()),
         (vec![FACTS[0]], Some(unavailable()))
     );
     // The embedder is not called for a while, and the result reports it.
@@ -136,13 +136,13 @@ async fn unavailable_embedder_falls_back_to_words() {
     embedder.fail(None);
     let found = recall.recall(&[user()], "car", 4).await.unwrap();
     assert_eq!(
-        (found.facts.len(), found.words_only),
+        (found.facts.len(), found.embedding_error),
         (0, Some(unavailable()))
     );
     world.advance(Duration::from_secs(30));
     let found = recall.recall(&[user()], "car", 4).await.unwrap();
     assert_eq!(
-        (texts(&found), found.words_only.clone()),
+        (texts(&found), found.embedding_error.clone()),
         (vec![FACTS[0]], None)
     );
     assert_eq!(found.usage.input, Some(1 + 4));
@@ -167,7 +167,7 @@ async fn earlier_facts_get_vectors_later() {
     let embedder = embedder();
     let recall = recall.with_embedder(embedder.clone());
     let filled = recall.embed_missing().await.unwrap();
-    assert_eq!((filled.facts, filled.failed), (151, None));
+    assert_eq!((filled.facts, filled.error), (151, None));
     assert_eq!(filled.usage.input, Some(150 * 3 + 4));
     assert_eq!(
         embedder
@@ -255,7 +255,7 @@ impl Embedder for Picky {
         self.0.card()
     }
 
-    async fn embed(&self, texts: &[String], purpose: Purpose) -> Result<Embedded, ModelError> {
+    async fn embed(&self, texts: &[String], purpose: Purpose) -> Result<Embeddings, ModelError> {
         if texts.iter().any(|text| text.contains("poison")) {
             return Err(ModelError::new(ModelErrorKind::BadRequest, "no"));
         }
@@ -274,7 +274,7 @@ async fn rejected_text_does_not_block_vectors_of_others() {
     let recall = recall.with_embedder(Picky(words.clone()));
     let filled = recall.embed_missing().await.unwrap();
     assert_eq!(
-        (filled.facts, filled.failed.map(|error| error.kind())),
+        (filled.facts, filled.error.map(|error| error.kind())),
         (4, Some(ModelErrorKind::BadRequest))
     );
     assert_eq!(
@@ -290,8 +290,8 @@ async fn rejected_text_does_not_block_vectors_of_others() {
         before,
         "a question that it does not take is looked for by words"
     );
-    assert!(found.words_only.is_some());
-    assert_eq!(recall.embed_missing().await.unwrap().failed, None);
+    assert!(found.embedding_error.is_some());
+    assert_eq!(recall.embed_missing().await.unwrap().error, None);
 }
 
 /// A rejected text does not count as a failure of the embedder, even if it is the only one.
@@ -305,13 +305,13 @@ async fn single_rejected_text_does_not_disable_embedder() {
     save_all(&recall).await;
     let saved = recall.remember(&user(), "A poison.", "test").await.unwrap();
     assert_eq!(
-        saved.unembedded.map(|error| error.kind()),
+        saved.embedding_error.map(|error| error.kind()),
         Some(ModelErrorKind::BadRequest)
     );
     for _ in 0..2 {
         let found = recall.recall(&[user()], "car", 1).await.unwrap();
         assert_eq!(
-            (texts(&found), found.words_only.clone()),
+            (texts(&found), found.embedding_error.clone()),
             (vec![FACTS[0]], None)
         );
     }
@@ -320,11 +320,11 @@ async fn single_rejected_text_does_not_disable_embedder() {
             .recall(&[user()], "poison", 1)
             .await
             .unwrap()
-            .words_only
+            .embedding_error
             .is_some()
     );
     let found = recall.recall(&[user()], "car", 1).await.unwrap();
-    assert_eq!(found.words_only, None, "nor does a question");
+    assert_eq!(found.embedding_error, None, "nor does a question");
     let asked = words.calls();
     assert!(
         asked
@@ -357,7 +357,7 @@ impl Embedder for Thief {
         self.0.card()
     }
 
-    async fn embed(&self, texts: &[String], purpose: Purpose) -> Result<Embedded, ModelError> {
+    async fn embed(&self, texts: &[String], purpose: Purpose) -> Result<Embeddings, ModelError> {
         let _ = std::fs::rename(&self.1, self.1.with_extension("gone"));
         self.0.embed(texts, purpose).await
     }
@@ -376,7 +376,7 @@ async fn remember_succeeds_when_vector_cannot_be_written() {
     );
     std::fs::rename(path.with_extension("gone"), &path).unwrap();
     let saved = recall.remember(&user(), FACTS[1], "test").await.unwrap();
-    assert!(saved.new && saved.unembedded.is_some(), "{saved:?}");
+    assert!(saved.new && saved.embedding_error.is_some(), "{saved:?}");
 }
 
 /// Breaks the contract of embedders.
@@ -388,8 +388,8 @@ impl Embedder for Broken {
         &self.0
     }
 
-    async fn embed(&self, _: &[String], _: Purpose) -> Result<Embedded, ModelError> {
-        Ok(Embedded::new(self.1.clone()))
+    async fn embed(&self, _: &[String], _: Purpose) -> Result<Embeddings, ModelError> {
+        Ok(Embeddings::new(self.1.clone()))
     }
 }
 
@@ -409,7 +409,7 @@ async fn invalid_vectors_are_rejected() {
             .with_embedder(broken);
         let saved = recall.remember(&user(), FACTS[0], "test").await.unwrap();
         assert_eq!(
-            saved.unembedded.map(|error| error.kind()),
+            saved.embedding_error.map(|error| error.kind()),
             Some(ModelErrorKind::Malformed)
         );
         assert_eq!(
@@ -432,7 +432,7 @@ async fn invalid_vectors_are_rejected() {
             .remember(&user(), FACTS[0], "test")
             .await
             .unwrap()
-            .unembedded,
+            .embedding_error,
         None
     );
     assert_eq!(
@@ -455,7 +455,7 @@ impl Embedder for Stuck {
         &self.0
     }
 
-    async fn embed(&self, _: &[String], _: Purpose) -> Result<Embedded, ModelError> {
+    async fn embed(&self, _: &[String], _: Purpose) -> Result<Embeddings, ModelError> {
         std::future::pending().await
     }
 }
@@ -475,7 +475,7 @@ async fn hanging_embedder_times_out() {
     };
     let (saved, ()) = tokio::join!(recall.remember(&scope, FACTS[0], "test"), wait);
     assert_eq!(
-        saved.unwrap().unembedded.map(|error| error.kind()),
+        saved.unwrap().embedding_error.map(|error| error.kind()),
         Some(ModelErrorKind::Timeout)
     );
     assert_eq!(recall.list(&scope, None, 9).await.unwrap().len(), 1);
@@ -490,7 +490,7 @@ impl Embedder for Slow {
         &self.0
     }
 
-    async fn embed(&self, _: &[String], _: Purpose) -> Result<Embedded, ModelError> {
+    async fn embed(&self, _: &[String], _: Purpose) -> Result<Embeddings, ModelError> {
         self.2.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         self.1.advance(Duration::from_secs(8));
         Err(ModelError::new(ModelErrorKind::BadRequest, "no"))
@@ -520,7 +520,7 @@ async fn slowly_rejecting_embedder_times_out() {
         .await
         .unwrap();
     assert_eq!(
-        saved.unembedded.map(|error| error.kind()),
+        saved.embedding_error.map(|error| error.kind()),
         Some(ModelErrorKind::Timeout)
     );
     assert_eq!(
@@ -536,7 +536,7 @@ async fn context_includes_facts_found_by_meaning() {
     save_all(&recall).await;
     let source = recall.context([user()]);
     let blocks = source
-        .blocks(&ContextAsk::new(1_000).for_goal("Sell the car"))
+        .blocks(&ContextRequest::new(1_000).for_goal("Sell the car"))
         .await
         .unwrap();
     assert!(blocks[0].text.contains(FACTS[0]));

@@ -1,5 +1,5 @@
 use levity_core::{Event, EventKind, MachineKind, Timestamp};
-use levity_dag::{Step, StepSpent};
+use levity_dag::{Step, StepUsage};
 use serde_json::json;
 
 use super::*;
@@ -21,7 +21,7 @@ fn completed(step: &str) -> Event {
         step: step.into(),
         writes: Vec::new(),
         output: json!("out"),
-        spent: StepSpent::default(),
+        spent: StepUsage::default(),
     };
     notice_event(&notice)
 }

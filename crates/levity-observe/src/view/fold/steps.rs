@@ -4,7 +4,7 @@ use levity_core::{RunId, Timestamp};
 use levity_dag::{PlanNotice, StepId, StepStatus};
 
 use super::Owner;
-use crate::view::{Activity, Items, PlanView, StepView};
+use crate::view::{Activity, ItemProgress, PlanView, StepView};
 
 impl PlanView {
     /// Applies a notice about a step.
@@ -22,9 +22,9 @@ impl PlanView {
             }
             PlanNotice::FannedOut { step, items } => {
                 if let Some(view) = self.step_mut(step.as_str()) {
-                    view.items = Some(Items {
-                        of: *items,
-                        ..Items::default()
+                    view.items = Some(ItemProgress {
+                        total: *items,
+                        ..ItemProgress::default()
                     });
                 }
                 self.log_line(at, Some(step), &format!("runs for {items} items"));
@@ -46,7 +46,7 @@ impl PlanView {
                     let items = view.items.get_or_insert_default();
                     items.done = items.done.saturating_add(1);
                     items.failed = items.failed.saturating_add(u32::from(error.is_some()));
-                    items.of = items.of.max(items.done);
+                    items.total = items.total.max(items.done);
                 }
                 if let Some(error) = error {
                     self.log_line(at, Some(step), &format!("item {item} failed: {error}"));
@@ -143,7 +143,7 @@ impl PlanView {
                 Some(spent),
                 format!("failed: {error}"),
             ),
-            PlanNotice::StepSkipped { step, why } => (
+            PlanNotice::StepSkipped { step, reason: why } => (
                 step,
                 StepStatus::Skipped,
                 Some(why),

@@ -147,7 +147,7 @@ fn files_of_original_program_are_read() {
     assert_eq!(session.extra["output_chain"], json!({}));
     assert_eq!(session.step("3").unwrap().step.after[0].step, id("T002"));
     assert_eq!(session.step("3").unwrap().status, StepStatus::Pending);
-    assert_eq!(session.seed().done.len(), 1);
+    assert_eq!(session.starting_plan().completed.len(), 1);
     assert_eq!(
         session.to_view().tree(TreeOptions::new()),
         "\

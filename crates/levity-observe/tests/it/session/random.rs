@@ -25,7 +25,7 @@ fn any_step() -> impl Strategy<Value = Step> {
                 .writes(writes);
             if fan {
                 step = step
-                    .map(FanOut::over("list").first(2).reduced_by(Reducer::Concat))
+                    .map(FanOut::over("list").first(2).reducer(Reducer::Concat))
                     .join(Join::Any);
             }
             if budget {
@@ -107,7 +107,7 @@ proptest! {
         let session = Session::parse(&fs::read(&path).unwrap()).unwrap();
         prop_assert_eq!(&**session.plan(), &plan);
         prop_assert_eq!(&session.query, &goal);
-        let done = session.seed().done;
+        let done = session.starting_plan().completed;
         let expected: Vec<_> = notice.iter().filter(|(_, _, end)| *end == 0).collect();
         prop_assert_eq!(done.len(), expected.len());
         for (done, (step, value, _)) in done.iter().zip(expected) {
@@ -121,6 +121,6 @@ proptest! {
         let mut bytes = SOURCE.as_bytes().to_vec();
         let at = at % bytes.len();
         if cut { bytes.truncate(at) } else { bytes[at] = with }
-        let _ = Session::parse(&bytes).map(|session| (session.seed(), session.to_view().summary()));
+        let _ = Session::parse(&bytes).map(|session| (session.starting_plan(), session.to_view().summary()));
     }
 }

@@ -60,8 +60,8 @@ async fn team_writes_sessions_of_its_runs() {
     assert_eq!(statuses, ["completed", "completed", "failed", "skipped"]);
     assert_eq!(session.step("bad").unwrap().spent.attempts, 2);
     let items = session.step("each").unwrap().items.unwrap();
-    assert_eq!((items.done, items.of), (3, 3));
-    assert_eq!(session.seed().done.len(), 2);
+    assert_eq!((items.done, items.total), (3, 3));
+    assert_eq!(session.starting_plan().completed.len(), 2);
     let (tree, summary) = {
         let seen = seen.lock().unwrap();
         (seen.tree(TreeOptions::new()), seen.summary())
@@ -76,7 +76,7 @@ async fn team_writes_sessions_of_its_runs() {
 
     // A continuing run treats its output as done.
     let again = team
-        .run(session.seed_without(&[id("each")]).unwrap())
+        .run(session.starting_plan_repeating(&[id("each")]).unwrap())
         .id("again")
         .await;
     assert!(again.is_err());
@@ -167,7 +167,7 @@ async fn fork_has_separate_session() {
         (new.query.as_str(), new.status.as_str(), new.globals.clone()),
         ("add up", "completed", old.globals)
     );
-    assert_eq!(new.seed().done.len(), 2);
+    assert_eq!(new.starting_plan().completed.len(), 2);
     assert_eq!(log.take(), [""; 0], "all was done");
 }
 

@@ -181,7 +181,7 @@ async fn sweep_removes_only_unreferenced_texts() {
     let folder = Folder::new();
     let journal = folder.journal();
     let other = RunId::new("other");
-    assert_eq!(journal.sweep().await.unwrap(), 0);
+    assert_eq!(journal.remove_unused_texts().await.unwrap(), 0);
     write(
         &journal,
         vec![
@@ -196,11 +196,15 @@ async fn sweep_removes_only_unreferenced_texts() {
     let name = folder.bodies()[0].with_extension("tmp-1-0x1");
     fs::write(&name, "half a te").unwrap();
     fs::write(folder.0.join("bodies/notes"), "mine").unwrap();
-    assert_eq!(journal.sweep().await.unwrap(), 0, "both texts are named");
+    assert_eq!(
+        journal.remove_unused_texts().await.unwrap(),
+        0,
+        "both texts are named"
+    );
     assert!(!name.exists());
     assert!(journal.remove(&run()).await.unwrap());
     assert_eq!(folder.bodies().len(), 3, "removing leaves them");
-    assert_eq!(journal.sweep().await.unwrap(), 1);
+    assert_eq!(journal.remove_unused_texts().await.unwrap(), 1);
     assert_eq!(journal.read(&other).await.unwrap(), kept);
     assert!(folder.0.join("bodies/notes").exists());
 }
@@ -216,12 +220,12 @@ async fn sweep_keeps_texts_about_to_be_referenced() {
     lock.lock_shared().unwrap();
     fs::remove_file(folder.file()).unwrap();
     assert_eq!(
-        journal.sweep().await.unwrap_err().kind(),
+        journal.remove_unused_texts().await.unwrap_err().kind(),
         JournalErrorKind::Busy
     );
     assert_eq!(folder.bodies().len(), 1);
     drop(lock);
-    assert_eq!(journal.sweep().await.unwrap(), 1);
+    assert_eq!(journal.remove_unused_texts().await.unwrap(), 1);
 }
 
 /// Runs that write the same text are created and removed during a sweep; none ever misses it.
@@ -243,7 +247,7 @@ async fn runs_can_write_texts_during_a_sweep() {
     }
     let mut swept = 0;
     while !writers.is_empty() {
-        match journal.sweep().await {
+        match journal.remove_unused_texts().await {
             Ok(texts) => swept += texts,
             Err(error) => assert_eq!(error.kind(), JournalErrorKind::Busy, "{error}"),
         }
@@ -251,7 +255,7 @@ async fn runs_can_write_texts_during_a_sweep() {
             ended.unwrap();
         }
     }
-    swept += journal.sweep().await.unwrap();
+    swept += journal.remove_unused_texts().await.unwrap();
     assert!(swept > 0);
     assert!(folder.bodies().is_empty());
 }

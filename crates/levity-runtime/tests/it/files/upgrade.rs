@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use levity_core::{
     CallId, ControlCommand, Decision, Digest, EffectClass, EffectId, EffectKind, EffectNote,
-    Ending, Entry, Failure, Forked, Journal, JournalErrorKind, Limit, Limits, MachineKind, Message,
-    ModelError, ModelErrorKind, Money, Opened, Outcome, Record, ReservedCost, Response, RunId,
-    RunQuery, RunSummary, Spending, Status, Timestamp, ToolCall, ToolError, ToolOutput, ToolResult,
-    Usage,
+    Ending, Entry, Failure, ForkPoint, Journal, JournalErrorKind, Limit, Limits, MachineKind,
+    Message, ModelError, ModelErrorKind, Money, Outcome, Record, ReservedCost, Response, RunHeader,
+    RunId, RunQuery, RunSummary, Spending, Status, Timestamp, ToolCall, ToolError, ToolOutput,
+    ToolResult, Usage,
 };
 use levity_runtime::{FileJournal, MachineRun, Runtime, replay};
 use serde_json::json;
@@ -53,7 +53,7 @@ fn every() -> Vec<Record> {
     let limits = Limits::new()
         .tokens(100)
         .wall_time(std::time::Duration::from_millis(1_500));
-    let mut first = Opened::new(
+    let mut first = RunHeader::new(
         machine(),
         json!({"count": 1, "text": "ä\n\"", "none": null}),
         limits,
@@ -65,7 +65,7 @@ fn every() -> Vec<Record> {
         ("model".to_owned(), Digest::of(&"m")),
         ("tools".to_owned(), Digest::of(&"t")),
     ];
-    first.forked = Some(Forked::new(RunId::new("other"), 7));
+    first.forked = Some(ForkPoint::new(RunId::new("other"), 7));
     let call = ToolCall::new("c1", "tool", json!({"a": 1.5}));
     let started = |effect, kind, class: EffectClass| {
         let mut note = EffectNote::new(kind, "it", class);

@@ -229,10 +229,10 @@ pub(super) fn report(
     SandboxReport {
         level: Level::Open,
         files: files(mechanisms, probe_result),
-        hidden: hidden(mechanisms),
+        hidden_files: hidden(mechanisms),
         network: network(setup, mechanisms, probe_result),
         processes: processes(mechanisms, probe_result),
-        others: others(mechanisms, probe_result),
+        other_processes: others(mechanisms, probe_result),
         memory: watched(probe_result, &[Mechanism::Rlimit]),
         process_count: process_count(mechanisms, probe_result),
         cpu_time: watched(probe_result, &[Mechanism::Rlimit]),
@@ -357,7 +357,7 @@ fn processes(mechanisms: &Mechanisms, probe_result: ProbeResult) -> Protection {
     let mut by = vec![if mechanisms.is_isolated() {
         Mechanism::ProcessNamespace
     } else {
-        Mechanism::Adoption
+        Mechanism::OrphanReaper
     }];
     if !mechanisms.is_isolated() && mechanisms.seccomp {
         by.push(Mechanism::ProcessGroup);

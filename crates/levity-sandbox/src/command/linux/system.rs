@@ -72,7 +72,7 @@ impl System {
         let limits = setup.limits;
         let mut system = Self::with(setup, private, mechanisms)?;
         report.read_only = probe::read_only(&system, &limits, private);
-        if !report.read_only.holds {
+        if !report.read_only.is_enforced {
             system.read_only_filters = None;
         }
         Ok((system, report))
@@ -125,7 +125,7 @@ impl System {
         let limit = SearchLimit::start(spec.limits.time, Some(control));
         if limit.is_abandoned() {
             // The caller no longer waits for the command, so it does not start.
-            return Err(CommandError::Lost);
+            return Err(CommandError::WatcherKilled);
         }
         let listener = spec.listener.clone();
         let program = spec
@@ -196,7 +196,7 @@ impl System {
                     .map_err(|source| setup(Step::Hide.name(), source))?;
                 Ok(found)
             }
-            Err(SearchError::Io(_)) if limit.is_abandoned() => Err(CommandError::Lost),
+            Err(SearchError::Io(_)) if limit.is_abandoned() => Err(CommandError::WatcherKilled),
             Err(SearchError::Io(source)) => Err(setup(Step::Hide.name(), source)),
             Err(SearchError::Mount(mount)) => Err(CommandError::SecondMount(mount)),
         };
@@ -595,7 +595,7 @@ fn outcome(
         _ => None,
     });
     match ended {
-        None => Err(CommandError::Lost),
+        None => Err(CommandError::WatcherKilled),
         Some((_, _, remaining)) if remaining > 0 => Err(CommandError::Survivors(remaining)),
         Some((status, limit, _)) => Ok(exit(status, limit)),
     }
@@ -662,7 +662,7 @@ fn programs(spec: &CommandSpec, environment: &Environment) -> Result<Vec<CString
 }
 
 fn c_string(string: &OsStr, what: &'static str) -> Result<CString, CommandError> {
-    CString::new(string.as_bytes()).map_err(|_| CommandError::Zero(what))
+    CString::new(string.as_bytes()).map_err(|_| CommandError::NulByte(what))
 }
 
 fn c_path(path: &Path) -> Option<CString> {

@@ -109,7 +109,10 @@ fn git_line_needs_approval_for_any_repository() {
     ];
     for files in [&[][..], &harmless, &planted] {
         let (_folder, space) = workspace(files);
-        for policy in [CommandPolicy::new(), CommandPolicy::new().within(&space)] {
+        for policy in [
+            CommandPolicy::new(),
+            CommandPolicy::new().with_workspace(&space),
+        ] {
             for line in LINES {
                 check(&policy, line, "ask");
                 assert_eq!(policy.read_scope(CommandLine::Shell(line)), None, "{line}");

@@ -52,9 +52,9 @@ const LINES_WITH_PATTERNS: &[&str] = &[
 fn shell_line_made_by_glob_needs_approval() {
     let folder = tempfile::tempdir().unwrap();
     let space = crate::Workspace::open(folder.path()).unwrap();
-    let alone = CommandPolicy::new().within(&space);
+    let alone = CommandPolicy::new().with_workspace(&space);
     let beside = CommandPolicy::new()
-        .within(&space)
+        .with_workspace(&space)
         .allow("make")
         .allow("ls");
     let denying = CommandPolicy::allow_all().deny("git push", "no");
@@ -308,7 +308,7 @@ fn word_that_may_expand_to_denied_command_needs_approval() {
 fn snapshot_folder_of_file_system_needs_approval() {
     let folder = tempfile::tempdir().unwrap();
     let space = crate::Workspace::open(folder.path()).unwrap();
-    let policy = CommandPolicy::new().within(&space);
+    let policy = CommandPolicy::new().with_workspace(&space);
     for line in [
         "cat .zfs/snapshot/monday/.env",
         "cat src/.snap/monday/a.rs",

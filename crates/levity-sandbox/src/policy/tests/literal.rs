@@ -178,7 +178,7 @@ const LINES: &[(&str, &str)] = &[
 fn policy(folder: &tempfile::TempDir) -> CommandPolicy {
     let space = Workspace::open(folder.path()).unwrap();
     CommandPolicy::new()
-        .within(&space)
+        .with_workspace(&space)
         .allow("cargo test")
         .allow("make")
         .allow("git status")
@@ -338,7 +338,7 @@ fn computing_builtin_with_allowed_command_needs_approval() {
     let folder = tempfile::tempdir().unwrap();
     let policy = CommandPolicy::new()
         .allow("make")
-        .within(&Workspace::open(folder.path()).unwrap());
+        .with_workspace(&Workspace::open(folder.path()).unwrap());
     let builtins = [
         "printf", "test", "read", "export", "set", "unset", "let", "trap", "hash",
     ];

@@ -121,7 +121,7 @@ fn word_before_redirection_hides_no_denied_command() {
         ("git log 2>&1", "allow"),
     ] {
         check(&policy, line, expected);
-        let denied = policy.denial_in(".", CommandLine::Shell(line));
+        let denied = policy.denial_reason_in(".", CommandLine::Shell(line));
         assert_eq!(denied.is_some(), expected == "deny", "{line}");
     }
     // No approval is requested if only rules can allow.
@@ -137,7 +137,8 @@ fn word_before_redirection_hides_no_denied_command() {
 #[test]
 fn redirection_that_sets_variable_needs_approval() {
     let folder = tempfile::tempdir().unwrap();
-    let alone = CommandPolicy::new().within(&crate::Workspace::open(folder.path()).unwrap());
+    let alone =
+        CommandPolicy::new().with_workspace(&crate::Workspace::open(folder.path()).unwrap());
     let beside = alone.clone().allow("make");
     let denying = CommandPolicy::allow_all().deny("git push", "no");
     for word in [

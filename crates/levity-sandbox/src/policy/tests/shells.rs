@@ -263,9 +263,10 @@ fn shells_run_exactly_the_judged_words_of_allowed_lines() {
     recorders(&work.join("5"), &PROGRAMS, "evil");
     let space = Workspace::open(&work).unwrap();
     let rules = ["make", "tool", "cargo test", "git status", "git log"];
-    let policy = rules
-        .into_iter()
-        .fold(CommandPolicy::new().within(&space), CommandPolicy::allow);
+    let policy = rules.into_iter().fold(
+        CommandPolicy::new().with_workspace(&space),
+        CommandPolicy::allow,
+    );
     let shells = ["/bin/bash", "/bin/dash"]
         .into_iter()
         .filter(|shell| Path::new(shell).exists());

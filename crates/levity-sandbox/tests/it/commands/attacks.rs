@@ -25,18 +25,18 @@ pub(super) enum Needs {
 pub(super) fn holds(report: &SandboxReport, needs: Needs) -> bool {
     let by = |name: &str| {
         report
-            .guards()
+            .protections()
             .iter()
-            .any(|(_, guard)| guard.by.iter().any(|how| how.to_string() == name))
+            .any(|(_, guard)| guard.mechanisms.iter().any(|how| how.to_string() == name))
     };
     match needs {
         Needs::Nothing => true,
-        Needs::Files => report.files.holds,
-        Needs::Mounts => report.files.holds && report.files.note.is_none(),
-        Needs::Network => report.network.holds,
+        Needs::Files => report.files.is_enforced,
+        Needs::Mounts => report.files.is_enforced && report.files.note.is_none(),
+        Needs::Network => report.network.is_enforced,
         Needs::Seccomp => by("seccomp"),
-        Needs::Others => report.others.holds,
-        Needs::Watcher => report.processes.holds,
+        Needs::Others => report.other_processes.is_enforced,
+        Needs::Watcher => report.processes.is_enforced,
     }
 }
 

@@ -137,7 +137,7 @@ async fn command_reads_its_input() {
 
 #[tokio::test]
 async fn listener_receives_output_in_chunks() {
-    let fixture = Fixture::new(&[], |builder| builder.output(40_000));
+    let fixture = Fixture::new(&[], |builder| builder.max_output(40_000));
     let heard = Arc::new(Mutex::new((String::new(), String::new(), 0)));
     let ear = Arc::clone(&heard);
     let line = "echo first; echo problem >&2; i=0; while [ $i -lt 2000 ]; do echo ääääääääää; \
@@ -155,7 +155,7 @@ async fn listener_receives_output_in_chunks() {
     assert!(heard.0.starts_with("first\nää") && heard.1 == "problem\n");
     assert!(heard.2 <= 8 << 10, "a piece had {} bytes", heard.2);
     assert!(heard.0.len() <= 40_000);
-    assert!(finished.stdout.is_cut() && finished.stdout.text.contains("bytes left out"));
+    assert!(finished.stdout.is_truncated() && finished.stdout.text.contains("bytes left out"));
     assert!(finished.stdout.text.ends_with("ä\n"));
 }
 
@@ -209,8 +209,8 @@ async fn allowed_places_can_be_used() {
         fs::write(reads.join("f"), "readable").unwrap();
         let fixture = Fixture::new(disabled, |builder| {
             builder
-                .read(&reads)
-                .write(&writes)
+                .allow_read(&reads)
+                .allow_write(&writes)
                 .env("READS", &reads)
                 .env("WRITES", &writes)
         });
@@ -223,7 +223,7 @@ async fn allowed_places_can_be_used() {
             "without {disabled:?}: {finished:?}"
         );
         assert_eq!(fs::read_to_string(writes.join("f")).unwrap(), "new\n");
-        if fixture.sandbox.report().files.holds {
+        if fixture.sandbox.report().files.is_enforced {
             let finished = fixture
                 .shell("echo x > $READS/f || rm $READS/f || mkdir $READS/d")
                 .await
@@ -241,7 +241,7 @@ async fn command_has_its_own_loopback_device() {
         .sandbox
         .report()
         .network
-        .by
+        .mechanisms
         .contains(&Mechanism::NetworkNamespace)
     {
         println!("not tried: there is no network namespace");
@@ -276,7 +276,7 @@ async fn network_can_be_allowed() {
             .sandbox
             .report()
             .network
-            .by
+            .mechanisms
             .contains(&Mechanism::Seccomp)
         {
             let code = "use Socket; socket(S,PF_UNIX,SOCK_STREAM,0) && print 'ESCAPED'";
@@ -304,7 +304,7 @@ async fn private_folder_is_removed_with_sandbox() {
 #[tokio::test(flavor = "multi_thread")]
 async fn command_without_process_namespace_stays_in_session() {
     let fixture = Fixture::new(&["namespaces"], |builder| builder);
-    if !fixture.sandbox.report().files.holds {
+    if !fixture.sandbox.report().files.is_enforced {
         return println!("not tried: {}", fixture.sandbox.report().files);
     }
     for call in ["POSIX::setsid()", "POSIX::setpgid(0, 0)", "setpgrp(0, 0)"] {
@@ -390,8 +390,8 @@ async fn named_programs_are_taken_from_system() {
                 "date", "missing", "date", "", ".", "..", "../made", "/made", "a/b",
             ];
             let finished = command
-                .take_from_system(names)
-                .take_from_system(["date"])
+                .use_system_programs(names)
+                .use_system_programs(["date"])
                 .run()
                 .await
                 .unwrap();
@@ -412,7 +412,7 @@ async fn named_programs_are_taken_from_system() {
             run("own").await.1.contains("planted"),
             "without {disabled:?}"
         );
-        if fixture.sandbox.report().files.holds {
+        if fixture.sandbox.report().files.is_enforced {
             let line = "ln -sf $PWD/bin/own $(dirname $(command -v date))/date; date +x";
             assert_eq!(run(line).await.1, "x\n", "without {disabled:?}");
         }

@@ -48,7 +48,7 @@ async fn command_that_cannot_run_returns_reason() {
         ));
         assert!(matches!(
             error(&["echo", "a\0b"]).await,
-            CommandError::Zero(_)
+            CommandError::NulByte(_)
         ));
         assert!(matches!(
             error(&["echo", &"x".repeat(1 << 20)]).await,
@@ -84,7 +84,7 @@ async fn command_that_cannot_run_returns_reason() {
             .run()
             .await
             .unwrap_err();
-        assert!(matches!(error, CommandError::Zero(_)), "{error:?}");
+        assert!(matches!(error, CommandError::NulByte(_)), "{error:?}");
         fixture.assert_empty();
     }
 }
@@ -95,11 +95,11 @@ fn level_below_required_is_refused() {
     let workspace = Workspace::open(folder.path()).unwrap();
     let weak = || {
         Sandbox::builder(&workspace)
-            .without("landlock")
-            .without("namespaces")
+            .disable("landlock")
+            .disable("namespaces")
     };
     let error = weak().build().unwrap_err();
-    let SandboxError::Weak {
+    let SandboxError::InsufficientLevel {
         wanted: Level::Guarded,
         missing,
         report,
@@ -112,38 +112,38 @@ fn level_below_required_is_refused() {
     assert!(error.to_string().contains("at_least"), "{error}");
     assert!(
         weak()
-            .at_least(Level::Isolated)
+            .require_level(Level::Isolated)
             .build()
             .unwrap_err()
             .to_string()
             .contains("hidden files")
     );
-    weak().at_least(Level::Open).build().unwrap();
+    weak().require_level(Level::Open).build().unwrap();
 }
 
 #[test]
 fn invalid_sandbox_settings_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let workspace = Workspace::open(folder.path()).unwrap();
-    let open = || Sandbox::builder(&workspace).at_least(Level::Open);
+    let open = || Sandbox::builder(&workspace).require_level(Level::Open);
     assert!(matches!(
-        open().time(Duration::ZERO).build(),
+        open().time_limit(Duration::ZERO).build(),
         Err(SandboxError::Setting(_))
     ));
     assert!(matches!(
-        open().memory(0).build(),
+        open().memory_limit(0).build(),
         Err(SandboxError::Setting(_))
     ));
     assert!(matches!(
-        open().processes(0).build(),
+        open().max_processes(0).build(),
         Err(SandboxError::Setting(_))
     ));
     assert!(matches!(
-        open().read("/no/such/place").build(),
+        open().allow_read("/no/such/place").build(),
         Err(SandboxError::Place(..))
     ));
     assert!(matches!(
-        open().write("/no/such/place").build(),
+        open().allow_write("/no/such/place").build(),
         Err(SandboxError::Place(..))
     ));
 }
@@ -153,7 +153,7 @@ fn run_outside_runtime_returns_error() {
     let folder = tempfile::tempdir().unwrap();
     let workspace = Workspace::open(folder.path()).unwrap();
     let sandbox = Sandbox::builder(&workspace)
-        .at_least(Level::Open)
+        .require_level(Level::Open)
         .build()
         .unwrap();
     let mut run = std::pin::pin!(sandbox.command(["true"]).run());

@@ -60,7 +60,7 @@ impl Fixture {
             socket.set_nonblocking(true).unwrap();
         }
         let builder = Sandbox::builder(Workspace::open(&work).unwrap())
-            .time(Duration::from_secs(20))
+            .time_limit(Duration::from_secs(20))
             .env("MARK", &mark)
             .env("OUT", &outside)
             .env("WORK", &work)

@@ -28,10 +28,10 @@ async fn git_works_and_hooks_are_protected() {
             .await
             .unwrap();
         assert!(finished.is_success(), "without {disabled:?}: {finished:?}");
-        if !sandbox.report().hidden.holds {
+        if !sandbox.report().hidden_files.is_enforced {
             println!(
                 "without {disabled:?} not tried: {}",
-                sandbox.report().hidden
+                sandbox.report().hidden_files
             );
             continue;
         }
@@ -122,10 +122,10 @@ async fn command_cannot_change_programs_that_git_runs() {
         )
         .build()
         .unwrap();
-        if !sandbox.report().hidden.holds {
+        if !sandbox.report().hidden_files.is_enforced {
             println!(
                 "without {disabled:?} not tried: {}",
-                sandbox.report().hidden
+                sandbox.report().hidden_files
             );
             continue;
         }
@@ -204,8 +204,8 @@ async fn placeholders_last_until_last_command_ends() {
     )
     .build()
     .unwrap();
-    if !sandbox.report().hidden.holds {
-        return println!("not tried: {}", sandbox.report().hidden);
+    if !sandbox.report().hidden_files.is_enforced {
+        return println!("not tried: {}", sandbox.report().hidden_files);
     }
     let placeholder = folder.path().join(".git/commondir");
     // The state that a killed process leaves behind.
@@ -297,7 +297,7 @@ async fn denied_link_to_git_hooks_does_not_stop_commands() {
                     "{target} without {disabled:?}"
                 );
             }
-            if sandbox.report().hidden.holds {
+            if sandbox.report().hidden_files.is_enforced {
                 for name in [".git/config", ".git/hooks/x"] {
                     assert_eq!(
                         fs::read_to_string(root.join(name)).unwrap(),
@@ -338,7 +338,7 @@ async fn denied_git_settings_do_not_stop_commands() {
             .unwrap();
         let line = "cat other.txt .git/config; echo bad > .git/config; rm -f .git/config";
         let finished = sandbox.shell(line).run().await.unwrap();
-        if sandbox.report().hidden.holds {
+        if sandbox.report().hidden_files.is_enforced {
             assert_eq!(finished.stdout.text, "open\n");
             assert_eq!(
                 fs::read_to_string(folder.path().join(".git/config")).unwrap(),

@@ -44,10 +44,10 @@ async fn denied_files_are_hidden_from_commands() {
         )
         .build()
         .unwrap();
-        if !sandbox.report().hidden.holds {
+        if !sandbox.report().hidden_files.is_enforced {
             println!(
                 "without {disabled:?} not tried: {}",
-                sandbox.report().hidden
+                sandbox.report().hidden_files
             );
             continue;
         }
@@ -106,7 +106,7 @@ async fn read_only_workspace_cannot_be_changed_by_commands() {
             finished.is_success() && finished.stdout.text == "kept\n",
             "without {disabled:?}: {finished:?}"
         );
-        if !sandbox.report().files.holds {
+        if !sandbox.report().files.is_enforced {
             println!("without {disabled:?} not tried: {}", sandbox.report().files);
             continue;
         }
@@ -393,10 +393,10 @@ async fn isolated_command_cannot_read_denied_file_moved_by_another() {
         let builder =
             Sandbox::builder(Workspace::open(folder.path()).unwrap()).env("W", folder.path());
         let sandbox = disable(builder, disabled).build().unwrap();
-        if !sandbox.report().hidden.holds {
+        if !sandbox.report().hidden_files.is_enforced {
             println!(
                 "without {disabled:?} not tried: {}",
-                sandbox.report().hidden
+                sandbox.report().hidden_files
             );
             continue;
         }
@@ -442,8 +442,8 @@ async fn files_denied_by_path_stay_denied_when_folders_move() {
         .build()
         .unwrap();
     let sandbox = disable(Sandbox::builder(workspace), &[]).build().unwrap();
-    if !sandbox.report().hidden.holds {
-        return println!("not tried: {}", sandbox.report().hidden);
+    if !sandbox.report().hidden_files.is_enforced {
+        return println!("not tried: {}", sandbox.report().hidden_files);
     }
     for (first, second) in [
         ("mv docs other", "cat other/sub/plan.txt"),
@@ -485,8 +485,8 @@ async fn every_hard_link_of_denied_file_is_hidden() {
     )
     .build()
     .unwrap();
-    if !sandbox.report().hidden.holds {
-        return println!("not tried: {}", sandbox.report().hidden);
+    if !sandbox.report().hidden_files.is_enforced {
+        return println!("not tried: {}", sandbox.report().hidden_files);
     }
     let finished = sandbox
         .shell("cat 0 sub/.env sub/notes zzz; cat sub/plain")
@@ -574,8 +574,8 @@ async fn second_name_of_denied_file_shows_nothing() {
                 .env("WORK", folder.path());
             let sandbox = disable(builder, disabled).build().unwrap();
             let (hidden, held) = (
-                sandbox.report().hidden.holds,
-                sandbox.report().read_only.holds,
+                sandbox.report().hidden_files.is_enforced,
+                sandbox.report().read_only.is_enforced,
             );
             for line in *lines {
                 let finished = sandbox.shell(*line).run().await.unwrap();
@@ -618,18 +618,18 @@ async fn denied_link_to_allowed_place_shows_nothing() {
             symlink(place.join(to), folder.path().join(from)).unwrap();
         }
         let builder = Sandbox::builder(Workspace::open(folder.path()).unwrap())
-            .read(&place)
+            .allow_read(&place)
             .env("P", &place);
         let sandbox = disable(builder, disabled).build().unwrap();
         let line = "cat .e* .ssh/id $P/app.env $P/keys/id; cat $P/plain";
-        if sandbox.report().hidden.holds {
+        if sandbox.report().hidden_files.is_enforced {
             let finished = sandbox.shell(line).run().await.unwrap();
             assert_eq!(
                 finished.stdout.text, "open\n",
                 "without {disabled:?}: {finished:?}"
             );
         }
-        if sandbox.report().read_only.holds {
+        if sandbox.report().read_only.is_enforced {
             let finished = sandbox.shell(line).read_only().run().await.unwrap();
             assert_eq!(
                 finished.stdout.text, "open\n",
@@ -655,8 +655,8 @@ async fn target_of_denied_link_stays_hidden_after_link_is_removed() {
     }
     let workspace = Workspace::open(folder.path()).unwrap();
     let sandbox = disable(Sandbox::builder(&workspace), &[]).build().unwrap();
-    if !sandbox.report().hidden.holds {
-        return println!("not tried: {}", sandbox.report().hidden);
+    if !sandbox.report().hidden_files.is_enforced {
+        return println!("not tried: {}", sandbox.report().hidden_files);
     }
     for line in [
         "cat settings conf/keys/id vault/a",
@@ -709,8 +709,8 @@ async fn command_started_during_folder_moves_reads_no_denied_file() {
         )
         .build()
         .unwrap();
-        if !sandbox.report().hidden.holds {
-            return println!("not tried: {}", sandbox.report().hidden);
+        if !sandbox.report().hidden_files.is_enforced {
+            return println!("not tried: {}", sandbox.report().hidden_files);
         }
         assert!(sandbox.shell(*first).run().await.unwrap().is_success());
         let (begun, mut heard) = tokio::sync::mpsc::unbounded_channel();
@@ -800,11 +800,12 @@ async fn denied_links_to_outside_folder_do_not_stop_commands() {
     ] {
         symlink(place.join(target), root.join(name)).unwrap();
     }
-    let builder = disable(Sandbox::builder(Workspace::open(&root).unwrap()), &[]).write(&place);
+    let builder =
+        disable(Sandbox::builder(Workspace::open(&root).unwrap()), &[]).allow_write(&place);
     let sandbox = builder.build().unwrap();
     let line = format!("cat other.txt {}/keys/one/id c.key", place.display());
     let finished = sandbox.shell(line).run().await.unwrap();
-    if sandbox.report().hidden.holds {
+    if sandbox.report().hidden_files.is_enforced {
         assert_eq!(finished.stdout.text, "open\n");
     }
 }

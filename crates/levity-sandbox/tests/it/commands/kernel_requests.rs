@@ -17,7 +17,7 @@ async fn open_network_allows_only_route_queries() {
         });
         let report = fixture.sandbox.report();
         assert_eq!(
-            report.network.holds,
+            report.network.is_enforced,
             holds(report, Needs::Seccomp),
             "{report}"
         );
@@ -85,7 +85,7 @@ const CHANGING: &[u32] = &[
 async fn read_only_command_can_query_but_not_change_files() {
     for disabled in DISABLED {
         let fixture = Fixture::new(disabled, |builder| builder);
-        if !fixture.sandbox.report().read_only.holds {
+        if !fixture.sandbox.report().read_only.is_enforced {
             println!(
                 "without {disabled:?} not tried: {}",
                 fixture.sandbox.report().read_only
@@ -286,7 +286,7 @@ async fn command_cannot_take_lease() {
 async fn read_only_command_sees_no_host_sockets() {
     for disabled in DISABLED {
         let fixture = Fixture::new(disabled, |builder| builder);
-        if !fixture.sandbox.report().read_only.holds {
+        if !fixture.sandbox.report().read_only.is_enforced {
             continue;
         }
         let line = "cat /proc/net/unix /proc/self/net/unix; true";
@@ -310,7 +310,7 @@ async fn command_that_locks_private_folders_does_not_block_others() {
             .unwrap();
         assert!(finished.is_success(), "without {disabled:?}: {finished:?}");
         fixture.shell(line).await.unwrap();
-        if fixture.sandbox.report().read_only.holds {
+        if fixture.sandbox.report().read_only.is_enforced {
             let finished = fixture
                 .sandbox
                 .shell("echo x > $TMPDIR/x; ls $HOME")

@@ -38,7 +38,7 @@ const DAEMONS: &[(&str, &str)] = &[
 async fn no_process_outlives_command() {
     for disabled in DISABLED {
         let fixture = Fixture::new(disabled, |builder| builder);
-        if !fixture.sandbox.report().processes.holds {
+        if !fixture.sandbox.report().processes.is_enforced {
             println!(
                 "without {disabled:?} not tried: {}",
                 fixture.sandbox.report().processes
@@ -64,7 +64,7 @@ async fn no_process_outlives_command() {
 async fn dropping_future_kills_all_processes() {
     for disabled in DISABLED {
         let fixture = Fixture::new(disabled, |builder| builder);
-        if !fixture.sandbox.report().processes.holds {
+        if !fixture.sandbox.report().processes.is_enforced {
             continue;
         }
         let (begun, mut heard) = tokio::sync::mpsc::unbounded_channel();
@@ -107,7 +107,7 @@ fn killing_host_kills_all_processes() {
             .sandbox
             .report()
             .processes
-            .holds
+            .is_enforced
         {
             continue;
         }
@@ -151,7 +151,7 @@ async fn many_commands_run_concurrently() {
         let command = fixture
             .sandbox
             .shell(format!("sleep 0.05; echo {number}"))
-            .time(Duration::from_secs(20));
+            .time_limit(Duration::from_secs(20));
         running.spawn(async move { (number, command.run().await.unwrap()) });
     }
     while let Some(done) = running.join_next().await {

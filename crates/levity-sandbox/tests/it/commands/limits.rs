@@ -14,7 +14,7 @@ async fn on_all(
 ) {
     for disabled in DISABLED {
         let fixture = Fixture::new(disabled, &settings);
-        if !fixture.sandbox.report().processes.holds {
+        if !fixture.sandbox.report().processes.is_enforced {
             println!(
                 "without {disabled:?} not tried: {}",
                 fixture.sandbox.report().processes
@@ -42,7 +42,7 @@ fn is_refused_by_kernel(finished: &CommandOutput) -> bool {
 /// Limits with few processes and a short time, so that the kernel's higher limit does not slow down
 /// other tests.
 fn small(builder: SandboxBuilder) -> SandboxBuilder {
-    builder.processes(16).time(Duration::from_secs(6))
+    builder.max_processes(16).time_limit(Duration::from_secs(6))
 }
 
 const PROCESSES: Exit = Exit::Limit(CommandLimit::Processes);
@@ -71,8 +71,8 @@ async fn fork_bomb_of_detached_processes_is_ended() {
 async fn kernel_limits_processes_of_namespace() {
     let before = std::fs::read_to_string("/proc/sys/kernel/pid_max").unwrap();
     for disabled in [&[][..], &["root"]] {
-        let fixture = Fixture::new(disabled, |builder| builder.processes(16));
-        let by = &fixture.sandbox.report().process_count.by;
+        let fixture = Fixture::new(disabled, |builder| builder.max_processes(16));
+        let by = &fixture.sandbox.report().process_count.mechanisms;
         let finished = fixture.shell("cat /proc/sys/kernel/pid_max").await.unwrap();
         if !by.contains(&Mechanism::ProcessNamespace) || !finished.is_success() {
             println!("without {disabled:?} not tried: {by:?}");
@@ -96,20 +96,20 @@ async fn kernel_limits_processes_of_namespace() {
 #[tokio::test(flavor = "multi_thread")]
 async fn too_many_children_end_command() {
     let line = "i=0; while [ $i -lt 2000 ]; do sleep 1000 & i=$((i+1)); done; wait";
-    on_all(|builder| builder.processes(100), line, &[PROCESSES]).await;
+    on_all(|builder| builder.max_processes(100), line, &[PROCESSES]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn thousands_of_sequential_children_are_allowed() {
     let line = "i=0; while [ $i -lt 1000 ]; do (exit 0); i=$((i+1)); done";
-    on_all(|builder| builder.processes(8), line, &[Exit::Code(0)]).await;
+    on_all(|builder| builder.max_processes(8), line, &[Exit::Code(0)]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn time_limit_ends_command_that_ignores_signals() {
     let line = "trap '' TERM INT HUP; while :; do sleep 1000; done";
     on_all(
-        |builder| builder.time(Duration::from_millis(200)),
+        |builder| builder.time_limit(Duration::from_millis(200)),
         line,
         &[TIME],
     )
@@ -119,7 +119,7 @@ async fn time_limit_ends_command_that_ignores_signals() {
 #[tokio::test(flavor = "multi_thread")]
 async fn time_limit_ends_stopped_command() {
     on_all(
-        |builder| builder.time(Duration::from_millis(200)),
+        |builder| builder.time_limit(Duration::from_millis(200)),
         "kill -STOP $$",
         &[TIME],
     )
@@ -128,7 +128,9 @@ async fn time_limit_ends_stopped_command() {
 
 #[tokio::test]
 async fn command_receives_term_before_kill() {
-    let fixture = Fixture::new(&[], |builder| builder.time(Duration::from_millis(300)));
+    let fixture = Fixture::new(&[], |builder| {
+        builder.time_limit(Duration::from_millis(300))
+    });
     let line = "trap 'echo asked; exit 0' TERM; while :; do sleep 0.05; done";
     let finished = fixture.shell(line).await.unwrap();
     assert_eq!(
@@ -142,7 +144,7 @@ async fn command_receives_term_before_kill() {
 async fn cpu_time_of_all_processes_is_limited() {
     let line = "for i in 1 2 3; do while :; do :; done & done; wait";
     on_all(
-        |builder| builder.cpu_time(Duration::from_secs(1)),
+        |builder| builder.cpu_time_limit(Duration::from_secs(1)),
         line,
         &[CPU],
     )
@@ -155,7 +157,7 @@ async fn memory_of_one_process_is_limited() {
     let line = "head -c 1000000000 /dev/zero | tail -n 1 > /dev/null; test $? -eq 0 && echo \
         ESCAPED; exit 0";
     for disabled in DISABLED {
-        let fixture = Fixture::new(disabled, |builder| builder.memory(64 << 20));
+        let fixture = Fixture::new(disabled, |builder| builder.memory_limit(64 << 20));
         let finished = fixture.shell(line).await.unwrap();
         assert!(
             !finished.stdout.text.contains("ESCAPED"),
@@ -169,7 +171,7 @@ async fn memory_of_one_process_is_limited() {
 async fn memory_of_all_processes_is_limited() {
     let line = "for i in 1 2 3 4 5 6; do (head -c 30000000 /dev/zero; sleep 1000) | tail -n 1 & \
         done; wait";
-    on_all(|builder| builder.memory(80 << 20), line, &[MEMORY]).await;
+    on_all(|builder| builder.memory_limit(80 << 20), line, &[MEMORY]).await;
 }
 
 /// Perl code that fills shared memory, 32 MiB at a time, and then runs the given code with `$p`, of
@@ -194,7 +196,11 @@ async fn unmapped_shared_memory_is_limited() {
     ));
     for line in [given_up, unmapped] {
         on_all(
-            |builder| builder.memory(64 << 20).time(Duration::from_secs(8)),
+            |builder| {
+                builder
+                    .memory_limit(64 << 20)
+                    .time_limit(Duration::from_secs(8))
+            },
             &line,
             &[MEMORY],
         )
@@ -205,7 +211,12 @@ async fn unmapped_shared_memory_is_limited() {
 #[tokio::test(flavor = "multi_thread")]
 async fn shared_memory_within_limit_is_allowed() {
     let line = share("1").replace("sleep 1000", "exit 0");
-    on_all(|builder| builder.memory(1 << 30), &line, &[Exit::Code(0)]).await;
+    on_all(
+        |builder| builder.memory_limit(1 << 30),
+        &line,
+        &[Exit::Code(0)],
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -217,7 +228,11 @@ async fn page_tables_count_as_memory() {
         sleep 1000",
         libc::SYS_mmap
     );
-    let limits = |builder: SandboxBuilder| builder.memory(64 << 20).time(Duration::from_secs(8));
+    let limits = |builder: SandboxBuilder| {
+        builder
+            .memory_limit(64 << 20)
+            .time_limit(Duration::from_secs(8))
+    };
     on_all(limits, &format!("perl -e '{code}'"), &[MEMORY]).await;
 }
 
@@ -246,14 +261,22 @@ def begin():
             libc::SYS_exit
         )
     };
-    let limits = |builder: SandboxBuilder| builder.memory(256 << 20).time(Duration::from_secs(15));
+    let limits = |builder: SandboxBuilder| {
+        builder
+            .memory_limit(256 << 20)
+            .time_limit(Duration::from_secs(15))
+    };
     let fork = |count: u32| {
         format!("for _ in range({count}):\n    if os.fork() == 0: begin()\ntime.sleep(1000)")
     };
     let eats = one("kept = b'x' * (60 << 20)") + &fork(8);
     on_all(limits, &format!("python3 -c \"{eats}\""), &[MEMORY]).await;
     let many = one("pass") + &fork(40);
-    let limits = |builder: SandboxBuilder| builder.processes(16).time(Duration::from_secs(15));
+    let limits = |builder: SandboxBuilder| {
+        builder
+            .max_processes(16)
+            .time_limit(Duration::from_secs(15))
+    };
     on_all(limits, &format!("python3 -c \"{many}\""), &[PROCESSES]).await;
 }
 
@@ -271,9 +294,9 @@ fn hidden_children(then: &str) -> String {
 async fn hidden_processes_are_counted() {
     let small = |builder: SandboxBuilder| {
         builder
-            .processes(16)
-            .memory(96 << 20)
-            .time(Duration::from_secs(8))
+            .max_processes(16)
+            .memory_limit(96 << 20)
+            .time_limit(Duration::from_secs(8))
     };
     on_all(small, &hidden_children("1"), &[PROCESSES, Exit::Uncounted]).await;
     // The maximum number of processes, so that only memory exceeds its limit.
@@ -328,7 +351,7 @@ async fn command_ends_when_processes_cannot_be_counted() {
     }
     let fixture = Fixture::new(&["namespaces"], |builder| builder);
     assert!(
-        fixture.sandbox.report().process_count.holds,
+        fixture.sandbox.report().process_count.is_enforced,
         "{}",
         fixture.sandbox.report()
     );
@@ -346,9 +369,9 @@ async fn process_of_unreadable_program_is_counted() {
     use std::os::unix::fs::{PermissionsExt as _, chown};
     for disabled in DISABLED {
         let fixture = Fixture::new(disabled, |builder| {
-            builder.processes(16).time(Duration::from_secs(8))
+            builder.max_processes(16).time_limit(Duration::from_secs(8))
         });
-        if !fixture.sandbox.report().processes.holds {
+        if !fixture.sandbox.report().processes.is_enforced {
             continue;
         }
         let program = fixture.work().join("shut");
@@ -377,7 +400,7 @@ async fn file_size_is_limited() {
         "exec head -c 100000000 /dev/zero > big",
         "exec dd if=/dev/zero of=big bs=1M count=1 seek=500",
     ] {
-        let fixture = Fixture::new(&[], |builder| builder.file_size(1 << 20));
+        let fixture = Fixture::new(&[], |builder| builder.max_file_size(1 << 20));
         let finished = fixture.shell(line).await.unwrap();
         assert!(!finished.is_success(), "{finished:?}");
         let size = std::fs::metadata(fixture.work().join("big")).map_or(0, |it| it.len());
@@ -388,7 +411,9 @@ async fn file_size_is_limited() {
 #[tokio::test(flavor = "multi_thread")]
 async fn large_output_is_truncated() {
     let fixture = Fixture::new(&[], |builder| {
-        builder.output(10_000).time(Duration::from_secs(3))
+        builder
+            .max_output(10_000)
+            .time_limit(Duration::from_secs(3))
     });
     let finished = fixture
         .shell("yes 0123456789 | head -c 10000000000; yes error >&2")
@@ -396,7 +421,7 @@ async fn large_output_is_truncated() {
         .unwrap();
     assert_eq!(finished.exit, TIME);
     assert!(
-        finished.stdout.text.len() < 10_100 && finished.stdout.is_cut(),
+        finished.stdout.text.len() < 10_100 && finished.stdout.is_truncated(),
         "{}",
         finished.stdout.text.len()
     );
@@ -412,7 +437,7 @@ async fn default_limits_match_documentation() {
     let sandbox = super::disable(levity_sandbox::Sandbox::builder(workspace), &[])
         .build()
         .unwrap();
-    assert_eq!(sandbox.time(), Duration::from_secs(120));
+    assert_eq!(sandbox.time_limit(), Duration::from_secs(120));
     // File sizes are given in blocks of 512 bytes, and memory in units of 1,024.
     for (limit, expected) in [
         ("-n", 4096),
@@ -439,7 +464,7 @@ async fn default_limits_match_documentation() {
         .run()
         .await
         .unwrap();
-    assert!(finished.stdout.is_cut() && !finished.stderr.is_cut());
+    assert!(finished.stdout.is_truncated() && !finished.stderr.is_truncated());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -449,11 +474,11 @@ async fn threads_of_all_processes_are_limited() {
         // 16 for each, so 48.
         let fixture = Fixture::new(disabled, |builder| {
             builder
-                .processes(3)
-                .time(Duration::from_secs(8))
-                .memory(8 << 30)
+                .max_processes(3)
+                .time_limit(Duration::from_secs(8))
+                .memory_limit(8 << 30)
         });
-        if !fixture.sandbox.report().processes.holds {
+        if !fixture.sandbox.report().processes.is_enforced {
             continue;
         }
         if !fixture

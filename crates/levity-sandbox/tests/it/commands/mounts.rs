@@ -156,12 +156,12 @@ async fn second_mount_of_workspace_shows_no_denied_file() {
         .build()
         .unwrap();
     // Without this, most of it is out of reach anyway.
-    let builder = || Sandbox::builder(&workspace).read(&place);
+    let builder = || Sandbox::builder(&workspace).allow_read(&place);
     for disabled in [&[][..], &["namespaces"]] {
         let sandbox = disable(builder(), disabled).build().unwrap();
         let (hidden, held) = (
-            sandbox.report().hidden.holds,
-            sandbox.report().read_only.holds,
+            sandbox.report().hidden_files.is_enforced,
+            sandbox.report().read_only.is_enforced,
         );
         println!("without {disabled:?}: hidden files {hidden}, read-only runs {held}");
         for read_only in [false, true] {
@@ -238,8 +238,8 @@ async fn name_shown_twice_by_mount_counts_once() {
         .status()
         .unwrap();
     assert!(moved.success());
-    if !sandbox.report().hidden.holds {
-        return println!("not tried: {}", sandbox.report().hidden);
+    if !sandbox.report().hidden_files.is_enforced {
+        return println!("not tried: {}", sandbox.report().hidden_files);
     }
     let finished = sandbox
         .shell("cat pub/other pub/both; cat pub/copy again/copy")
@@ -269,8 +269,8 @@ async fn mount_that_cannot_be_hidden_is_named_in_error() {
     let sandbox = disable(Sandbox::builder(Workspace::open(work).unwrap()), &[])
         .build()
         .unwrap();
-    if !sandbox.report().hidden.holds {
-        return println!("not tried: {}", sandbox.report().hidden);
+    if !sandbox.report().hidden_files.is_enforced {
+        return println!("not tried: {}", sandbox.report().hidden_files);
     }
     let error = sandbox.shell("echo ran").run().await.unwrap_err();
     assert!(

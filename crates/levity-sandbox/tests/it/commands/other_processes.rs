@@ -114,7 +114,7 @@ async fn command_cannot_change_other_processes_of_user() {
             if !holds(report, needs) {
                 println!(
                     "without {disabled:?}, `{name}` is not tried: {}",
-                    report.others
+                    report.other_processes
                 );
                 continue;
             }

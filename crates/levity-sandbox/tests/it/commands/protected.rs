@@ -15,7 +15,7 @@ async fn file_owner_signal_does_not_reach_watcher() {
         select(undef, undef, undef, 0.2); print q(done)";
     for disabled in DISABLED {
         let fixture = Fixture::new(disabled, |builder| builder);
-        if !fixture.sandbox.report().processes.holds {
+        if !fixture.sandbox.report().processes.is_enforced {
             println!(
                 "without {disabled:?} not tried: {}",
                 fixture.sandbox.report().processes
@@ -40,10 +40,10 @@ async fn file_owner_signal_does_not_reach_watcher() {
 async fn command_cannot_replace_files_that_git_executes() {
     for disabled in [&[][..], &["root"], &["landlock"]] {
         let fixture = Fixture::new(disabled, |builder| builder);
-        if !fixture.sandbox.report().hidden.holds {
+        if !fixture.sandbox.report().hidden_files.is_enforced {
             println!(
                 "without {disabled:?} not tried: {}",
-                fixture.sandbox.report().hidden
+                fixture.sandbox.report().hidden_files
             );
             continue;
         }
@@ -98,7 +98,7 @@ async fn host_with_a_mount() {
     if !sandbox
         .report()
         .files
-        .by
+        .mechanisms
         .contains(&Mechanism::MountNamespace)
     {
         println!("not tried: {}", sandbox.report().files);

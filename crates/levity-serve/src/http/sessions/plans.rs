@@ -14,7 +14,9 @@ fn sessions(api: &Api) -> HandlerResult<&SessionFolder> {
 }
 
 pub(super) async fn list(api: &Api, limit: usize) -> HandlerResult {
-    let found = sessions(api)?.list(&SessionFilter::new().most(limit)).await;
+    let found = sessions(api)?
+        .list(&SessionFilter::new().limit(limit))
+        .await;
     let found =
         found.map_err(|error| Problem::unavailable("sessions_failed", error.to_string()))?;
     let plans: Vec<Value> = found.iter().map(info_json).collect();

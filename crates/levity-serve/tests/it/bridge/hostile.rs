@@ -121,7 +121,7 @@ async fn bytes_sent_to(answer: &'static str) -> (levity_serve::bridge::Error, St
     let url = format!("ws://{}", stranger.local_addr().unwrap());
     let client = BridgeClient::new(&url, Token::new(TOKEN).unwrap())
         .unwrap()
-        .patience(Duration::ZERO);
+        .retry_time(Duration::ZERO);
     let listening = async {
         let (mut stream, _) = stranger.accept().await.unwrap();
         let mut heard = Vec::new();
@@ -165,7 +165,7 @@ async fn relaying_process_is_rejected() {
     let url = format!("ws://{}", between.local_addr().unwrap());
     let client = BridgeClient::new(&url, Token::new(TOKEN).unwrap())
         .unwrap()
-        .patience(Duration::ZERO);
+        .retry_time(Duration::ZERO);
     let (mut passing, host) = (tokio::task::JoinSet::new(), stage.address.to_string());
     passing.spawn(async move {
         let (mut from, _) = between.accept().await.unwrap();
@@ -219,7 +219,7 @@ async fn client_reports_absent_host() {
         .local_addr()
         .unwrap();
     let client = BridgeClient::new(&format!("ws://{free}"), Token::new(TOKEN).unwrap()).unwrap();
-    let client = client.patience(Duration::from_millis(100));
+    let client = client.retry_time(Duration::from_millis(100));
     let error = client.request("ping", json!({})).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Absent);
     assert!(error.to_string().contains("levity bridge host"), "{error}");
@@ -227,7 +227,7 @@ async fn client_reports_absent_host() {
     let other = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = other.local_addr().unwrap();
     let client = BridgeClient::new(&format!("ws://{at}"), Token::new(TOKEN).unwrap()).unwrap();
-    let client = client.patience(Duration::ZERO);
+    let client = client.retry_time(Duration::ZERO);
     let (error, ()) = tokio::join!(client.request("ping", json!({})), async {
         let (mut stream, _) = other.accept().await.unwrap();
         stream
@@ -409,7 +409,7 @@ async fn tasks_beyond_the_limit_are_rejected() {
     let model = (0..8).fold(ScriptedModel::new(), |model, _| model.hang());
     stage
         .host
-        .commander(stage.runs(model).most(8))
+        .commander(stage.runs(model).max_runs(8))
         .await
         .unwrap();
     let mut raw = stage.raw().await;

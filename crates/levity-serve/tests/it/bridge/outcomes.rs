@@ -144,7 +144,7 @@ async fn unsent_write_is_reported_as_not_done() {
     let url = format!("ws://{}", listener.local_addr().unwrap());
     let client = BridgeClient::new(&url, Token::new(TOKEN).unwrap())
         .unwrap()
-        .patience(Duration::ZERO);
+        .retry_time(Duration::ZERO);
     let write = || client.request("fs/write", json!({"path": "a", "content": "x"}));
     // The host disconnects when it is asked for its info.
     let (written, ()) = tokio::join!(write(), async {
@@ -169,7 +169,7 @@ async fn unsent_write_is_reported_as_not_done() {
         "{error}"
     );
     // An unsent write is sent to the next host.
-    let client = client.clone().patience(Duration::from_secs(20));
+    let client = client.clone().retry_time(Duration::from_secs(20));
     let write = client.request("fs/write", json!({"path": "a", "content": "x"}));
     let (written, ()) = tokio::join!(within(write), async {
         drop(fake_host(&listener).await);
@@ -188,7 +188,7 @@ async fn write_behind_a_stuck_one_is_reported_as_not_done() {
     let url = format!("ws://{}", listener.local_addr().unwrap());
     let client = BridgeClient::new(&url, Token::new(TOKEN).unwrap())
         .unwrap()
-        .patience(Duration::ZERO);
+        .retry_time(Duration::ZERO);
     let write =
         |content: String| client.request("fs/write", json!({"path": "a", "content": content}));
     let (first, second, ()) = tokio::join!(
@@ -220,7 +220,7 @@ async fn missing_host_is_absent_with_and_without_token() {
     let url = format!("ws://{}", listener.local_addr().unwrap());
     let client = BridgeClient::new(&url, Token::new(TOKEN).unwrap())
         .unwrap()
-        .patience(Duration::ZERO);
+        .retry_time(Duration::ZERO);
     let client = client.token_file(folder.path().join("token"));
     // A host is running, so the token is what is missing.
     let error = client.request("ping", json!({})).await.unwrap_err();
@@ -238,7 +238,7 @@ async fn proven_host_gets_a_proof_instead_of_the_token() {
     let url = format!("ws://{}", listener.local_addr().unwrap());
     let client = BridgeClient::new(&url, Token::new(TOKEN).unwrap())
         .unwrap()
-        .patience(Duration::ZERO);
+        .retry_time(Duration::ZERO);
     let hearing = async {
         let (mut stream, _) = listener.accept().await.unwrap();
         prove(&mut stream).await;

@@ -327,7 +327,7 @@ async fn client_retries_while_the_host_is_loading() {
             .await,
         "not_ready"
     );
-    let impatient = client.clone().patience(Duration::ZERO);
+    let impatient = client.clone().retry_time(Duration::ZERO);
     let error = impatient.dispatch("p", None).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotReady);
     assert!(error.to_string().contains("still loading"), "{error}");
@@ -359,7 +359,7 @@ async fn tasks_of_an_earlier_host_are_resumed() {
     };
     let runs = |model: ScriptedModel, most: usize| {
         let runtime = Runtime::new().with_journal(journal.clone());
-        Runs::new(Agent::builder(model).runtime(runtime).build().unwrap()).most(most)
+        Runs::new(Agent::builder(model).runtime(runtime).build().unwrap()).max_runs(most)
     };
     let first = build().unwrap();
     first
@@ -420,7 +420,7 @@ async fn queued_tasks_are_resumed_when_slots_become_free() {
     let journal = FileJournal::new(folder.path().join("journal")).unwrap();
     let runs = |model: ScriptedModel, most: usize| {
         let runtime = Runtime::new().with_journal(journal.clone());
-        Runs::new(Agent::builder(model).runtime(runtime).build().unwrap()).most(most)
+        Runs::new(Agent::builder(model).runtime(runtime).build().unwrap()).max_runs(most)
     };
     let tasks: Vec<String> = (0..30).map(|at| format!("t{at}")).collect();
     {

@@ -7,7 +7,7 @@ use levity_core::{
     Journal, JournalError, OpenRun, Record, RunId, RunQuery, RunRequest, RunState, RunSummary,
     ToolError,
 };
-use levity_dag::{Brief, Plan, Step, Team, TeamPlanner};
+use levity_dag::{Plan, PlannerInput, Step, Team, TeamPlanner};
 use levity_loop::Agent;
 use levity_runtime::{MemoryJournal, Runtime, SqliteJournal};
 use levity_serve::Runs;
@@ -53,7 +53,7 @@ struct DrawingPlanner;
 
 #[async_trait::async_trait]
 impl TeamPlanner for DrawingPlanner {
-    async fn plan(&self, _: &Brief) -> Result<Value, ToolError> {
+    async fn plan(&self, _: &PlannerInput) -> Result<Value, ToolError> {
         let plan = Plan::new().step(
             Step::new("draw", "Artist")
                 .prompt("Draw a boat.")
@@ -84,7 +84,7 @@ async fn at_work(client: Client) -> (Events, String) {
         .post("/v1/runs", json!({"goal": "I need a boat.", "id": "r"}))
         .await
         .is(201);
-    let mut events = client.events("/v1/runs/r/events?fleeting=0", None).await;
+    let mut events = client.events("/v1/runs/r/events?transient=0", None).await;
     loop {
         // A team's planner works first, in the run itself.
         let told = events.until("tool_started").await;
@@ -133,7 +133,7 @@ async fn child_run_is_visible_and_resumes_with_its_parent((runs, permits): (Runs
     );
     client
         .post(
-            &format!("/v1/runs/{child}/say"),
+            &format!("/v1/runs/{child}/message"),
             json!({"text": "A red one."}),
         )
         .await
@@ -199,7 +199,7 @@ async fn check_pause_reaches_child_without_waiting_client(
     journal: HeldJournal,
     (runs, permits): (Runs, Arc<Semaphore>),
 ) {
-    let server = Server::with(runs, |api| api.patience(Duration::from_millis(100))).await;
+    let server = Server::with(runs, |api| api.command_timeout(Duration::from_millis(100))).await;
     let (mut events, child) = at_work(server.client).await;
     let stuck = journal.hold().await;
     assert_eq!(
@@ -207,7 +207,7 @@ async fn check_pause_reaches_child_without_waiting_client(
             .client
             .post("/v1/runs/r/pause", json!({}))
             .await
-            .is(202)["told"],
+            .is(202)["delivery"],
         "waiting"
     );
     drop(stuck);
@@ -254,7 +254,7 @@ async fn pause_reaches_child_of_another_process() {
             .post(&format!("/v1/runs/r/{command}"), json!({}))
             .await
             .is(202);
-        assert_eq!(told["told"], "posted");
+        assert_eq!(told["delivery"], "posted");
         let mut told = events.until(name).await;
         told.extend(events.until(name).await);
         let mut runs = runs_with_event(&told, name);

@@ -167,7 +167,7 @@ async fn malformed_requests_are_rejected() {
         .assert_error(413, "goal_too_long");
     let long = json!({"text": "x".repeat((256 << 10) + 1)});
     client
-        .post("/v1/runs/none/say", long)
+        .post("/v1/runs/none/message", long)
         .await
         .assert_error(413, "goal_too_long");
     post(&json!({"goal": "x".repeat(2 << 20)}).to_string())
@@ -204,7 +204,7 @@ async fn malformed_requests_are_rejected() {
         )
         .await
         .assert_error(400, "bad_header");
-    assert_eq!(server.runs.here().len(), 0);
+    assert_eq!(server.runs.in_memory().len(), 0);
     lives(client).await;
     server.stop().await;
 }
@@ -277,11 +277,11 @@ async fn requests_for_missing_items_are_rejected() {
             .assert_error(422, "invalid");
     }
     client
-        .post("/v1/runs/nobody/say", json!({"text": "x"}))
+        .post("/v1/runs/nobody/message", json!({"text": "x"}))
         .await
         .assert_error(404, "no_run");
     client
-        .post("/v1/runs/nobody/say", json!({"text": "\u{200b}\0"}))
+        .post("/v1/runs/nobody/message", json!({"text": "\u{200b}\0"}))
         .await
         .assert_error(422, "invalid");
     client
@@ -329,7 +329,7 @@ async fn impatient_server() -> Server {
         .await
         .unwrap()
         .header_time(time)
-        .until(stop.clone());
+        .stop_on(stop.clone());
     let runs = Runs::new(agent(
         ScriptedModel::new().reply("1"),
         &MemoryJournal::new(),
@@ -439,7 +439,7 @@ async fn ten_thousand_requests_beyond_the_limit_start_no_run() {
         .tool(held)
         .build()
         .unwrap();
-    let server = Server::new(Runs::new(agent).most(3)).await;
+    let server = Server::new(Runs::new(agent).max_runs(3)).await;
     let client = server.client;
     for _ in 0..3 {
         client
@@ -467,7 +467,10 @@ async fn ten_thousand_requests_beyond_the_limit_start_no_run() {
         });
     }
     assert_eq!(asking.join_all().await.into_iter().sum::<u32>(), 10_000);
-    assert_eq!((server.runs.under_way(), server.runs.here().len()), (3, 3));
+    assert_eq!(
+        (server.runs.running(), server.runs.in_memory().len()),
+        (3, 3)
+    );
     lives(client).await;
     server.stop().await;
 }
@@ -515,7 +518,7 @@ async fn errors_about_input_do_not_quote_its_values() {
     ];
     for path in [
         "/v1/runs",
-        "/v1/runs/r/say",
+        "/v1/runs/r/message",
         "/v1/runs/r/asks/r:1",
         "/v1/runs/r/cancel",
         "/v1/runs/r/pause",

@@ -84,7 +84,7 @@ async fn questions_can_be_decided() {
     let client = server.client;
     let id = start(client, "Tidy up.").await;
     let mut events = client
-        .events(&format!("/v1/runs/{id}/events?fleeting=0"), None)
+        .events(&format!("/v1/runs/{id}/events?transient=0"), None)
         .await;
     let decisions = [
         json!({"decision": "allow"}),
@@ -109,7 +109,7 @@ async fn questions_can_be_decided() {
                 .assert_error(422, "wants_answer");
         }
         let told = client.post(&path, decision.clone()).await.is(200);
-        assert_eq!(told, json!({"id": id, "told": "heard"}));
+        assert_eq!(told, json!({"id": id, "delivery": "delivered"}));
         client
             .post(&path, decision)
             .await
@@ -228,7 +228,7 @@ async fn run_can_be_paused_messaged_resumed_and_cancelled() {
         .is(200);
     assert_eq!(client.get(&run).await.is(200)["paused"], true);
     client
-        .post(&format!("{run}/say"), json!({"text": "Hurry."}))
+        .post(&format!("{run}/message"), json!({"text": "Hurry."}))
         .await
         .is(200);
     permits.add_permits(1);
@@ -261,7 +261,7 @@ async fn run_can_be_paused_messaged_resumed_and_cancelled() {
             .assert_error(409, "not_running");
     }
     client
-        .post(&format!("{run}/say"), json!({"text": "x"}))
+        .post(&format!("{run}/message"), json!({"text": "x"}))
         .await
         .assert_error(409, "not_running");
     assert_eq!(
@@ -477,7 +477,7 @@ async fn start_without_waiting_respects_the_run_limit() {
         .tool(held)
         .build()
         .unwrap();
-    let server = Server::new(Runs::new(agent).most(2)).await;
+    let server = Server::new(Runs::new(agent).max_runs(2)).await;
     let client = server.client;
     let first = client
         .post("/v1/runs?wait=0", json!({"goal": "Hold."}))
@@ -496,7 +496,7 @@ async fn start_without_waiting_respects_the_run_limit() {
         .await
         .assert_error(409, "not_ended");
     permits.add_permits(2);
-    for run in server.runs.here() {
+    for run in server.runs.in_memory() {
         run.outcome().await;
     }
     client

@@ -36,7 +36,7 @@ async fn behind(
     let notices = Notices::default();
     let sink = notices.clone();
     let listener = Listener::bind("127.0.0.1:0", access).await.unwrap();
-    let listener = listener.limits(limits).until(stop.clone());
+    let listener = listener.limits(limits).stop_on(stop.clone());
     let listener = listener.on_notice(move |notice| sink.lock().unwrap().push(notice.clone()));
     let runs = Runs::new(agent(
         ScriptedModel::new().reply("1"),
@@ -123,7 +123,7 @@ async fn idle_connections_without_token_do_not_lock_out_others() {
             .lock()
             .unwrap()
             .iter()
-            .any(|notice| matches!(notice, ListenNotice::Crowded { .. }))
+            .any(|notice| matches!(notice, ListenNotice::ConnectionsClosed { .. }))
     );
     server.stop().await;
 }

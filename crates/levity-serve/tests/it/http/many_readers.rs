@@ -67,7 +67,7 @@ async fn reader_that_never_reads_does_not_delay_500_others() {
         .post("/v1/runs", json!({"goal": "Go.", "id": "r"}))
         .await
         .is(201);
-    let path = "/v1/runs/r/events?fleeting=0";
+    let path = "/v1/runs/r/events?transient=0";
     let _deaf = never_reading(client, path).await;
     let mut readers = JoinSet::new();
     for _ in 0..READERS {
@@ -92,7 +92,7 @@ async fn reader_that_never_reads_does_not_delay_500_others() {
     permits.add_permits(1);
     let run = server.runs.get(&RunId::from("r")).unwrap();
     run.outcome().await;
-    let whole = run.standing();
+    let whole = run.status();
     assert_eq!(whole.stats.tool_calls as usize, calls + 1);
     let told = readers.join_all().await;
     let events = told[0].0;
@@ -126,7 +126,7 @@ async fn run_takes_the_same_steps_with_a_stuck_reader() {
         let run = server.runs.get(&RunId::from("r")).unwrap();
         // The unread data exceeds every buffer, and the run has ended nevertheless.
         run.outcome().await;
-        let mut standing = run.standing();
+        let mut standing = run.status();
         assert_eq!(standing.stats.tool_calls, 61, "{standing:?}");
         (standing.opened, standing.updated) = (None, None);
         polls.push(standing);
@@ -150,7 +150,7 @@ async fn reader_that_reads_nothing_is_closed() {
     .unwrap();
     let listener = listener
         .send_time(std::time::Duration::from_millis(100))
-        .until(stop.clone());
+        .stop_on(stop.clone());
     let server = Server::on(listener, stop, runs, |api| api.readers(1));
     let client = server.client;
     client
@@ -162,7 +162,7 @@ async fn reader_that_reads_nothing_is_closed() {
     permits.add_permits(1);
     let run = server.runs.get(&RunId::from("r")).unwrap();
     run.outcome().await;
-    assert_eq!(run.standing().stats.tool_calls, 101);
+    assert_eq!(run.status().stats.tool_calls, 101);
     // Its permit is free again once it is closed.
     while client
         .ask("HEAD", "/v1/runs/r/events", &[], None)

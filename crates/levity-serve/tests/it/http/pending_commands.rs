@@ -85,7 +85,7 @@ async fn command_to_blocked_run_is_accepted_or_rejected() {
         .build()
         .unwrap();
     let server = Server::with(Runs::new(agent), |api| {
-        api.patience(Duration::from_millis(300))
+        api.command_timeout(Duration::from_millis(300))
     })
     .await;
     let client = server.client;
@@ -93,15 +93,18 @@ async fn command_to_blocked_run_is_accepted_or_rejected() {
         .post("/v1/runs", json!({"goal": "Hold.", "id": "r"}))
         .await
         .is(201);
-    let mut events = client.events("/v1/runs/r/events?fleeting=0", None).await;
+    let mut events = client.events("/v1/runs/r/events?transient=0", None).await;
     events.until("tool_started").await;
 
     let stuck = journal.hold().await;
     let mut asked = JoinSet::new();
-    for number in 0..Runs::TOLD + 16 {
+    for number in 0..Runs::MAX_PENDING_COMMANDS + 16 {
         asked.spawn(async move {
             client
-                .post("/v1/runs/r/say", json!({"text": format!("word {number}.")}))
+                .post(
+                    "/v1/runs/r/message",
+                    json!({"text": format!("word {number}.")}),
+                )
                 .await
         });
     }
@@ -110,14 +113,17 @@ async fn command_to_blocked_run_is_accepted_or_rejected() {
         .await
         .into_iter()
         .partition(|answer| answer.status == 202);
-    assert_eq!((taken.len(), refused.len()), (Runs::TOLD, 16));
+    assert_eq!(
+        (taken.len(), refused.len()),
+        (Runs::MAX_PENDING_COMMANDS, 16)
+    );
     for answer in refused {
         assert!(answer.has("retry-after: 1"));
-        answer.assert_error(429, "told_enough");
+        answer.assert_error(429, "too_many_commands");
     }
     // A cancellation does not wait behind the other commands.
     assert_eq!(
-        client.post("/v1/runs/r/cancel", json!({})).await.is(202)["told"],
+        client.post("/v1/runs/r/cancel", json!({})).await.is(202)["delivery"],
         "waiting"
     );
     // The pending commands do not prevent reading the run.
@@ -130,7 +136,7 @@ async fn command_to_blocked_run_is_accepted_or_rejected() {
     let told = events.rest().await;
     assert_eq!(
         told.iter().filter(|event| event.name == "said").count(),
-        Runs::TOLD
+        Runs::MAX_PENDING_COMMANDS
     );
     assert_eq!(
         told.last().unwrap().data["status"],

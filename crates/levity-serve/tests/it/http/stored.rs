@@ -236,7 +236,7 @@ async fn leave_waiting_run(journal: &MemoryJournal) {
         .start(levity_serve::NewRun::new("Tidy up.").id("r"))
         .unwrap();
     let mut events = run.events(None);
-    while let Some(levity_serve::Item::Event { json, .. }) = events.next().await {
+    while let Some(levity_serve::FeedItem::Event { json, .. }) = events.next().await {
         if json.windows(7).any(|part| part == b"\"asked\"") {
             break;
         }
@@ -273,7 +273,7 @@ async fn undriven_run_gets_commands_by_journal_and_is_resumed() {
         "r"
     );
     assert_eq!(
-        client.post("/v1/runs/r/pause", json!({})).await.is(202)["told"],
+        client.post("/v1/runs/r/pause", json!({})).await.is(202)["delivery"],
         "written"
     );
     assert_eq!(client.get("/v1/runs/r").await.is(200)["paused"], true);
@@ -283,10 +283,10 @@ async fn undriven_run_gets_commands_by_journal_and_is_resumed() {
             json!({"decision": "allow"}),
         )
         .await;
-    assert_eq!(decided.is(202)["told"], "written");
+    assert_eq!(decided.is(202)["delivery"], "written");
     assert_eq!(
-        client.post("/v1/runs/r/resume", json!({})).await.is(200)["told"],
-        "heard"
+        client.post("/v1/runs/r/resume", json!({})).await.is(200)["delivery"],
+        "delivered"
     );
     let told = client.events("/v1/runs/r/events", None).await.rest().await;
     assert_eq!(told.last().unwrap().data["state"], "answered");
@@ -313,11 +313,11 @@ async fn message_to_undriven_run_with_guards_is_rejected() {
     let client = server.client;
     let said = json!({"text": "password=hunter2"});
     client
-        .post("/v1/runs/r/say", said.clone())
+        .post("/v1/runs/r/message", said.clone())
         .await
-        .assert_error(409, "unheard");
+        .assert_error(409, "not_driven");
     client.post("/v1/runs/r/resume", json!({})).await.is(202);
-    client.post("/v1/runs/r/say", said).await.is(200);
+    client.post("/v1/runs/r/message", said).await.is(200);
     let kept = serde_json::to_string(&journal.records(&RunId::new("r"))).unwrap();
     assert!(
         kept.contains("[secret: password]") && !kept.contains("hunter2"),
@@ -384,7 +384,7 @@ async fn run_of_another_process_is_visible_and_not_resumed() {
         .assert_error(409, "not_ended");
     // A failed attempt to resume leaves no trace.
     server.runs.resume_all().await.unwrap();
-    while server.runs.under_way() > 0 {
+    while server.runs.running() > 0 {
         tokio::task::yield_now().await;
     }
     assert_eq!(client.get("/v1/runs/r").await.is(200).get("stopped"), None);
@@ -423,7 +423,7 @@ async fn command_is_posted_to_the_process_that_drives_the_run() {
         .post("/v1/runs/r/cancel", json!({"reason": "enough"}))
         .await
         .is(202);
-    assert_eq!(told["told"], "posted");
+    assert_eq!(told["delivery"], "posted");
     let ending = run.outcome().await;
     assert_eq!(
         ending.ending().unwrap().status.to_string(),

@@ -87,7 +87,7 @@ async fn ended_run_is_streamed_by_the_next_process() {
     let path = ended(&server, "Look.", "r").await;
     let whole = server
         .client
-        .events(&format!("{path}?fleeting=0"), None)
+        .events(&format!("{path}?transient=0"), None)
         .await
         .rest()
         .await;
@@ -134,7 +134,7 @@ async fn stream_resumes_after_a_restart() {
         .is(201);
     let mut events = server
         .client
-        .events("/v1/runs/r/events?fleeting=0", None)
+        .events("/v1/runs/r/events?transient=0", None)
         .await;
     let mut told = Vec::new();
     while told
@@ -159,7 +159,7 @@ async fn stream_resumes_after_a_restart() {
     let mut events = server
         .client
         .events(
-            "/v1/runs/r/events?fleeting=0",
+            "/v1/runs/r/events?transient=0",
             told.last().unwrap().id.as_deref(),
         )
         .await;
@@ -169,7 +169,7 @@ async fn stream_resumes_after_a_restart() {
     told.extend(rest);
     let whole = server
         .client
-        .events("/v1/runs/r/events?fleeting=0", None)
+        .events("/v1/runs/r/events?transient=0", None)
         .await
         .rest()
         .await;
@@ -224,7 +224,7 @@ async fn events_of_child_runs_are_included_on_request() {
     );
     let own = server
         .client
-        .events(&format!("{path}?below=0"), None)
+        .events(&format!("{path}?children=0"), None)
         .await
         .rest()
         .await;
@@ -343,7 +343,7 @@ async fn interrupted_reader_gets_each_event_exactly_once() {
             .post("/v1/runs", json!({"goal": "Go.", "id": "r"}))
             .await
             .is(201);
-        let path = "/v1/runs/r/events?fleeting=0".to_owned();
+        let path = "/v1/runs/r/events?transient=0".to_owned();
         let mut readers = tokio::task::JoinSet::new();
         for reader in 0..4 {
             readers.spawn(by_pieces(server.client, path.clone(), seed * 31 + reader));

@@ -35,7 +35,7 @@ impl Server {
         let listener = Listener::bind("127.0.0.1:0", access)
             .await
             .unwrap()
-            .until(stop.clone());
+            .stop_on(stop.clone());
         Self::on(listener, stop, runs, set)
     }
 

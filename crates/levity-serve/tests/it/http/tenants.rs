@@ -105,7 +105,7 @@ impl Site {
         let listener = Listener::bind("127.0.0.1:0", access)
             .await
             .unwrap()
-            .until(stop.clone());
+            .stop_on(stop.clone());
         let tools = agent.dispatcher().clone();
         let runs = set_runs(Runs::new(agent));
         let server = Server::on(listener, stop, runs, |api| {
@@ -233,9 +233,12 @@ async fn named_token_sees_only_its_own_runs() {
                 "{other} {verb}: {refused:?}"
             );
         }
-        ann.post(&format!("/v1/runs/{other}/say"), json!({"text": "Hello"}))
-            .await
-            .assert_error(404, "no_run");
+        ann.post(
+            &format!("/v1/runs/{other}/message"),
+            json!({"text": "Hello"}),
+        )
+        .await
+        .assert_error(404, "no_run");
     }
     owner.get("/v1/runs/bob-monday").await.is(200);
     owner.get("/v1/runs/root").await.is(200);
@@ -329,7 +332,7 @@ async fn every_route_requires_its_scope() {
         ("POST", "/v1/runs/none/pause", run),
         ("POST", "/v1/runs/none/resume", run),
         ("POST", "/v1/runs/none/cancel", run),
-        ("POST", "/v1/runs/none/say", run),
+        ("POST", "/v1/runs/none/message", run),
         ("POST", "/v1/runs/none/asks/1", both),
         ("DELETE", "/v1/sessions/none", run),
         ("POST", "/v1/tools/look", read),

@@ -60,7 +60,7 @@ async fn tls_server_answers_only_tls_clients() {
         .limits(limits)
         .tls(&certificate, &key)
         .unwrap()
-        .until(stop.clone());
+        .stop_on(stop.clone());
     assert!(listener.is_encrypted());
     let runs = Runs::new(agent(
         ScriptedModel::new().reply("1"),

@@ -40,7 +40,7 @@ async fn named_token_is_limited_to_a_quarter_of_the_runs() {
     let site = Site::offering(
         model,
         |agent| agent.tool(held),
-        |runs| runs.most(8),
+        |runs| runs.max_runs(8),
         |api| api,
     )
     .await;
@@ -77,7 +77,7 @@ async fn runs_started_at_once_stay_within_the_share() {
     let site = Site::offering(
         model,
         |agent| agent.tool(held),
-        |runs| runs.most(16),
+        |runs| runs.max_runs(16),
         |api| api,
     )
     .await;
@@ -177,7 +177,7 @@ async fn event_streams_reserve_readers_for_other_tokens() {
 async fn token_share_can_be_set() {
     let (held, _permits) = HeldTool::new();
     let model = ScriptedModel::new().call("hold", json!({})).reply("Done.");
-    let set_runs = |runs: Runs| runs.most(4).token_share(100);
+    let set_runs = |runs: Runs| runs.max_runs(4).token_share(100);
     let site = Site::offering(model, |agent| agent.tool(held), set_runs, |api| api).await;
     for status in [201, 201, 201, 201, 429] {
         let answer = site
@@ -413,7 +413,7 @@ async fn command_to_ended_run_is_rejected_without_reading_records() {
         .assert_error(422, "refused");
     assert_eq!(journal.counts().0, 0);
     owner
-        .post("/v1/runs/none/say", json!({"text": "x"}))
+        .post("/v1/runs/none/message", json!({"text": "x"}))
         .await
         .assert_error(404, "no_run");
     site.server.stop().await;
@@ -545,7 +545,7 @@ async fn lists_of_one_token_leave_room_for_other_tokens() {
     }
     // A command to a run that no process drives looks it up, and does not wait for a list.
     site.as_("ann")
-        .post("/v1/runs/r/say", json!({"text": "x"}))
+        .post("/v1/runs/r/message", json!({"text": "x"}))
         .await
         .assert_error(409, "not_running");
     assert_eq!(

@@ -135,7 +135,7 @@ async fn errors_for_wrong_paths_have_the_api_format() {
         ("POST", "/v1/runs/%ff/pause", 400, "bad_path"),
         ("POST", "/v1/runs/%ff/resume", 400, "bad_path"),
         ("POST", "/v1/runs/%ff/cancel", 400, "bad_path"),
-        ("POST", "/v1/runs/%ff/say", 400, "bad_path"),
+        ("POST", "/v1/runs/%ff/message", 400, "bad_path"),
         ("POST", "/v1/runs/x/asks/%ff", 400, "bad_path"),
         ("POST", "/v1/runs/%ff/asks/1", 400, "bad_path"),
         ("GET", "/v1/sessions/%ff", 400, "bad_path"),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use levity_core::{Message, Model as _, Request, ToolSpec};
 use levity_serve::mcp::{
     AskErrorKind, ClientLogLevel, ElicitForm, ElicitReply, HandlerCall, HandlerReply, McpLimits,
-    McpServer, RequestError, SampleAsk,
+    McpServer, RequestError, SampleRequest,
 };
 use levity_test::ManualWorld;
 use serde_json::{Value, json};
@@ -83,7 +83,7 @@ fn text(answer: &Value) -> &str {
 #[tokio::test]
 async fn elicit_returns_the_users_answer() {
     let server = builder()
-        .offer(TestHandler::new("who", ask_name))
+        .handler(TestHandler::new("who", ask_name))
         .build()
         .unwrap();
     for era in ERAS {
@@ -121,11 +121,11 @@ async fn elicit_returns_the_users_answer() {
 #[tokio::test]
 async fn unsupported_question_fails_without_asking() {
     let server = builder()
-        .offer(TestHandler::new("who", ask_name))
-        .offer(TestHandler::new("sample", |call| async move {
+        .handler(TestHandler::new("who", ask_name))
+        .handler(TestHandler::new("sample", |call| async move {
             let error = call
                 .client
-                .sample(SampleAsk::new("Hello", 5))
+                .sample(SampleRequest::new("Hello", 5))
                 .await
                 .unwrap_err();
             assert_eq!(error.kind(), AskErrorKind::Unsupported);
@@ -151,7 +151,7 @@ async fn unsupported_question_fails_without_asking() {
 #[tokio::test]
 async fn client_refusal_is_returned_to_the_tool() {
     let server = builder()
-        .offer(TestHandler::new("who", ask_name))
+        .handler(TestHandler::new("who", ask_name))
         .build()
         .unwrap();
     let mut peer = Peer::connect(&server, Era::Old, all()).await;
@@ -167,7 +167,7 @@ async fn client_refusal_is_returned_to_the_tool() {
 async fn concurrent_questions_are_sent_together() {
     let talk = TestHandler::new("all", |call| async move {
         let client = &call.client;
-        let sample = client.sample(SampleAsk::new("Hello", 5));
+        let sample = client.sample(SampleRequest::new("Hello", 5));
         let (name, reply, roots) = tokio::join!(client.elicit(form()), sample, client.roots());
         Ok(HandlerReply::text(format!(
             "{} {} {}",
@@ -187,7 +187,7 @@ async fn concurrent_questions_are_sent_together() {
             tasks.join_all().await.iter().all(|done| *done).to_string(),
         ))
     });
-    let server = builder().offer(talk).offer(spread).build().unwrap();
+    let server = builder().handler(talk).handler(spread).build().unwrap();
     let say = |method: &str, _: &Value| match method {
         "elicitation/create" => json!({"action": "accept", "content": {"name": "Ada"}}),
         "sampling/createMessage" => {
@@ -219,7 +219,7 @@ async fn concurrent_questions_are_sent_together() {
 async fn client_model_works_as_levity_model() {
     let talk = TestHandler::new("model", |call| async move {
         let model = call.client.model().prefer("small");
-        assert!(model.card().abilities.tools && !model.card().abilities.output_schema);
+        assert!(model.card().capabilities.tools && !model.card().capabilities.output_schema);
         let request = Request::new()
             .with_system("Be brief.")
             .with_message(Message::user("Weather?"))
@@ -238,7 +238,7 @@ async fn client_model_works_as_levity_model() {
             response.finish
         )))
     });
-    let server = builder().offer(talk).build().unwrap();
+    let server = builder().handler(talk).build().unwrap();
     for era in ERAS {
         let mut peer = Peer::connect(&server, era, all()).await;
         let answer = call_with_answers(&mut peer, era, "model", |method, params| {
@@ -272,7 +272,7 @@ async fn log_messages_respect_the_client_level() {
             .log(ClientLogLevel::Warning, json!({"what": "large"}));
         Ok(HandlerReply::text("done"))
     });
-    let server = builder().offer(talk).build().unwrap();
+    let server = builder().handler(talk).build().unwrap();
     let told = |peer: &mut Peer| -> Vec<Value> {
         peer.heard
             .drain(..)
@@ -322,8 +322,8 @@ fn again(tool: &str, args: Value, key: &str, state: &Value) -> Value {
 #[tokio::test]
 async fn answer_is_accepted_only_for_its_question() {
     let server = builder()
-        .offer(TestHandler::new("who", ask_name))
-        .offer(TestHandler::new("other", ask_name))
+        .handler(TestHandler::new("who", ask_name))
+        .handler(TestHandler::new("other", ask_name))
         .build()
         .unwrap();
     let mut peer = Peer::connect(&server, Era::New, all()).await;
@@ -392,7 +392,7 @@ async fn named_question_can_be_answered_in_advance() {
             matches!(reply, ElicitReply::Accept(_))
         )))
     });
-    let server = builder().offer(talk).build().unwrap();
+    let server = builder().handler(talk).build().unwrap();
     let mut peer = Peer::connect(&server, Era::New, all()).await;
     let answer = json!({"action": "accept", "content": {"name": "Ada"}});
     let early = json!({"name": "who", "inputResponses": {"who": answer, "more": {}}});
@@ -417,7 +417,7 @@ fn waiting(limits: McpLimits, world: &Arc<ManualWorld>, gone: &Arc<Notify>) -> M
         }
     });
     builder()
-        .offer(talk)
+        .handler(talk)
         .limits(limits)
         .world(world.clone())
         .build()
@@ -475,7 +475,7 @@ async fn paused_call_continues_in_background() {
             Ok(HandlerReply::text(format!("{}", answer.is_ok())))
         }
     });
-    let server = builder().offer(talk).build().unwrap();
+    let server = builder().handler(talk).build().unwrap();
     let mut peer = Peer::connect(&server, Era::New, all()).await;
     let (key, state) = asked(&peer.call("both", json!({})).await);
     went.notified().await;
@@ -503,7 +503,7 @@ async fn finished_paused_call_expires() {
         .answer(Duration::from_secs(60))
         .waiting(1);
     let server = builder()
-        .offer(talk)
+        .handler(talk)
         .limits(limits)
         .world(world.clone())
         .build()
@@ -542,7 +542,7 @@ async fn abandoned_question_is_cancelled() {
     });
     let limits = McpLimits::default().answer(Duration::from_secs(60));
     let server = builder()
-        .offer(talk)
+        .handler(talk)
         .limits(limits)
         .world(world.clone())
         .build()

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use levity_core::{Tool, ToolSource, ToolSpec};
 use levity_serve::mcp::{
-    Completer, Completing, Completion, Handler, HandlerCall, HandlerReply, McpServer,
-    McpServerBuilder, Page, Prompt, PromptArgument, PromptAsk, PromptReply, Prompts, RequestError,
-    Resource, ResourceAsk, ResourceContent, ResourceTemplate, Resources, TaskSupport,
+    Completer, Completion, CompletionRequest, Handler, HandlerCall, HandlerReply, McpServer,
+    McpServerBuilder, Page, Prompt, PromptArgument, PromptReply, PromptRequest, Prompts,
+    RequestError, Resource, ResourceContent, ResourceRequest, ResourceTemplate, Resources,
+    TaskSupport,
 };
 use serde_json::{Value, json};
 use tokio::io::DuplexStream;
@@ -107,7 +108,7 @@ impl Resources for NumberedResources {
         )]))
     }
 
-    async fn read(&self, ask: ResourceAsk) -> Result<Vec<ResourceContent>, RequestError> {
+    async fn read(&self, ask: ResourceRequest) -> Result<Vec<ResourceContent>, RequestError> {
         let at = ask
             .uri
             .strip_prefix("page://")
@@ -122,7 +123,7 @@ impl Resources for NumberedResources {
         }
     }
 
-    fn tells_updates(&self) -> bool {
+    fn reports_updates(&self) -> bool {
         true
     }
 }
@@ -137,7 +138,7 @@ impl Prompts for Greetings {
             .with_argument(PromptArgument::required("name"))]))
     }
 
-    async fn get(&self, ask: PromptAsk) -> Result<PromptReply, RequestError> {
+    async fn get(&self, ask: PromptRequest) -> Result<PromptReply, RequestError> {
         match (&*ask.name, ask.args.get("name")) {
             ("greet", Some(name)) => Ok(PromptReply::user(format!("Greet {name}."))),
             ("greet", None) => Err(RequestError::invalid("`name` is missing")),
@@ -148,7 +149,7 @@ impl Prompts for Greetings {
 
 #[async_trait]
 impl Completer for Greetings {
-    async fn complete(&self, completing: Completing) -> Result<Completion, RequestError> {
+    async fn complete(&self, completing: CompletionRequest) -> Result<Completion, RequestError> {
         let all = (0..150).map(|at| format!("{}{at}", completing.value));
         Ok(Completion::new(all).with_total(150))
     }

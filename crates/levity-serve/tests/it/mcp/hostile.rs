@@ -244,7 +244,7 @@ async fn calls_beyond_the_limit_are_rejected_as_busy() {
         }
     });
     let server = builder()
-        .offer(talk)
+        .handler(talk)
         .tool(echo())
         .limits(McpLimits::default().calls(3))
         .build()

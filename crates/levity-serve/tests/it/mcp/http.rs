@@ -262,7 +262,7 @@ async fn session_with_call_in_progress_is_not_idle() {
         .sessions(1)
         .idle(Duration::from_secs(60));
     let server = builder()
-        .offer(talk)
+        .handler(talk)
         .limits(limits)
         .world(world.clone())
         .build()
@@ -286,7 +286,7 @@ async fn session_with_call_in_progress_is_not_idle() {
 #[tokio::test]
 async fn disconnected_client_resumes_and_gets_its_response() {
     let (talk, started, go) = waiting();
-    let site = Site::open(&builder().offer(talk).build().unwrap()).await;
+    let site = Site::open(&builder().handler(talk).build().unwrap()).await;
     let session = site.session().await.unwrap();
     let headers = [
         ("mcp-session-id", &*session),
@@ -360,7 +360,7 @@ async fn questions_are_sent_on_the_stream_of_their_call() {
             matches!(said, ElicitReply::Accept(_))
         )))
     });
-    let site = Site::open(&builder().offer(talk).build().unwrap()).await;
+    let site = Site::open(&builder().handler(talk).build().unwrap()).await;
     let params = json!({"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}, "clientInfo": {"name": "t", "version": "0"}});
     let init = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
     let session = site
@@ -413,7 +413,7 @@ async fn questions_are_sent_as_results_since_2026_07_28() {
             call.client.named("who").elicit(form).await?
         )))
     });
-    let site = Site::open(&builder().offer(talk).build().unwrap()).await;
+    let site = Site::open(&builder().handler(talk).build().unwrap()).await;
     let asked = site
         .modern("tools/call", json!({"name": "who", "arguments": {}}))
         .await
@@ -454,7 +454,7 @@ async fn hanging_up_cancels_the_call() {
             std::future::pending().await
         }
     });
-    let site = Site::open(&builder().offer(talk).build().unwrap()).await;
+    let site = Site::open(&builder().handler(talk).build().unwrap()).await;
     let mut wait = call(1, "wait", json!({}));
     wait["params"]["_meta"] = modern_meta();
     let body = wait.to_string();
@@ -494,7 +494,7 @@ async fn stopping_the_listener_ends_all_sessions() {
             std::future::pending().await
         }
     });
-    let mut site = Site::open(&builder().offer(talk).build().unwrap()).await;
+    let mut site = Site::open(&builder().handler(talk).build().unwrap()).await;
     let session = site.session().await.unwrap();
     let body = call(1, "wait", json!({})).to_string();
     let mut stream = TcpStream::connect(site.address).await.unwrap();

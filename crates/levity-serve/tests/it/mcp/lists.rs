@@ -218,7 +218,7 @@ async fn changes_notify_listeners() {
         Ok(HandlerReply::text("done"))
     });
     let server = builder()
-        .offer(talk)
+        .handler(talk)
         .resources(NumberedResources(5))
         .prompts(Greetings)
         .build()

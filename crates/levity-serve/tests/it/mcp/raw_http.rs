@@ -27,7 +27,7 @@ impl Site {
         let listener = Listener::bind("127.0.0.1:0", gate)
             .await
             .unwrap()
-            .until(stop.clone());
+            .stop_on(stop.clone());
         let (address, server, mut tasks) = (listener.address(), server.clone(), JoinSet::new());
         tasks.spawn(async move { server.listen(listener).await.unwrap() });
         Self {

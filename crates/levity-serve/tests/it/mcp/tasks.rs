@@ -86,7 +86,7 @@ async fn connect(server: &McpServer) -> Peer {
 async fn task_outlives_its_connection_and_retains_its_result() {
     let gate = Arc::new(Notify::new());
     let server = builder()
-        .offer(waiting_tool(&gate, TaskSupport::Optional))
+        .handler(waiting_tool(&gate, TaskSupport::Optional))
         .build()
         .unwrap();
     let mut peer = connect(&server).await;
@@ -114,9 +114,9 @@ async fn tool_error_completes_task_and_protocol_error_fails_it() {
     let fault = |_| async { Err(RequestError::failed("broke off")) };
     let panics = |_| async { panic!("on purpose") };
     let server = builder()
-        .offer(TestHandler::new("error", error).tasks(TaskSupport::Optional))
-        .offer(TestHandler::new("fault", fault).tasks(TaskSupport::Optional))
-        .offer(TestHandler::new("panics", panics).tasks(TaskSupport::Optional))
+        .handler(TestHandler::new("error", error).tasks(TaskSupport::Optional))
+        .handler(TestHandler::new("fault", fault).tasks(TaskSupport::Optional))
+        .handler(TestHandler::new("panics", panics).tasks(TaskSupport::Optional))
         .build()
         .unwrap();
     let mut peer = connect(&server).await;
@@ -149,7 +149,7 @@ async fn task_questions_are_answered_one_by_one() {
         Ok(HandlerReply::text(format!("{} and {}", one?, two?)))
     };
     let server = builder()
-        .offer(TestHandler::new("both", both).tasks(TaskSupport::Optional))
+        .handler(TestHandler::new("both", both).tasks(TaskSupport::Optional))
         .build()
         .unwrap();
     let mut peer = connect(&server).await;
@@ -204,7 +204,7 @@ async fn cancelled_task_stops_its_work_and_stays_cancelled() {
         }
     };
     let server = builder()
-        .offer(TestHandler::new("endless", work).tasks(TaskSupport::Optional))
+        .handler(TestHandler::new("endless", work).tasks(TaskSupport::Optional))
         .build()
         .unwrap();
     let mut peer = connect(&server).await;
@@ -225,7 +225,10 @@ async fn client_without_tasks_waits_or_is_rejected() {
         (TaskSupport::Required, true),
         (TaskSupport::Deferred, true),
     ] {
-        let server = builder().offer(waiting_tool(&gate, tasks)).build().unwrap();
+        let server = builder()
+            .handler(waiting_tool(&gate, tasks))
+            .build()
+            .unwrap();
         let mut peer = Peer::connect(&server, Era::New, json!({})).await;
         gate.notify_one();
         let answer = peer
@@ -262,7 +265,7 @@ async fn deferred_call_asks_first_and_then_becomes_a_task() {
         Ok(HandlerReply::text(format!("{name}, {again}")))
     };
     let server = builder()
-        .offer(TestHandler::new("later", work).tasks(TaskSupport::Deferred))
+        .handler(TestHandler::new("later", work).tasks(TaskSupport::Deferred))
         .build()
         .unwrap();
     let mut peer = connect(&server).await;
@@ -306,7 +309,7 @@ async fn tasks_are_limited_in_number_and_lifetime() {
         .tasks(2)
         .task_life(Duration::from_secs(60));
     let server = builder()
-        .offer(waiting_tool(&gate, TaskSupport::Optional))
+        .handler(waiting_tool(&gate, TaskSupport::Optional))
         .limits(limits)
         .world(world.clone())
         .build()

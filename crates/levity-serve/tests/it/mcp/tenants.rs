@@ -190,7 +190,7 @@ async fn arguments_in_progress_stay_within_the_tenant_share() {
     );
     let waits = |_| std::future::pending::<Result<HandlerReply, RequestError>>();
     let server = builder()
-        .offer(TestHandler::new("wait", waits).tasks(TaskSupport::Required))
+        .handler(TestHandler::new("wait", waits).tasks(TaskSupport::Required))
         .tool(echo("look", Hints::new().read_only()))
         .limits(limits.arguments(4 << 20))
         .build()
@@ -280,7 +280,7 @@ async fn arguments_in_progress_stay_within_the_tenant_share() {
 async fn task_of_one_token_is_unknown_to_another() {
     let waits = |_| std::future::pending::<Result<HandlerReply, RequestError>>();
     let server = builder()
-        .offer(TestHandler::new("wait", waits).tasks(TaskSupport::Required))
+        .handler(TestHandler::new("wait", waits).tasks(TaskSupport::Required))
         .build()
         .unwrap();
     let (gate, people) = people();
@@ -712,7 +712,7 @@ async fn handler_gets_its_caller() {
                 .to_owned(),
         ))
     });
-    let server = builder().offer(who).build().unwrap();
+    let server = builder().handler(who).build().unwrap();
     let (gate, people) = people();
     let site = Site::behind(&server, gate).await;
     let answer = call(&site, &people[1], "who", json!({})).await;
@@ -741,7 +741,7 @@ fn is_busy(answer: &Value) -> bool {
 async fn tasks_of_one_token_leave_room_for_others() {
     let limits = McpLimits::default().tasks(8);
     let server = builder()
-        .offer(endless(TaskSupport::Optional))
+        .handler(endless(TaskSupport::Optional))
         .limits(limits)
         .build()
         .unwrap();
@@ -849,7 +849,7 @@ async fn paused_calls_of_one_token_leave_room_for_others() {
 async fn requests_of_one_token_leave_room_for_others() {
     let limits = McpLimits::default().calls(8);
     let server = builder()
-        .offer(endless(TaskSupport::Forbidden))
+        .handler(endless(TaskSupport::Forbidden))
         .tool(echo("look", Hints::new().read_only()))
         .limits(limits)
         .build()

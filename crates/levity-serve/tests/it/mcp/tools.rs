@@ -33,7 +33,7 @@ fn add() -> RecordingTool {
 async fn tools_can_be_listed_and_called() {
     let server = builder()
         .tool(add())
-        .offer(TestHandler::new("talk", |_| async {
+        .handler(TestHandler::new("talk", |_| async {
             Ok(HandlerReply::text("hi"))
         }))
         .build()
@@ -63,7 +63,7 @@ async fn tools_can_be_listed_and_called() {
 async fn invalid_calls_return_descriptive_errors() {
     let strict = TestHandler::new("strict", |_| async { Ok(HandlerReply::default()) })
         .spec(|spec| spec.with_input(json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": false})));
-    let server = builder().tool(add()).offer(strict).build().unwrap();
+    let server = builder().tool(add()).handler(strict).build().unwrap();
     for era in ERAS {
         let mut peer = Peer::connect(&server, era, json!({})).await;
         for (tool, args, word) in [
@@ -99,10 +99,10 @@ async fn tool_failures_are_results_for_the_model() {
         .tool(RecordingTool::new("fails", |_| {
             Err(ToolError::failed("no luck"))
         }))
-        .offer(TestHandler::new("panics_too", |_| async {
+        .handler(TestHandler::new("panics_too", |_| async {
             panic!("s3cret")
         }))
-        .offer(TestHandler::new("refuses", |_| async {
+        .handler(TestHandler::new("refuses", |_| async {
             Err(RequestError::invalid("not like this"))
         }))
         .build()
@@ -134,7 +134,7 @@ async fn slow_tools_time_out() {
         .spec(|spec| spec.with_hints(Hints::new().timeout(Duration::from_secs(3))));
     let server = builder()
         .tool(FaultyTool::hangs().named("hangs"))
-        .offer(slow)
+        .handler(slow)
         .world(world)
         .build()
         .unwrap();
@@ -176,7 +176,7 @@ async fn cancelled_call_is_dropped() {
             }
         });
         let server = builder()
-            .offer(talk)
+            .handler(talk)
             .tool(FaultyTool::hangs().named("hangs"))
             .build()
             .unwrap();
@@ -215,7 +215,7 @@ async fn progress_arrives_before_the_result() {
         call.progress.report("and more");
         Ok(HandlerReply::text("done"))
     });
-    let server = builder().offer(talk).build().unwrap();
+    let server = builder().handler(talk).build().unwrap();
     for era in ERAS {
         let mut peer = Peer::connect(&server, era, json!({})).await;
         peer.ask(
@@ -302,7 +302,7 @@ async fn all_kinds_of_content_are_sent() {
             .with(Resource::new("file:///a", "a"))
             .with(Media::url("image/png", "https://h/p.png")))
     });
-    let server = builder().offer(talk).build().unwrap();
+    let server = builder().handler(talk).build().unwrap();
     let mut peer = Peer::connect(&server, Era::Old, json!({})).await;
     let answer = peer.call("show", json!({})).await;
     let kinds: Vec<&str> = answer["result"]["content"]
@@ -375,16 +375,16 @@ fn build_rejects_invalid_tools_and_limits() {
         assert!(error.to_string().contains(word), "{error}");
     };
     built(
-        builder().offer(talk("a")).offer(talk("a")),
+        builder().handler(talk("a")).handler(talk("a")),
         "second tool named `a`",
     );
     built(
-        builder().tool(add()).offer(talk("add")),
+        builder().tool(add()).handler(talk("add")),
         "second tool named `add`",
     );
-    built(builder().offer(talk("no spaces")), "letters, digits");
+    built(builder().handler(talk("no spaces")), "letters, digits");
     built(
-        builder().offer(talk("bad").spec(|spec| spec.with_input(json!({"type": 5})))),
+        builder().handler(talk("bad").spec(|spec| spec.with_input(json!({"type": 5})))),
         "cannot be used",
     );
     built(

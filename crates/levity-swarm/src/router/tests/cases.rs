@@ -39,7 +39,7 @@ fn pending_retry_is_reported_as_final_near_limit() {
         ["b", "c"],
         "the first in the plan starts first"
     );
-    driver.apply(Input::Wrap(Limit::Tokens), 3);
+    driver.apply(Input::FinishSoon(Limit::Tokens), 3);
     driver.finish(0, 4);
     driver.finish(0, 5);
     driver.check_end();
@@ -59,7 +59,7 @@ fn pending_retry_is_reported_as_final_near_limit() {
             then,
             error.contains("the limit on tokens was nearly reached")
         ),
-        (&FailureAction::Leave, true),
+        (&FailureAction::GiveUp, true),
         "{error}"
     );
 }

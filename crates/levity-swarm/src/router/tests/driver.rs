@@ -201,7 +201,7 @@ impl Driver {
             }
             SwarmNotice::Failed {
                 id,
-                then: FailureAction::Leave,
+                then: FailureAction::GiveUp,
                 ..
             }
             | SwarmNotice::Skipped { id, .. } => {

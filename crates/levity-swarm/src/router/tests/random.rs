@@ -39,7 +39,7 @@ impl HostEvent {
     fn input(&self, driver: &Driver) -> Option<Input> {
         Some(match self {
             Self::Say => Input::Say(Arc::new(Message::user("Mind the gap."))),
-            Self::Wrap => Input::Wrap(Limit::Tokens),
+            Self::Wrap => Input::FinishSoon(Limit::Tokens),
             Self::Low => Input::Low(Limit::WallTime),
             Self::Stop => Input::Stop(Limit::Money),
             Self::Cancel => Input::Cancel {

@@ -63,8 +63,8 @@ pub(super) fn swarm(setting: &Setting) -> Swarm {
         Router::keywords()
     };
     router = router
-        .tries(setting.tries)
-        .reassigns(setting.reassigns)
+        .max_attempts(setting.tries)
+        .max_reassignments(setting.reassigns)
         .max_delegations(10);
     if !setting.synthesis {
         router = router.without_synthesis();
@@ -83,7 +83,7 @@ pub(super) fn swarm(setting: &Setting) -> Swarm {
                 .retries(retries)
                 .memory(scope);
             match stand_in {
-                Some(other) => worker.stand_in(WORKERS[other]),
+                Some(other) => worker.fallback(WORKERS[other]),
                 None => worker,
             }
         });

@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use levity_core::{ContextAsk, ContextBlock, ContextError, ContextLifetime, ContextSource};
+use levity_core::{ContextBlock, ContextError, ContextLifetime, ContextRequest, ContextSource};
 use levity_test::conformance;
 
 use crate::{block_on, refuses};
@@ -38,7 +38,7 @@ const NOTES: [(&str, &str); 3] = [
 
 #[async_trait]
 impl ContextSource for Notes {
-    async fn blocks(&self, ask: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
+    async fn blocks(&self, ask: &ContextRequest) -> Result<Vec<ContextBlock>, ContextError> {
         let budget = ask.budget;
         let looks = self.looks.fetch_add(1, Ordering::SeqCst);
         let mut room = match self.flaw {

@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use levity_core::{Embedded, Embedder, EmbedderCard, ModelError, ModelErrorKind, Purpose};
+use levity_core::{Embedder, EmbedderCard, Embeddings, ModelError, ModelErrorKind, Purpose};
 use levity_test::{WordEmbedder, conformance};
 
 use crate::{block_on, refuses};
@@ -57,7 +57,7 @@ impl Embedder for Flawed {
         &self.card
     }
 
-    async fn embed(&self, texts: &[String], purpose: Purpose) -> Result<Embedded, ModelError> {
+    async fn embed(&self, texts: &[String], purpose: Purpose) -> Result<Embeddings, ModelError> {
         let mut embedded = self.inner.embed(texts, purpose).await?;
         let vectors = &mut embedded.vectors;
         let calls = self.calls.fetch_add(1, Ordering::SeqCst);

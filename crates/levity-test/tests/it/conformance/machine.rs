@@ -134,7 +134,7 @@ impl Agent {
             self.last
         });
         self.open.insert(id, call);
-        step.want(id, effect(id));
+        step.request(id, effect(id));
     }
 
     fn ask_model(&mut self, step: &mut MachineOutput) {
@@ -148,7 +148,7 @@ impl Agent {
 
     fn end(&mut self, status: Status, step: &mut MachineOutput) {
         let ending = Ending::new(status);
-        step.tell(EventKind::RunEnded(Box::new(ending.clone())));
+        step.emit(EventKind::RunEnded(Box::new(ending.clone())));
         self.ending = Some(ending);
         self.open.clear();
     }
@@ -179,7 +179,7 @@ impl Agent {
         }
         if self.flaw == Flaw::HashOrder {
             let order = format!("{:?}", self.open.keys().collect::<Vec<_>>());
-            step.tell(EventKind::Note { text: order });
+            step.emit(EventKind::Note { text: order });
         }
     }
 
@@ -229,7 +229,7 @@ impl Machine for Agent {
 
     fn apply(&mut self, input: Input, step: &mut MachineOutput) {
         if self.flaw == Flaw::Clock {
-            step.tell(EventKind::Note {
+            step.emit(EventKind::Note {
                 text: CLOCK.fetch_add(1, Ordering::SeqCst).to_string(),
             });
         }

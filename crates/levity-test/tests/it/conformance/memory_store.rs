@@ -3,8 +3,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use levity_core::{
-    ConversationChange, ConversationId, ConversationInfo, ConversationQuery, Lease, MemoryError,
-    MemoryErrorKind, MemoryStore, Message, Remembered, Summary, Timestamp,
+    ConversationChange, ConversationId, ConversationInfo, ConversationQuery, Lease,
+    LoadedConversation, MemoryError, MemoryErrorKind, MemoryStore, Message, Summary, Timestamp,
 };
 use levity_test::conformance;
 
@@ -161,7 +161,11 @@ impl Store {
 
 #[async_trait]
 impl MemoryStore for Store {
-    async fn load(&self, id: &ConversationId, limit: usize) -> Result<Remembered, MemoryError> {
+    async fn load(
+        &self,
+        id: &ConversationId,
+        limit: usize,
+    ) -> Result<LoadedConversation, MemoryError> {
         if self.is(Flaw::UnknownIsError) && !self.conversations.lock().unwrap().contains_key(id) {
             return Err(MemoryError::busy(id));
         }
@@ -184,7 +188,7 @@ impl MemoryStore for Store {
         } else {
             kept.end()
         };
-        Ok(Remembered::new(kept.summary, messages, end)
+        Ok(LoadedConversation::new(kept.summary, messages, end)
             .with_first(kept.first)
             .with_changed(kept.changed))
     }

@@ -164,13 +164,13 @@ async fn error_status_maps_to_error_kind() {
     .await;
     check(
         |_| Action::Send(answer("502 Oh", "text/plain", "")),
-        ErrorKind::Away,
+        ErrorKind::Unavailable,
         "HTTP 502",
     )
     .await;
     check(
         |_| Action::Send(answer("429 Oh", "text/plain", "")),
-        ErrorKind::Away,
+        ErrorKind::Unavailable,
         "HTTP 429",
     )
     .await;
@@ -183,7 +183,7 @@ async fn error_status_maps_to_error_kind() {
     let later = "HTTP/1.1 503 Later\r\nretry-after: 3600\r\ncontent-length: 0\r\n\r\n";
     check(
         move |_| Action::Send(later.into()),
-        ErrorKind::Away,
+        ErrorKind::Unavailable,
         "delay of 3600s",
     )
     .await;
@@ -204,7 +204,7 @@ async fn json_rpc_error_is_returned_for_any_status_and_id() {
         );
         check(
             move |_| Action::Send(answer(status, "application/json; charset=utf-8", &body)),
-            ErrorKind::Refused(-32042),
+            ErrorKind::Rejected(-32042),
             "no such thing",
         )
         .await;
@@ -212,7 +212,7 @@ async fn json_rpc_error_is_returned_for_any_status_and_id() {
     let event = r#"data: {"jsonrpc":"2.0","error":{"code":-32042,"message":"no such thing"}}"#;
     check(
         move |_| Action::SendAndStall(format!("{EVENTS}{event}\n\n")),
-        ErrorKind::Refused(-32042),
+        ErrorKind::Rejected(-32042),
         "no such thing",
     )
     .await;

@@ -177,7 +177,7 @@ async fn end_of_stream_fails_every_call() {
         for error in [one.unwrap_err(), two.unwrap_err()] {
             let expected = matches!(
                 error.kind(),
-                ErrorKind::Closed | ErrorKind::TooLarge | ErrorKind::Refused(-1)
+                ErrorKind::Closed | ErrorKind::TooLarge | ErrorKind::Rejected(-1)
             );
             assert!(expected, "{error}");
         }
@@ -194,11 +194,11 @@ async fn error_without_id_fails_only_pending_call() {
     let client = connect_sse(&server.url).await;
     assert_eq!(
         call(&client, "x", json!({})).await.unwrap_err().kind(),
-        ErrorKind::Refused(-1)
+        ErrorKind::Rejected(-1)
     );
     assert_eq!(
         call(&client, "x", json!({})).await.unwrap_err().kind(),
-        ErrorKind::Refused(-1)
+        ErrorKind::Rejected(-1)
     );
     end(client).await;
 }
