@@ -51,6 +51,9 @@ const NEIGHBORS: [(&str, &str); 10] = [
     (".", ".levity"),
 ];
 
+/// The number of links that are followed in a path, as in the kernel.
+const MAX_LINKS: usize = 40;
+
 /// The files, each with the option or variable that names it.
 static REGISTERED: OnceLock<Vec<(String, PathBuf)>> = OnceLock::new();
 
@@ -85,7 +88,9 @@ pub(crate) fn register(mut matches: &ArgMatches) {
 /// Denies all tools of a workspace access to levity's own files in it.
 ///
 /// # Errors
-/// Returns an error if the workspace is inside one of these files or folders.
+/// Returns an error if the workspace is inside one of these files or folders, or if a link in the
+/// workspace leads to one of them. A command can replace such a link, and the next start would
+/// follow the new one.
 pub(crate) fn deny(folder: &Path, builder: WorkspaceBuilder) -> Result<WorkspaceBuilder, String> {
     // Opening a folder that does not exist reports the error.
     let Ok(root) = folder.canonicalize() else {
@@ -105,6 +110,13 @@ pub(crate) fn deny(folder: &Path, builder: WorkspaceBuilder) -> Result<Workspace
         });
     let named = REGISTERED.get().map(Vec::as_slice).unwrap_or_default();
     named.iter().try_fold(builder, |builder, (source, path)| {
+        if let Some(link) = link_within(&root, path) {
+            return Err(format!(
+                "`{source}` leads through the link `{}` in the workspace, which a command could \
+                    replace; give the path without the link",
+                link.display()
+            ));
+        }
         places(path).into_iter().try_fold(builder, |builder, place| {
             if root.starts_with(&place) {
                 return Err(format!(
@@ -163,6 +175,36 @@ fn places(path: &Path) -> Vec<PathBuf> {
     }
     places.dedup();
     places
+}
+
+/// Returns the first link below `root` that the path leads through.
+fn link_within(root: &Path, path: &Path) -> Option<PathBuf> {
+    let mut rest = std::path::absolute(path).ok()?;
+    let mut real = PathBuf::new();
+    for _ in 0..MAX_LINKS {
+        let parts: Vec<_> = rest.iter().map(ToOwned::to_owned).collect();
+        let mut parts = parts.iter();
+        let (link, target) = parts.find_map(|part| {
+            if *part == ".." {
+                real.pop();
+                return None;
+            }
+            real.push(part);
+            let target = std::fs::read_link(&real).ok()?;
+            let link = real.clone();
+            real.pop();
+            Some((link, target))
+        })?;
+        if link.starts_with(root) {
+            return Some(link);
+        }
+        // An absolute target replaces the folders before it.
+        rest = parts.fold(target, |target, part| target.join(part));
+        if rest.is_absolute() {
+            real.clear();
+        }
+    }
+    None
 }
 
 /// Returns a glob that matches only this path.

@@ -355,3 +355,54 @@ fn workspace_commands_cannot_change_named_settings_files() {
         assert!(!results[0].contains("mine"), "{attack}: {results:#?}");
     }
 }
+
+/// A command could replace the link, and the next start would follow the new one.
+#[cfg(unix)]
+#[test]
+fn settings_file_behind_link_in_workspace_is_an_error() {
+    use std::os::unix::fs::symlink;
+
+    let files = [
+        ("work/real/mcp.json", r#"{"mcpServers": {}}"#),
+        ("work/script.json", r#"[{"reply": "Done."}]"#),
+    ];
+    let folder = Folder::new(&files);
+    let at = |name: &str| folder.path().join(name);
+    symlink("real/mcp.json", at("work/mcp.json")).unwrap();
+    symlink("real", at("work/configs")).unwrap();
+    symlink("work/configs", at("outside")).unwrap();
+    symlink("work/real", at("safe")).unwrap();
+    let run = |option: &str, path: &str| {
+        let args = [
+            "run",
+            "Go",
+            "--script",
+            "work/script.json",
+            "--workspace",
+            "work",
+            option,
+            path,
+        ];
+        command(&args).current_dir(folder.path()).output().unwrap()
+    };
+    for (option, path) in [
+        ("--mcp", "work/mcp.json"),
+        ("--mcp", "work/configs/mcp.json"),
+        ("--mcp", "outside/mcp.json"),
+        ("--mcp", "work/real/../configs/mcp.json"),
+        ("--journal", "work/configs/runs.db"),
+        ("--tools", "work/configs"),
+    ] {
+        let output = run(option, path);
+        check(
+            &output,
+            2,
+            "in the workspace, which a command could replace",
+        );
+        check(&output, 2, "give the path without the link");
+        assert!(!at("work/real/runs.db").exists());
+    }
+    // Links outside of the workspace are out of reach of its commands.
+    check(&run("--mcp", "safe/mcp.json"), 0, "");
+    check(&run("--mcp", "work/real/mcp.json"), 0, "");
+}
