@@ -485,7 +485,9 @@ impl<'a> Scan<'a> {
                 return Ok(false);
             }
             FileType::Symlink => {
+                // The target is hidden, and the link itself cannot be replaced.
                 if is_denied {
+                    self.cover(CoverKind::Fixed, path, identity);
                     self.follow(fd, name, path)?;
                 }
                 return Ok(false);
