@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use levity_core::{CallId, Delta, ProviderState};
+use levity_core::{CallId, Delta, Fold, ModelError, ModelErrorKind, ProviderState};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
@@ -55,6 +55,9 @@ impl<'a> From<Function<'a>> for CallFragment<'a> {
     }
 }
 
+/// The maximum size of ids, and of arguments that arrive before the name of their call, in a reply.
+const MAX_HELD_BYTES: usize = 32 << 20;
+
 /// The calls of a reply, in the order of their start. A fragment finds its call without a scan of
 /// the others.
 #[derive(Debug, Default)]
@@ -63,6 +66,8 @@ pub(super) struct Calls {
     /// The last call with each number, and the last with each id.
     numbers: HashMap<u64, usize>,
     ids: HashMap<String, usize>,
+    /// The number of bytes that were stored.
+    held: usize,
 }
 
 #[derive(Debug)]
@@ -89,7 +94,14 @@ impl Calls {
 
     /// Processes a call or a fragment of one. Numbers, ids and names may be missing, and a call may
     /// arrive complete.
-    pub(super) fn take(&mut self, fragment: CallFragment<'_>, sink: &mut Sink) {
+    ///
+    /// # Errors
+    /// Returns an error if the reply has too many calls, or too much text that must be stored.
+    pub(super) fn take(
+        &mut self,
+        fragment: CallFragment<'_>,
+        sink: &mut Sink,
+    ) -> Result<(), ModelError> {
         let number = fragment.index.0;
         let custom = fragment
             .custom
@@ -107,16 +119,40 @@ impl Calls {
         let at = self
             .find(number, id, name)
             .unwrap_or_else(|| self.begin(number, id, name, &text));
+        let extra = fragment.extra_content.filter(|extra| extra.is_object());
+        self.check_size(at, id, &text, extra.as_deref())?;
         if let Some(call) = self.all.get_mut(at).filter(|_| is_custom) {
             call.custom = true;
         }
         self.name(at, id, name, sink);
-        self.add(
-            at,
-            text,
-            fragment.extra_content.filter(|extra| extra.is_object()),
-            sink,
-        );
+        self.add(at, text, extra, sink);
+        Ok(())
+    }
+
+    /// Counts what is stored for a fragment.
+    fn check_size(
+        &mut self,
+        at: usize,
+        id: &str,
+        text: &str,
+        extra: Option<&Value>,
+    ) -> Result<(), ModelError> {
+        let malformed = |message| Err(ModelError::new(ModelErrorKind::Malformed, message));
+        if self.all.len() > Fold::MAX_CALLS {
+            return malformed(format!(
+                "the reply calls more than {} tools",
+                Fold::MAX_CALLS
+            ));
+        }
+        let is_held = self.all.get(at).is_some_and(|call| !call.named);
+        self.held += id.len() + if is_held { text.len() } else { 0 };
+        self.held += extra.map_or(0, |extra| extra.to_string().len());
+        if self.held > MAX_HELD_BYTES {
+            return malformed(format!(
+                "the reply has more than {MAX_HELD_BYTES} bytes of ids and of arguments without a name"
+            ));
+        }
+        Ok(())
     }
 
     fn at(&self, at: usize) -> Option<&Call> {
@@ -290,7 +326,27 @@ mod tests {
 
     fn take(calls: &mut Calls, fragment: &Value) {
         let text = fragment.to_string();
-        calls.take(serde_json::from_str(&text).unwrap(), &mut Sink::default());
+        let taken = calls.take(serde_json::from_str(&text).unwrap(), &mut Sink::default());
+        taken.unwrap();
+    }
+
+    #[test]
+    fn nameless_calls_and_their_arguments_are_limited() {
+        let (mut calls, mut sink) = (Calls::default(), Sink::default());
+        let long = "x".repeat(1 << 20);
+        let part = |text: &str| json!({"index": 0, "function": {"arguments": text}}).to_string();
+        let held = part(&long);
+        let taken = (0..40)
+            .map(|_| calls.take(serde_json::from_str(&held).unwrap(), &mut sink))
+            .filter(Result::is_ok);
+        assert_eq!(taken.count(), MAX_HELD_BYTES >> 20);
+        let mut calls = Calls::default();
+        let refused = (0..=Fold::MAX_CALLS).find_map(|n| {
+            let text = json!({"index": n, "id": "", "function": {"arguments": "{"}}).to_string();
+            let fragment = serde_json::from_str(&text).unwrap();
+            calls.take(fragment, &mut sink).err()
+        });
+        assert_eq!(refused.unwrap().kind(), ModelErrorKind::Malformed);
     }
 
     #[test]

@@ -17,6 +17,9 @@ use crate::http::{Decode, Failure, Sink};
 use crate::lenient::TextOrValue;
 use crate::thoughts::{self, Thoughts};
 
+/// The maximum size of the reasoning details in a reply.
+const MAX_EXTRA_BYTES: usize = 32 << 20;
+
 /// The state of a partially decoded reply.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
@@ -25,6 +28,8 @@ pub(crate) struct Decoder {
     calls: Calls,
     /// Data that is sent back with the reply, by field.
     extra_state: Map<String, Value>,
+    /// The size of the data in `extra_state`, in bytes of JSON.
+    extra_bytes: usize,
     /// The field of the current thoughts, while they continue.
     thinking: Option<Field>,
     has_text: bool,
@@ -147,8 +152,8 @@ impl Decoder {
             .take()
             .filter(|message| alone && (!self.has_text || self.has_new_calls(message)))
         {
-            Some(mut piece) => self.piece(&mut piece, sink),
-            None => self.piece(&mut choice.delta, sink),
+            Some(mut piece) => self.piece(&mut piece, sink)?,
+            None => self.piece(&mut choice.delta, sink)?,
         }
         if let Some(word) = &choice.finish_reason
             && self.word.as_ref().is_none_or(String::is_empty)
@@ -164,7 +169,11 @@ impl Decoder {
         message.content.is_empty() && self.calls.is_empty()
     }
 
-    fn piece(&mut self, piece: &mut MessageFragment<'_>, sink: &mut Sink) {
+    fn piece(
+        &mut self,
+        piece: &mut MessageFragment<'_>,
+        sink: &mut Sink,
+    ) -> Result<(), ModelError> {
         // If the same thought arrives under two names, it is emitted once.
         if piece.reasoning_content.is_empty() {
             self.emit_thinking(take(&mut piece.reasoning), Field::Reasoning, sink);
@@ -175,9 +184,10 @@ impl Decoder {
                 sink,
             );
         }
-        take(&mut piece.reasoning_details)
-            .into_iter()
-            .for_each(|detail| self.store_detail(detail));
+        for detail in take(&mut piece.reasoning_details) {
+            self.count_extra(&detail)?;
+            self.store_detail(detail);
+        }
         match take(&mut piece.content) {
             TextOrValue::Text(text) if self.tags.is_none() => self.emit_text(text, sink),
             TextOrValue::Text(text) => self.parse_tagged_text(&text, sink),
@@ -201,7 +211,7 @@ impl Decoder {
             .map(|function| (*function).into());
         for call in take(&mut piece.tool_calls).into_iter().chain(legacy) {
             self.close(sink);
-            self.calls.take(call, sink);
+            self.calls.take(call, sink)?;
         }
         let images = take(&mut piece.images)
             .into_iter()
@@ -210,6 +220,17 @@ impl Decoder {
         if let Some(extra) = piece.extra_content.take().filter(|extra| extra.is_object()) {
             self.extra_state.insert("extra_content".to_owned(), *extra);
         }
+        Ok(())
+    }
+
+    fn count_extra(&mut self, detail: &Value) -> Result<(), ModelError> {
+        self.extra_bytes += detail.to_string().len();
+        if self.extra_bytes <= MAX_EXTRA_BYTES {
+            return Ok(());
+        }
+        let message =
+            format!("the reply has more than {MAX_EXTRA_BYTES} bytes of reasoning details");
+        Err(ModelError::new(ModelErrorKind::Malformed, message))
     }
 
     fn emit_text<'a>(&mut self, text: impl Into<Cow<'a, str>>, sink: &mut Sink) {

@@ -18,6 +18,9 @@ use crate::schema::nulls::Nulls;
 /// The maximum size of a reply without streaming.
 pub(super) const MAX_REPLY_BYTES: usize = 64 << 20;
 
+/// The maximum size of a streamed reply. Most of it is the format around each piece of text.
+const MAX_STREAM_BYTES: usize = 512 << 20;
+
 /// The state of a partially read reply.
 pub(super) struct Reader<W: Wire> {
     lines: Lines,
@@ -30,8 +33,9 @@ pub(super) struct Reader<W: Wire> {
     /// The start of the reply, as long as no event was parsed, and its headers.
     head: Vec<u8>,
     pub(super) reply_headers: ReplyHeaders,
-    /// The number of events in the reply.
+    /// The number of events in the reply, and of its bytes.
     events: u64,
+    bytes: usize,
     /// True if bytes that are not UTF-8 were replaced.
     replaced: bool,
     wire: W,
@@ -49,12 +53,15 @@ impl<W: Wire> Reader<W> {
             head: Vec::new(),
             reply_headers: ReplyHeaders::default(),
             events: 0,
+            bytes: 0,
             replaced: false,
             wire,
         }
     }
 
     pub(super) fn take(&mut self, chunk: &[u8]) -> Result<(), ModelError> {
+        self.bytes = self.bytes.saturating_add(chunk.len());
+        check_size(self.bytes, MAX_STREAM_BYTES)?;
         let (mut chunk, mut joined) = (chunk, std::mem::take(&mut self.head));
         if self.started {
             self.head = std::mem::take(&mut joined);
@@ -85,7 +92,7 @@ impl<W: Wire> Reader<W> {
         }
         self.started = true;
         if let Some(whole) = &mut self.whole {
-            check_size(whole.len() + chunk.len())?;
+            check_size(whole.len() + chunk.len(), MAX_REPLY_BYTES)?;
             whole.extend_from_slice(chunk);
             // The start is enough to recognise a page, which may never end.
             return match whole.as_slice() {
@@ -183,11 +190,11 @@ impl<W: Wire> Reader<W> {
     }
 }
 
-fn check_size(length: usize) -> Result<(), ModelError> {
-    if length <= MAX_REPLY_BYTES {
+fn check_size(length: usize, max: usize) -> Result<(), ModelError> {
+    if length <= max {
         return Ok(());
     }
-    let message = format!("the reply is larger than {MAX_REPLY_BYTES} bytes");
+    let message = format!("the reply is larger than {max} bytes");
     Err(ModelError::new(ModelErrorKind::Malformed, message))
 }
 
@@ -205,7 +212,7 @@ pub(super) fn read_whole(
     sink: &Sink,
     reply_headers: &ReplyHeaders,
 ) -> Result<Sink, ModelError> {
-    check_size(body.len())?;
+    check_size(body.len(), MAX_REPLY_BYTES)?;
     let raw = body;
     let body = &*replace_invalid_utf8(without_byte_order_mark(body), &mut false);
     let mut common = sink.empty_copy();
@@ -249,7 +256,7 @@ fn indicates_failure(value: &Value) -> bool {
     names.iter().any(|name| value.get(name).is_some())
 }
 
-/// Replaces bytes that are not UTF-8 with U+FFFD. Within a JSON string that changes one character;
+/// Replaces bytes that are not UTF-8 with U+FFFD. WithTimeout a JSON string that changes one character;
 /// anywhere else the text was not valid JSON to begin with.
 fn replace_invalid_utf8<'a>(data: &'a [u8], replaced: &mut bool) -> Cow<'a, [u8]> {
     if std::str::from_utf8(data).is_ok() {
