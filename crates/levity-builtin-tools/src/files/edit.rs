@@ -65,6 +65,13 @@ impl EditFile {
             0
         });
         let text = encoding.decode(body);
+        // Invalid UTF-16 would not survive, also outside of the replaced text.
+        if encoding.is_wide() && encoding.encode(&text) != body {
+            return Err(ToolError::failed(format!(
+                "`{}` has invalid UTF-16, which an edit would change; use a command",
+                args.path
+            )));
+        }
         let replaced = replace(&text, &args.old, &args.new, args.all, MAX_EDIT as usize)
             .map_err(|error| replace_error(args, &text, &error))?;
         let whole = [mark, &encoding.encode(&replaced.text)].concat();

@@ -137,6 +137,26 @@ async fn edit_preserves_line_endings_bom_and_encoding() {
 }
 
 #[tokio::test]
+async fn edit_of_invalid_utf16_returns_error_and_changes_nothing() {
+    // A byte too many, and half of a surrogate pair.
+    for invalid in [&b"\xff\xfea\0b\0c"[..], b"\xff\xfea\0\x00\xd8b\0"] {
+        let fixture = Fixture::new();
+        fixture.put("a.txt", invalid);
+        let arguments = json!({"path": "a.txt", "old": "a", "new": "x"});
+        let (kind, text) = fixture.error("edit_file", arguments).await;
+        assert_eq!(kind, ToolErrorKind::Failed);
+        assert_eq!(
+            text,
+            "`a.txt` has invalid UTF-16, which an edit would change; use a command"
+        );
+        assert_eq!(
+            std::fs::read(fixture.path().join("a.txt")).unwrap(),
+            invalid
+        );
+    }
+}
+
+#[tokio::test]
 async fn edit_of_binary_file_returns_error() {
     let fixture = Fixture::new();
     fixture.put("a.bin", b"abc\0def");
