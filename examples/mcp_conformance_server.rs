@@ -715,7 +715,7 @@ impl Prompts for TestPrompts {
             "test_prompt_with_embedded_resource" => {
                 let text = ResourceContent::text(
                     arg("resourceUri"),
-                    "Embeddings resource content for testing.",
+                    "Embedded resource content for testing.",
                 );
                 then(
                     PromptReply::user(text.with_mime("text/plain")),

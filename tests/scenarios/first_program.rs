@@ -209,7 +209,7 @@ fn build_rejects_contradictory_settings() {
     );
     check(
         builder().model_for("cheap", ScriptedModel::new()),
-        "add `.when_low(LowBudgetAction::Switch)`",
+        "add `.on_low_budget(LowBudgetAction::Switch)`",
     );
     check(
         builder().on_low_budget(LowBudgetAction::Switch),

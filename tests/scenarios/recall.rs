@@ -130,7 +130,7 @@ async fn past_session_is_recalled_until_forgotten() {
         "{}",
         texts(&model.requests()[3])
     );
-    // RecalledFact text beside a goal is not part of the conversation.
+    // Recalled text beside a goal is not part of the conversation.
     let friday = conversations
         .store()
         .load(&"friday".into(), 10)

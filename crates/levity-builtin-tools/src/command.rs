@@ -35,7 +35,7 @@ const SLACK: Duration = Duration::from_secs(30);
 /// use levity_builtin_tools::RunCommand;
 /// use serde_json::json;
 ///
-/// let sandbox = Sandbox::builder(Workspace::open(&folder)?).at_least(Level::Open).build()?;
+/// let sandbox = Sandbox::builder(Workspace::open(&folder)?).require_level(Level::Open).build()?;
 /// let tool = RunCommand::new(sandbox);
 /// let output = tool.call(json!({"command": "echo hello | wc -c"}), &ToolCx::detached()).await?;
 /// assert!(output.as_text().starts_with("6\n[exit code 0 after"));

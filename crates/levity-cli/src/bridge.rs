@@ -56,7 +56,7 @@ struct Host {
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Accept requests that name this host, or the address and port of a tunnel's other end; may be
-    /// repeated. LoopbackBrowser names are always accepted.
+    /// repeated. Loopback names are always accepted.
     #[arg(long, value_name = "HOST")]
     allow_host: Vec<String>,
     /// Let other machines reach the host without encryption.

@@ -22,7 +22,7 @@ use levity_system::SystemWorld;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let tickets = ContextFn::new("tickets", |_| async { Err::<String, _>("the server is down") });
-/// let blocks = tickets.at_most(500).or_note().blocks(&ContextRequest::new(1_000)).await?;
+/// let blocks = tickets.with_budget(500).with_fallback_note().blocks(&ContextRequest::new(1_000)).await?;
 /// assert_eq!((&*blocks[0].name, &*blocks[0].text), ("tickets", "[this is not available now]"));
 /// # Ok(())
 /// # }

@@ -26,7 +26,7 @@ const LEFT_OUT: &str = "context left out";
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let sources = Sources::new()
-///     .source_at(-1, ContextBlock::new("glossary", "word, meaning\n".repeat(100)))
+///     .source_with_priority(-1, ContextBlock::new("glossary", "word, meaning\n".repeat(100)))
 ///     .source(ContextBlock::new("rules", "Be kind.\n".repeat(20)));
 ///
 /// let blocks = sources.blocks(&ContextRequest::new(120)).await?;

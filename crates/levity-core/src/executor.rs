@@ -469,7 +469,7 @@ impl fmt::Debug for ChildLease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Held(_) => "Held",
-            Self::Wanted(_) => "AskKind",
+            Self::Wanted(_) => "Wanted",
         })
     }
 }

@@ -92,7 +92,7 @@ impl Team {
         Ok(levity_runtime::pending_asks(self, run).await?)
     }
 
-    /// Resumes a run of an earlier process from its journal. RunOutput work is not repeated.
+    /// Resumes a run of an earlier process from its journal. Finished work is not repeated.
     pub fn resume(&self, run: impl Into<RunId>) -> Run<Self> {
         Run::resume(self.clone(), run)
     }

@@ -35,7 +35,7 @@
 //! ```
 //! # use levity_llm::json::{self, Repair};
 //! let repaired = json::repair(r#"{"title": "Levity", "body": "It was a da"#)?;
-//! assert!(repaired.mends.contains(Repair::Truncated));
+//! assert!(repaired.repairs.contains(Repair::Truncated));
 //! assert_eq!(repaired.value["body"], "It was a da");
 //! # Ok::<(), json::JsonError>(())
 //! ```
@@ -45,7 +45,7 @@
 //!    value.
 //! 2. Otherwise the objects and arrays in the text compete by their position. The order is: a fence
 //!    marked as JSON; a fence without a mark, or marked as text or JavaScript; the text outside
-//!    fences; a fence in another language. WithTimeout one kind of position the longest wins, and among
+//!    fences; a fence in another language. Within one kind of position the longest wins, and among
 //!    equal lengths the last.
 //! 3. Text before the last `</think>` counts only if no value follows it.
 //! 4. Without objects and arrays: the whole text, or otherwise the first fence, if it is a single

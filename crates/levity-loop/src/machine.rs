@@ -200,7 +200,7 @@ impl AgentMachine {
     }
 
     /// Includes the messages of the run in its ending.
-    pub(crate) fn with_said(mut self) -> Self {
+    pub(crate) fn include_messages(mut self) -> Self {
         self.state.task.tells_said = true;
         self
     }

@@ -121,7 +121,7 @@ impl Stdio {
     }
 
     /// Returns the arguments in a form that is safe to display.
-    fn shown_args(&self) -> &[String] {
+    fn display_args(&self) -> &[String] {
         self.written.get(1..).unwrap_or(&self.args)
     }
 }

@@ -24,7 +24,7 @@ use queue::{OpenQueue, QueueSlot};
 
 /// Conversations in a [`MemoryStore`]: one run at a time on each, with removal of unused ones.
 ///
-/// - Runs of one conversation follow one another. WithTimeout a process they run in the order of their
+/// - Runs of one conversation follow one another. Within a process they run in the order of their
 ///   `open` calls; across processes the order depends on the store's [`hold`](MemoryStore::hold).
 /// - A conversation that has not changed for 30 days reads as empty, and is removed.
 /// - Opening a conversation with more than 10,000 messages removes the oldest. Messages that the

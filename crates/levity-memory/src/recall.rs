@@ -62,7 +62,7 @@ const MAX_SCOPES: usize = 32;
 /// - The store rejects files of other programs, of newer versions and with damage, and leaves them
 ///   unchanged.
 ///
-/// Clones share the file. WithTimeout a tokio runtime, file access runs where it delays no other task.
+/// Clones share the file. Within a tokio runtime, file access runs where it delays no other task.
 /// `docs/recall.md` describes the limits and the tables.
 ///
 /// ```

@@ -66,7 +66,7 @@ pub struct SqliteMemory {
 struct Store {
     database: Arc<Database>,
     readers: Arc<Readers>,
-    /// StartedRun by the first write.
+    /// Started by the first write.
     writer: Mutex<Option<Arc<Writer>>>,
 }
 

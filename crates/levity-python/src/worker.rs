@@ -26,7 +26,7 @@ static CAN_SERVE: AtomicBool = AtomicBool::new(false);
 
 /// Enables this program to run Python in separate processes. Call it first in `main`.
 ///
-/// StartedRun normally, the function returns at once. StartedRun by levity as a worker, it runs programs
+/// Started normally, the function returns at once. Started by levity as a worker, it runs programs
 /// until it is no longer needed, and does not return.
 ///
 /// ```

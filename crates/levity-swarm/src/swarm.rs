@@ -71,7 +71,7 @@ impl Swarm {
         Run::new(self.clone(), goal)
     }
 
-    /// Resumes a run of an earlier process from its journal. RunOutput work is not repeated.
+    /// Resumes a run of an earlier process from its journal. Finished work is not repeated.
     pub fn resume(&self, run: impl Into<RunId>) -> Run<Self> {
         Run::resume(self.clone(), run)
     }

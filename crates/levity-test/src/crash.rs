@@ -52,7 +52,7 @@
 //!
 //! report.assert_same();
 //! // The send is not journaled before it starts, so one crash makes it happen twice.
-//! let twice: Vec<_> = report.stops.iter().filter(|end| end.world.left("send") == 2).collect();
+//! let twice: Vec<_> = report.stops.iter().filter(|end| end.world.remaining("send") == 2).collect();
 //! assert_eq!(twice.len(), 1);
 //! let text = "stopped after record 2 (`wrapped` of run `r`), before the next was written";
 //! assert_eq!(twice[0].to_string(), text);
@@ -75,7 +75,7 @@
 //! .await;
 //! report.assert_same();
 //! for end in &report.stops {
-//!     assert!(end.world.left("mail") <= 1, "{end}");
+//!     assert!(end.world.remaining("mail") <= 1, "{end}");
 //! }
 //! ```
 //!

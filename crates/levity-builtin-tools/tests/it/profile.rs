@@ -218,10 +218,11 @@ fn prose_and_code_profiles_have_outline() {
     let folder = Folder::new();
     let profile = folder.profile("notes.md", "# One\ntext\n```\n# not this\n```\n## Two\n");
     assert_eq!(parts(&profile), (vec!["# One", "## Two"], counted(6)));
-    let page = "<!DOCTYPE html><title>Tides</title><body><H1 class=x>High <b>water</b></h1><h2>LowBudgetAction</h2>";
+    let page =
+        "<!DOCTYPE html><title>Tides</title><body><H1 class=x>High <b>water</b></h1><h2>Low</h2>";
     assert_eq!(
         parts(&folder.profile("page", page)).0,
-        ["title: Tides", "# High water", "## LowBudgetAction"]
+        ["title: Tides", "# High water", "## Low"]
     );
     let profile = folder.profile(
         "lib.rs",

@@ -533,7 +533,7 @@ impl GraphMachine {
         Self::notify(out, || PlanNotice::Replanning {
             replan,
             steps: failed.clone(),
-            reason: reason,
+            reason,
         });
         let planning = Planning {
             failed,

@@ -143,7 +143,7 @@ impl TeamBuilder {
     }
 
     /// Sets the maximum number of turns for an attempt at a step, over all rounds; 15 by default.
-    /// After that, the attempt gets no further round. WithTimeout a round, an agent has the turns that
+    /// After that, the attempt gets no further round. Within a round, an agent has the turns that
     /// it was built with.
     pub fn max_turns(mut self, turns: u64) -> Self {
         self.settings.turns = turns;

@@ -97,7 +97,7 @@ impl Args {
     }
 }
 
-/// Returns the slot at a path such as `$.a[0].b` or `$['a'][0]`. MissingPart values are created within
+/// Returns the slot at a path such as `$.a[0].b` or `$['a'][0]`. Missing values are created within
 /// the size limit.
 fn slot_at<'a>(value: &'a mut Value, path: &str, room: &mut usize) -> Option<&'a mut Value> {
     let mut rest = path.strip_prefix('$')?;

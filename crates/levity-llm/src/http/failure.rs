@@ -399,7 +399,7 @@ mod tests {
             401,
             r#"{"error":{"message":"MissingPart Authentication header","code":401},"user_id":"u"}"#,
             Auth,
-            "MissingPart Authentication header",
+            "Missing Authentication header",
         );
         let body = r#"{"error":{"message":"Provider returned error","code":429,"metadata":{"raw":"slow down","provider_name":"P"}}}"#;
         check(

@@ -256,7 +256,7 @@ fn indicates_failure(value: &Value) -> bool {
     names.iter().any(|name| value.get(name).is_some())
 }
 
-/// Replaces bytes that are not UTF-8 with U+FFFD. WithTimeout a JSON string that changes one character;
+/// Replaces bytes that are not UTF-8 with U+FFFD. Within a JSON string that changes one character;
 /// anywhere else the text was not valid JSON to begin with.
 fn replace_invalid_utf8<'a>(data: &'a [u8], replaced: &mut bool) -> Cow<'a, [u8]> {
     if std::str::from_utf8(data).is_ok() {

@@ -75,7 +75,7 @@ impl Rate {
 
     /// Sets the minimum time between two requests.
     #[must_use]
-    pub fn gap(mut self, time: Duration) -> Self {
+    pub fn min_interval(mut self, time: Duration) -> Self {
         self.min_interval = time;
         self
     }

@@ -161,7 +161,7 @@ impl RateSetting {
             .gap_seconds
             .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         if let Some(gap) = gap {
-            rate = rate.gap(gap);
+            rate = rate.min_interval(gap);
         }
         rate
     }

@@ -46,7 +46,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Writes as many lines as the file has room for, at least one, in a single write. LineLayer of
+    /// Writes as many lines as the file has room for, at least one, in a single write. Lines of
     /// other processes then come before or after them, not between.
     fn append_some(&mut self, folder: &Path, name: &str, lines: &[String]) -> io::Result<usize> {
         let path = folder.join(name);

@@ -183,13 +183,13 @@ impl AgentBuilder {
         if cheap && self.spec.when_low != LowBudgetAction::Switch {
             return wrong(
                 "model_for",
-                "has a `cheap` model that nothing calls; add `.when_low(LowBudgetAction::Switch)`",
+                "has a `cheap` model that nothing calls; add `.on_low_budget(LowBudgetAction::Switch)`",
             );
         }
         if !cheap && self.spec.when_low == LowBudgetAction::Switch {
             let problem = "is `LowBudgetAction::Switch`, but there is no model to switch to; add \
                 `.model_for(\"cheap\", ..)`";
-            return wrong("when_low", problem);
+            return wrong("on_low_budget", problem);
         }
         Ok(())
     }

@@ -218,7 +218,7 @@ impl AgentBuilder {
     /// # async fn main() -> levity_loop::Result<()> {
     /// let pass = ToolSpec::new("pass_on", "Hands the work to a colleague.");
     /// let model = ScriptedModel::new().call("pass_on", json!({}));
-    /// let answer = Agent::builder(model).last_signal(pass).build()?.run("Cancel my order").await?;
+    /// let answer = Agent::builder(model).ending_signal(pass).build()?.run("Cancel my order").await?;
     /// assert_eq!(&*answer.signals()[0].name, "pass_on");
     /// # Ok(())
     /// # }

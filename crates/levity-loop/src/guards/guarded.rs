@@ -110,7 +110,7 @@ impl Guarded {
 
     /// Sets what happens to an item when a guard fails to check it. It is blocked by default.
     #[must_use]
-    pub fn when_guard_fails(mut self, then: GuardFailurePolicy) -> Self {
+    pub fn on_guard_failure(mut self, then: GuardFailurePolicy) -> Self {
         self.guards().when_failing = then;
         self
     }

@@ -32,7 +32,7 @@ type Completion = Box<dyn FnOnce(&mut WriteWorker, Option<&MemoryError>)>;
 pub(super) struct WriteWorker {
     database: Arc<Database>,
     owners: PathBuf,
-    /// RunHeader by the first write.
+    /// Opened by the first write.
     connection: Option<Connection>,
     synced: bool,
     owner: Option<Owner>,

@@ -82,9 +82,7 @@ pub(super) fn read(path: &Path, max_bytes: u64) -> Result<Vec<u8>, SessionProble
     file.take(max_bytes.saturating_add(1))
         .read_to_end(&mut bytes)?;
     if bytes.len() as u64 > max_bytes {
-        return Err(SessionProblem::TooLarge {
-            max_bytes: max_bytes,
-        });
+        return Err(SessionProblem::TooLarge { max_bytes });
     }
     Ok(bytes)
 }

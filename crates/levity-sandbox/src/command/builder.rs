@@ -33,7 +33,7 @@ pub enum Network {
 /// # std::fs::create_dir_all(&folder)?;
 /// use levity_sandbox::{Level, Sandbox, Workspace};
 ///
-/// let sandbox = Sandbox::builder(Workspace::open(&folder)?).at_least(Level::Open).build()?;
+/// let sandbox = Sandbox::builder(Workspace::open(&folder)?).require_level(Level::Open).build()?;
 /// println!("{}", sandbox.report());
 ///
 /// let finished = sandbox.shell("echo hello | tr a-z A-Z").run().await?;

@@ -79,8 +79,8 @@ impl Command {
     /// # std::fs::create_dir_all(&folder)?;
     /// use levity_sandbox::{Level, Sandbox, Workspace};
     ///
-    /// let sandbox = Sandbox::builder(Workspace::open(&folder)?).at_least(Level::Open).build()?;
-    /// if sandbox.report().read_only.holds {
+    /// let sandbox = Sandbox::builder(Workspace::open(&folder)?).require_level(Level::Open).build()?;
+    /// if sandbox.report().read_only.is_enforced {
     ///     let finished = sandbox.shell("echo text > made").read_only().run().await?;
     ///     assert!(!finished.is_success());
     /// }

@@ -9,7 +9,7 @@ use super::PathError;
 const MAX_PATH: usize = 4096;
 /// The maximum length of a name, in bytes.
 const MAX_NAME: usize = 255;
-/// The maximum depth of a path. ResolveFuture a link may hold a folder open for each step.
+/// The maximum depth of a path. Resolving a link may hold a folder open for each step.
 pub(super) const MAX_DEPTH: usize = 128;
 
 /// Returns the path relative to the workspace, with one `/` between its names and neither `.` nor

@@ -100,6 +100,6 @@ fn resource(run: &RunSummary) -> Resource {
         None => "in progress".to_owned(),
     };
     Resource::new(format!("{URL}{}", run.run), format!("run {}", run.run))
-        .with_description(format!("StartedRun {}; {state}.", run.opened))
+        .with_description(format!("Started {}; {state}.", run.opened))
         .with_mime(KIND)
 }

@@ -14,7 +14,7 @@ const WRAPPERS: [&str; 5] = ["arguments", "parameters", "args", "input", "proper
 /// The maximum number of changes in a note.
 const MAX_NOTED: usize = 8;
 
-/// ArgumentValidator that match the schema, and the changes that were made.
+/// Arguments that match the schema, and the changes that were made.
 #[derive(Debug, PartialEq)]
 pub(super) struct CoercedArguments {
     pub(super) args: Value,

@@ -119,7 +119,7 @@ impl ToolSchema {
     }
 }
 
-/// ArgumentValidator, and a note for the model if they were corrected.
+/// Arguments, and a note for the model if they were corrected.
 pub(crate) type CorrectedArguments<'a> = (Cow<'a, Value>, Option<String>);
 
 /// Validates the arguments of calls as a [`Dispatcher`](crate::Dispatcher) does, for a tool that is

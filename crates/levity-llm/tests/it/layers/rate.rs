@@ -76,7 +76,7 @@ async fn requests_per_minute_use_sliding_window() {
 #[tokio::test]
 async fn rate_is_shared_per_key() {
     let world = ManualWorld::auto();
-    let rate = || Rate::new().gap(seconds(10));
+    let rate = || Rate::new().min_interval(seconds(10));
     let (one, two, other) = (
         model("k1", rate(), &world),
         model("k1", rate(), &world),
@@ -102,7 +102,7 @@ async fn rate_is_shared_per_key() {
 #[tokio::test]
 async fn waiters_run_in_order_and_waits_are_reported() {
     let world = ManualWorld::new();
-    let limited = Arc::new(model("line", Rate::new().gap(seconds(10)), &world));
+    let limited = Arc::new(model("line", Rate::new().min_interval(seconds(10)), &world));
     limited.complete(Request::new()).await.unwrap();
     let mut waiting = Vec::new();
     for expected in [10, 20, 30] {
@@ -142,7 +142,7 @@ async fn poll(deltas: &mut Deltas) -> Poll<Option<Result<Delta, ModelError>>> {
 #[tokio::test]
 async fn dropped_waiter_blocks_no_other() {
     let world = ManualWorld::new();
-    let limited = model("quit", Rate::new().gap(seconds(10)), &world);
+    let limited = model("quit", Rate::new().min_interval(seconds(10)), &world);
     limited.complete(Request::new()).await.unwrap();
     let (mut dropped, mut stays) = (
         limited.stream(ask("1")).await.unwrap(),
@@ -247,7 +247,11 @@ async fn clock_set_back_does_not_extend_waits() {
 #[tokio::test]
 async fn queue_is_bounded() {
     let world = ManualWorld::new();
-    let limited = model("full", Rate::new().gap(seconds(10)).max_waiting(1), &world);
+    let limited = model(
+        "full",
+        Rate::new().min_interval(seconds(10)).max_waiting(1),
+        &world,
+    );
     limited.complete(Request::new()).await.unwrap();
     let mut waits = limited.stream(Request::new()).await.unwrap();
     waits.next().await;
@@ -267,7 +271,7 @@ async fn without_waiting_only_immediate_requests_pass() {
     let world = ManualWorld::new();
     let limited = model(
         "no line",
-        Rate::new().gap(seconds(10)).max_waiting(0),
+        Rate::new().min_interval(seconds(10)).max_waiting(0),
         &world,
     );
     limited.complete(Request::new()).await.unwrap();

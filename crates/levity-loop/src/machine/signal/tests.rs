@@ -443,7 +443,7 @@ fn ending_includes_messages_on_request() {
     let mut play = Play::of(
         agent
             .set_in(Message::user("Do it"), past, gathered, None)
-            .with_said(),
+            .include_messages(),
     );
     play.reply([]);
     play.say("Also this.");
@@ -467,7 +467,7 @@ fn ending_includes_messages_on_request() {
     play.reply([Part::text("Done.")]);
     assert!(play.ending().messages.is_empty(), "nobody wanted it");
     // The messages of a run that was stopped midway can still be added to a history.
-    let mut play = Play::of(agent.machine("Do it").with_said());
+    let mut play = Play::of(agent.machine("Do it").include_messages());
     play.reply([tool(), tell("a")]);
     play.give(Input::Cancel {
         reason: "enough".into(),

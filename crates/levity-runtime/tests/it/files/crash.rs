@@ -35,7 +35,7 @@ async fn resume(
 }
 
 /// A run is cut at every byte of its last two records, with and without zeros behind, and resumes.
-/// RunOutput effects are not repeated, and possibly finished ones have an unknown outcome.
+/// Finished effects are not repeated, and possibly finished ones have an unknown outcome.
 #[tokio::test]
 async fn run_torn_in_its_last_records_is_resumed() {
     let folder = Folder::new();

@@ -81,7 +81,7 @@ fn unknown_word_finds_no_tool() {
 #[test]
 fn equal_matches_keep_their_order() {
     let specs: Vec<_> = (0..5)
-        .map(|n| tool(&format!("t{n}"), "Repairs a roof.", &[]))
+        .map(|n| tool(&format!("t{n}"), "Mends a roof.", &[]))
         .collect();
     assert_eq!(Index::new(&specs).best("roof", 3), [0, 1, 2]);
 }
