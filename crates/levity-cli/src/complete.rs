@@ -169,11 +169,11 @@ fn read(file: &str) -> std::io::Result<String> {
     }
     if bytes.len() as u64 > MAX_REQUEST {
         return Err(std::io::Error::other(format!(
-            "it has more than {} MiB",
+            "it has more than {} MiB; use a smaller file",
             MAX_REQUEST >> 20
         )));
     }
-    String::from_utf8(bytes).map_err(|_| std::io::Error::other("it is not UTF-8"))
+    String::from_utf8(bytes).map_err(|_| std::io::Error::other("it is not UTF-8; save it as UTF-8"))
 }
 
 /// Returns the reply up to the first error, and that error.

@@ -149,7 +149,10 @@ impl<S: RunDisplay> Driver<S> {
                 if !self
                     .decide(
                         ask,
-                        Decision::deny("there is no terminal to ask for approval"),
+                        Decision::deny(
+                            "there is no terminal to ask for approval; use `--park` to decide \
+                             later",
+                        ),
                     )
                     .await
                 {

@@ -10,7 +10,7 @@ use levity::runtime::{RunHandle, Runnable};
 use crate::agent::AgentArgs;
 use crate::input::Input;
 use crate::terminal::{
-    chain, counted, is_shown_in_full, omit_middle, print_json, print_text, report_error,
+    advise, chain, counted, is_shown_in_full, omit_middle, print_json, print_text, report_error,
     shell_quote, shorten,
 };
 
@@ -50,6 +50,9 @@ pub(crate) fn failed(error: &levity::Error) -> ExitCode {
     match error {
         levity::Error::Cancelled { reason, .. } if reason == INTERRUPTED => {
             report_error(&chain(error), CANCELLED)
+        }
+        levity::Error::Blocked { .. } => {
+            report_error(&advise(chain(error), "change the text or the guard"), 1)
         }
         _ => report_error(&chain(error), 1),
     }

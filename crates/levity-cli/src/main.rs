@@ -29,6 +29,7 @@ mod swarm;
 mod terminal;
 mod token;
 mod tools;
+mod usage;
 
 use std::process::ExitCode;
 
@@ -93,9 +94,15 @@ fn main() -> ExitCode {
 
 #[tokio::main(flavor = "current_thread")]
 async fn start() -> ExitCode {
-    let matches = Cli::command().get_matches();
+    let matches = match Cli::command().try_get_matches() {
+        Ok(matches) => matches,
+        Err(error) => return usage::report(&error),
+    };
     own_files::register(&matches);
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let cli = match Cli::from_arg_matches(&matches) {
+        Ok(cli) => cli,
+        Err(error) => return usage::report(&error),
+    };
     match cli.command {
         Command::Run(run) => run::run(run).await,
         Command::Chat(chat) => chat::chat(chat).await,

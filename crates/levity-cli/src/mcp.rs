@@ -96,10 +96,7 @@ impl ConfigArg {
     /// Reads the config and prints its errors.
     fn read(&self) -> Result<Config, String> {
         let config = read(self.config.as_deref());
-        config
-            .problems()
-            .iter()
-            .for_each(|problem| note(&problem.to_string()));
+        problems_in(&config, self.config.as_deref()).for_each(|problem| note(&problem));
         if !config.servers().is_empty() || !config.problems().is_empty() {
             return Ok(config);
         }
@@ -116,6 +113,18 @@ fn read(file: Option<&std::path::Path>) -> Config {
         Some(file) => Config::load(file, |name| std::env::var(name).ok()),
         None => Config::from_env(),
     }
+}
+
+/// Returns the problems of a config with the name of its file.
+fn problems_in<'a>(
+    config: &'a Config,
+    file: Option<&std::path::Path>,
+) -> impl Iterator<Item = String> + 'a {
+    let file = file.map(|file| format!("`{}`", file.display()));
+    config.problems().iter().map(move |problem| match &file {
+        Some(file) if !problem.message.starts_with(file) => format!("{file}: {problem}"),
+        _ => problem.to_string(),
+    })
 }
 
 /// Returns all servers. If a name is given, only that server is enabled: the names of tools depend

@@ -26,7 +26,7 @@ use levity::tools::profile::{FileKind, FileProfile};
 use crate::agent::Common;
 use crate::marks::{OwnJournal, Trust};
 use crate::store;
-use crate::terminal::{chain, note, report_error};
+use crate::terminal::{advise, chain, note, report_error};
 
 pub(crate) use display::PlanDisplay;
 use drive::PlanOutcome;
@@ -145,7 +145,7 @@ async fn run_plan(args: &PlanArgs) -> Result<ExitCode, String> {
         .map(FileProfile::read)
         .find(|file| file.kind == FileKind::Unknown);
     if let Some(problem) = unreadable.and_then(|file| file.error) {
-        return Err(problem);
+        return Err(advise(problem, "check the path"));
     }
     let session_store = args.sessions.as_deref().map(SessionStore::new);
     let runtime = match &session_store {
@@ -343,6 +343,9 @@ fn start_run(args: &PlanArgs, team: &Team, input: TeamInput) -> Result<StartedRu
     let run = team.run(input).on_event(display.watcher());
     let run = if args.park { run.park() } else { run }
         .try_start()
-        .map_err(|error| chain(&error))?;
+        .map_err(|error| match args.plan {
+            Some(_) => advise(chain(&error), "correct the plan"),
+            None => chain(&error),
+        })?;
     Ok((run, display))
 }

@@ -25,7 +25,7 @@ use crate::marks::Trust;
 use crate::mcp::McpServers;
 use crate::plan::demo::PAUSE;
 use crate::store;
-use crate::terminal::{chain, note, read_text, report_error};
+use crate::terminal::{advise, chain, note, read_text, report_error};
 
 pub(crate) use display::{Lines, SwarmDisplay};
 pub(crate) use end::{AnswerFormat, OutputOptions};
@@ -344,7 +344,10 @@ fn start_run(
 ) -> Result<RunHandle<Swarm>, String> {
     let run = run.on_event(logs.watcher_with(display.watcher()));
     let run = if args.park { run.park() } else { run };
-    run.try_start().map_err(|error| chain(&error))
+    run.try_start().map_err(|error| match args.plan {
+        Some(_) => advise(chain(&error), "correct the plan"),
+        None => chain(&error),
+    })
 }
 
 /// Reads a plan from a file: a list of delegations, or an object with one, as a router writes it.

@@ -174,7 +174,54 @@ pub(crate) fn write_json(bytes: &[u8]) -> io::Result<()> {
 
 /// Prints a note to the standard error.
 pub(crate) fn note(text: &str) {
-    let _ = writeln!(io::stderr(), "levity: {}", sanitize(text));
+    let _ = writeln!(io::stderr(), "levity: {}", sanitize(&explain(text)));
+}
+
+/// Replaces the text of a system error by a plain reason, and adds the next step if the message has
+/// none.
+fn explain(text: &str) -> Cow<'_, str> {
+    plain_reason(text).map_or(text.into(), |(problem, reason, step, rest)| {
+        let has_step = problem.contains("; ") || !rest.is_empty();
+        let step = if has_step { "" } else { step };
+        format!("{problem}{reason}{step}{rest}").into()
+    })
+}
+
+/// Splits a message at a system error: the text before it, its reason, the next step, and the rest.
+fn plain_reason(text: &str) -> Option<(&str, &'static str, &'static str, &str)> {
+    if let Some(problem) = text.strip_suffix("stream did not contain valid UTF-8") {
+        return Some((problem, "it is not UTF-8", "; save it as UTF-8", ""));
+    }
+    let (before, after) = text.split_once(" (os error ")?;
+    let (code, rest) = after.split_once(')')?;
+    let error = io::Error::from_raw_os_error(code.parse().ok()?);
+    let words = error.to_string();
+    let problem = before.strip_suffix(words.split(" (os error ").next()?)?;
+    let (reason, step) = match error.kind() {
+        io::ErrorKind::NotFound => ("no such file or folder", "; check the path"),
+        io::ErrorKind::AlreadyExists => ("a file has this name", "; choose another path"),
+        io::ErrorKind::IsADirectory => ("it is a folder", "; use the path of a file"),
+        io::ErrorKind::NotADirectory => ("it is not a folder", "; use the path of a folder"),
+        io::ErrorKind::PermissionDenied => ("permission denied", "; check the permissions"),
+        io::ErrorKind::StorageFull => ("the disk is full", "; free some space"),
+        io::ErrorKind::QuotaExceeded => ("the disk quota is used up", "; free some space"),
+        io::ErrorKind::FileTooLarge => ("the file is too large", "; raise the system's limit"),
+        io::ErrorKind::ReadOnlyFilesystem => {
+            ("the file system is read-only", "; choose another path")
+        }
+        io::ErrorKind::AddrInUse => ("the address is in use", "; choose another address"),
+        io::ErrorKind::ConnectionRefused => ("connection refused", "; is the server running?"),
+        _ => return None,
+    };
+    Some((problem, reason, step, rest))
+}
+
+/// Adds the next step to a message that has none.
+pub(crate) fn advise(problem: String, step: &str) -> String {
+    match problem.contains("; ") {
+        true => problem,
+        false => format!("{problem}; {step}"),
+    }
 }
 
 /// Prints an error message, and returns its exit code.
@@ -186,13 +233,49 @@ pub(crate) fn report_error(problem: &str, code: u8) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::{
-        MAX_SHOWN, counted, omit_middle, read_all, sanitize, sanitize_json, shell_quote, shorten,
+        MAX_SHOWN, advise, counted, explain, omit_middle, read_all, sanitize, sanitize_json,
+        shell_quote, shorten,
     };
 
     #[test]
     fn read_all_rejects_input_over_limit() {
         assert_eq!(read_all(&b"abc"[..], 3).unwrap(), b"abc");
         assert!(read_all(&b"abcd"[..], 3).is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn explain_replaces_system_error_and_adds_step_once() {
+        let missing = std::io::Error::from_raw_os_error(2);
+        for (text, expected) in [
+            (
+                format!("cannot read `a`: {missing}"),
+                "cannot read `a`: no such file or folder; check the path",
+            ),
+            (
+                format!("`a`: {missing}; name a suite"),
+                "`a`: no such file or folder; name a suite",
+            ),
+            (
+                format!("choose another; `a`: {missing}"),
+                "choose another; `a`: no such file or folder",
+            ),
+            (
+                "`a`: stream did not contain valid UTF-8".to_owned(),
+                "`a`: it is not UTF-8; save it as UTF-8",
+            ),
+        ] {
+            assert_eq!(explain(&text), expected);
+        }
+        for text in ["", "(os error 2)", "odd (os error 2)", "x (os error y)"] {
+            assert_eq!(explain(text), text);
+        }
+    }
+
+    #[test]
+    fn advise_adds_step_to_message_without_one() {
+        assert_eq!(advise("a is odd".to_owned(), "fix it"), "a is odd; fix it");
+        assert_eq!(advise("a; b".to_owned(), "fix it"), "a; b");
     }
 
     #[test]

@@ -261,9 +261,13 @@ impl ToolArgs {
         } else {
             builder
         };
-        builder
-            .build()
-            .map_err(|error| format!("`{}`: {}", folder.display(), chain(&error)))
+        builder.build().map_err(|error| {
+            let (folder, problem) = (format!("`{}`", folder.display()), chain(&error));
+            match problem.starts_with(&folder) {
+                true => problem,
+                false => format!("{folder}: {problem}"),
+            }
+        })
     }
 
     fn sandbox(&self, workspace: &Workspace) -> Result<Sandbox, SandboxError> {

@@ -137,7 +137,7 @@ impl ModelErrorKind {
 /// assert_eq!(
 ///     error.to_string(),
 ///     "request to https://api.openai.com/v1 failed (model openai:gpt-4o, status 503): \
-///      the service is busy"
+///      the service is busy; try again later"
 /// );
 /// ```
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
@@ -388,7 +388,7 @@ impl ModelError {
     }
 }
 
-/// Shows the model, the address and the status, if known, and then the message.
+/// Shows the model, the address and the status, if known, then the message and the next step.
 impl fmt::Display for ModelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(model) = self.model() else {
@@ -403,8 +403,28 @@ impl fmt::Display for ModelError {
         }
         self.status
             .map_or(Ok(()), |status| write!(f, ", status {status}"))?;
-        write!(f, "): {}", self.message)
+        write!(f, "): {}", self.message)?;
+        // The message of a provider may already contain the next step, and a cause comes last.
+        let complete = self.message.contains("; ") || self.cause.is_some();
+        match self.status.filter(|_| !complete).and_then(next_step) {
+            Some(step) => write!(f, "; {step}"),
+            None => Ok(()),
+        }
     }
+}
+
+/// Returns what a user can do about a reply with this HTTP status.
+fn next_step(status: u16) -> Option<&'static str> {
+    Some(match status {
+        401 => "check the key",
+        402 => "check the account's balance",
+        403 => "check the permissions of the key",
+        404 => "check the model's name and the address",
+        413 => "send a shorter request",
+        429 => "wait, or send fewer requests",
+        408 | 500.. => "try again later",
+        _ => return None,
+    })
 }
 
 /// Shows the kind, the message and its causes on one line, as printed by a `main` that returns the

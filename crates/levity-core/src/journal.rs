@@ -486,7 +486,7 @@ impl JournalError {
     pub fn busy(run: &RunId) -> Self {
         Self::new(
             JournalErrorKind::Busy,
-            format!("run `{run}` is driven by another process"),
+            format!("run `{run}` is driven by another process; wait for it, or stop that process"),
         )
     }
 

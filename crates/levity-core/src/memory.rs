@@ -466,8 +466,10 @@ impl MemoryError {
 
     /// Creates the error of stored data that cannot be read.
     pub fn damaged(id: &ConversationId, what: &str) -> Self {
-        let message =
-            format!("the stored conversation `{id}` is damaged and was left unchanged: {what}");
+        let message = format!(
+            "the stored conversation `{id}` is damaged and was left unchanged: {what}; restore it \
+             from a copy"
+        );
         Self::new(MemoryErrorKind::Damaged, message)
     }
 

@@ -127,7 +127,7 @@ impl Plan {
         if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
             return Err(unreadable(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "not a regular file",
+                "it is not a regular file; use the path of one",
             )));
         }
         let mut bytes = Vec::new();

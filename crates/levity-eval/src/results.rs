@@ -176,7 +176,7 @@ impl Results {
         let header = serde_json::from_slice(&bytes).map_err(|error| Error::Line {
             path,
             line: error.line(),
-            problem: error.to_string(),
+            problem: problem(&error),
         })?;
         let cases: Vec<Case> = read_lines(&folder.join(CASES), IncompleteLine::Error)?;
         let all: Vec<Trial> = read_lines(&folder.join(TRIALS), IncompleteLine::Drop)?;
@@ -395,6 +395,13 @@ enum IncompleteLine {
     Error,
 }
 
+/// Returns the problem of a line and its column; the caller knows the line.
+fn problem(error: &serde_json::Error) -> String {
+    let problem = levity_core::text::json_problem(error);
+    let (problem, _) = problem.rsplit_once(" at line ").unwrap_or((&problem, ""));
+    format!("column {}: {problem}", error.column())
+}
+
 /// Reads one value from each line of a file.
 fn read_lines<T: DeserializeOwned>(path: &Path, incomplete: IncompleteLine) -> Result<Vec<T>> {
     let bytes = read_at_most(path, MAX_SIZE).map_err(|error| Error::io(path, error))?;
@@ -412,7 +419,7 @@ fn read_lines<T: DeserializeOwned>(path: &Path, incomplete: IncompleteLine) -> R
             serde_json::from_slice(line).map_err(|error| Error::Line {
                 path: path.to_owned(),
                 line: at + 1,
-                problem: error.to_string(),
+                problem: problem(&error),
             })
         })
         .collect()

@@ -199,7 +199,7 @@ impl fmt::Display for ServerExit {
             (None, None) => f.write_str("its process still runs")?,
         }
         match self.stderr.trim() {
-            "" => f.write_str(" and wrote nothing to stderr"),
+            "" => f.write_str(" and wrote nothing to stderr; run its command by hand"),
             words => write!(f, "; the end of its stderr: {words}"),
         }
     }

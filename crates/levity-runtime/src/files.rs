@@ -131,9 +131,11 @@ impl FileJournal {
         let id = run.as_str();
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
         if id.is_empty() || id.len() > 200 || id.starts_with('.') || !id.bytes().all(plain) {
-            let message = "a run that is stored in a file needs an id of at most 200 letters, \
-                digits, `.`, `_` and \
-                           `-` that does not begin with `.`";
+            let message = format!(
+                "run `{}` cannot be stored in a file, which needs an id of at most 200 letters, \
+                 digits, `.`, `_` and `-` that does not begin with `.`; choose another id",
+                levity_core::text::one_line(id, 80)
+            );
             return Err(JournalError::new(JournalErrorKind::Refused, message));
         }
         Ok(self.dir.join(format!("{id}.jsonl")))

@@ -214,7 +214,7 @@ impl SharedFile {
                 .check_application(marks)
                 .and_then(|()| self.check_rollback()),
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
-                Err(self.damaged("it is not an SQLite file").with_source(error))
+                Err(self.damaged("it is not an SQLite file; choose another path"))
             }
             Err(error) => Err(self.failed("read", error)),
         }
@@ -290,6 +290,14 @@ impl SharedFile {
                 ErrorKind::Busy,
                 format!("the {name} could not be {what}: another program has locked it"),
             ),
+            // The text of SQLite repeats this.
+            Some(ErrorCode::SystemIoFailure | ErrorCode::DiskFull) => {
+                let message = format!(
+                    "the {name} could not be {what}: the disk reports an error or is full; check \
+                     the free space"
+                );
+                return Error::new(ErrorKind::Io, message);
+            }
             _ => (ErrorKind::Io, format!("the {name} could not be {what}")),
         };
         Error::new(kind, message).with_source(error)

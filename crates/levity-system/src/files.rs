@@ -40,8 +40,10 @@ pub const MAX_SIZE: u64 = 1 << 30;
 pub fn check_size(file: &File, limit: u64) -> io::Result<()> {
     let metadata = file.metadata()?;
     let problem = match () {
-        () if !metadata.is_file() => "it is not a regular file".to_owned(),
-        () if metadata.len() > limit => format!("it is larger than {} MiB", limit >> 20),
+        () if !metadata.is_file() => "it is not a regular file; use the path of one".to_owned(),
+        () if metadata.len() > limit => {
+            format!("it is larger than {} MiB; use a smaller file", limit >> 20)
+        }
         () => return Ok(()),
     };
     Err(io::Error::new(io::ErrorKind::InvalidData, problem))
@@ -53,7 +55,7 @@ pub fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "it is not a regular file",
+            "it is not a regular file; use the path of one",
         ));
     }
     // A file of the system, such as `/proc/kmsg`, has no size and may never end.
@@ -64,7 +66,7 @@ pub fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     if bytes.len() as u64 > limit {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            format!("it is larger than {} MiB", limit >> 20),
+            format!("it is larger than {} MiB; use a smaller file", limit >> 20),
         ));
     }
     Ok(bytes)

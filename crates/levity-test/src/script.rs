@@ -279,7 +279,7 @@ impl State {
         let step = next.or_else(|| self.endless.clone().map(|turn| Step::Turn(Box::new(turn))));
         let step = step.ok_or_else(|| {
             let message = format!(
-                "call {} of the model has no step: the script has only {} steps",
+                "call {} of the model has no step: the script has only {} steps; add one",
                 self.asked, self.written
             );
             ModelError::new(ModelErrorKind::BadRequest, message)

@@ -139,9 +139,10 @@ impl Folder {
         let names: Vec<String> = files.filter_map(|file| stems(&file.ok()?.path())).collect();
         let expected_stem = stems(named).unwrap_or_default();
         let near = near(&expected_stem, names.iter().map(String::as_str));
-        let near = near
-            .first()
-            .map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+        let near = near.first().map_or_else(
+            || "; add it".to_owned(),
+            |near| format!("; did you mean `{near}`?"),
+        );
         let path = short(&named.to_string_lossy()).into_owned();
         format!(
             "no prompt file `{path}` in `{}` or its `{PROMPTS}`{near}",

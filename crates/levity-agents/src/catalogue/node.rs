@@ -75,7 +75,11 @@ pub(super) fn yaml(text: &str) -> Result<Node, ConfigError> {
         let (event, span) = event.map_err(|error| {
             ConfigError::new(
                 Some(error.marker().line()),
-                format!("invalid YAML: {}", error.info()),
+                format!(
+                    "column {}: invalid YAML: {}",
+                    error.marker().col() + 1,
+                    error.info()
+                ),
             )
         })?;
         build.take(event, span)?;
@@ -91,7 +95,11 @@ pub(super) fn json(text: &str) -> Result<Node, ConfigError> {
     serde_json::from_str(text).map_err(|error| {
         ConfigError::new(
             Some(error.line()),
-            format!("invalid JSON: {}", without_place(&error)),
+            format!(
+                "column {}: invalid JSON: {}",
+                error.column(),
+                without_place(&error)
+            ),
         )
     })
 }

@@ -254,7 +254,10 @@ fn config_error_names_file_line_and_agent() {
     );
     check_error(
         "X: {\n",
-        &format!("{at} 2: invalid YAML: while parsing a node, did not find expected node content"),
+        &format!(
+            "{at} 2: column 1: invalid YAML: while parsing a node, did not find expected node \
+             content"
+        ),
     );
     check_error(
         "agents: 3",

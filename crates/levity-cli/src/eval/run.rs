@@ -229,7 +229,7 @@ impl Run {
             .find(|name| all.iter().all(|case| case.category != **name))
         {
             return Err(Problem::call(format!(
-                "`{}` has no category `{unknown}`",
+                "`{}` has no category `{unknown}`; check `--categories`",
                 self.suite
             )));
         }

@@ -11,7 +11,7 @@ use levity::core::World as _;
 use levity::mcp::{ServerState, Servers, WaitFor};
 use levity::runtime::SystemWorld;
 
-use super::read;
+use super::{problems_in, read};
 use crate::terminal::chain;
 
 /// The options for the MCP servers of an agent.
@@ -36,10 +36,7 @@ impl McpArgs {
     /// Starts the servers; `report` receives warnings about them.
     pub(crate) async fn start(&self, report: impl Fn(&str)) -> Result<McpServers, String> {
         let config = read(self.mcp.as_deref());
-        config
-            .problems()
-            .iter()
-            .for_each(|problem| report(&problem.to_string()));
+        problems_in(&config, self.mcp.as_deref()).for_each(|problem| report(&problem));
         if config.servers().is_empty() {
             return match &self.mcp {
                 Some(file) => Err(format!(

@@ -67,8 +67,10 @@ impl Call {
         };
         match serde_json::from_str(&text) {
             Ok(args @ Value::Object(_)) => Ok(args),
-            Ok(_) => Err("the arguments are not a JSON object".to_owned()),
-            Err(error) => Err(format!("the arguments are not valid JSON: {error}")),
+            Ok(_) => Err("the arguments are not a JSON object; write one, such as `{}`".to_owned()),
+            Err(error) => Err(format!(
+                "the arguments are not valid JSON: {error}; write an object, such as `{{}}`"
+            )),
         }
     }
 

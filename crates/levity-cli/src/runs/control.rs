@@ -14,7 +14,7 @@ use levity::runtime::Delivery;
 use super::timeline::asked_call;
 use super::{CommandResult, RunArg, read};
 use crate::marks::Trust;
-use crate::terminal::{chain, print_text, shell_quote};
+use crate::terminal::{advise, chain, print_text, shell_quote};
 
 #[derive(Args)]
 pub(crate) struct Approve {
@@ -223,8 +223,9 @@ async fn only_question(
     match &*found {
         [only] => Ok(only.clone()),
         [] if has_ended(records) => Err(format!(
-            "run `{run}` has ended, so it has no open \
-            question"
+            "run `{run}` has ended, so it has no open question; `levity runs show {}` shows its \
+             answer",
+            shell_quote(run.as_str())
         )),
         [] => {
             let id = shell_quote(run.as_str());
@@ -271,7 +272,11 @@ async fn send_request(journal: Arc<dyn Journal>, run: &RunId, post: RunRequest) 
         .with_journal(journal.clone())
         .send_request(run, post)
         .await;
-    match delivery.map_err(|error| chain(&error))? {
+    let show = format!(
+        "`levity runs show {}` shows its state",
+        shell_quote(run.as_str())
+    );
+    match delivery.map_err(|error| advise(chain(&error), &show))? {
         Delivery::Posted => print_text(&format!("sent to the process that drives run {run}\n")),
         _ => {
             let top = top(&*journal, run).await?;

@@ -11,7 +11,7 @@ use levity_system::files::{MAX_SIZE, read_at_most};
 use super::list::RunFilter;
 use super::{CommandResult, RunArg};
 use crate::store::{self, JournalArg};
-use crate::terminal::{chain, print_text, read_stdin, write_json};
+use crate::terminal::{advise, chain, print_text, read_stdin, write_json};
 
 #[derive(Args)]
 pub(crate) struct Export {
@@ -50,7 +50,7 @@ impl Import {
         let journal = store::open(&self.place.journal).map_err(|error| chain(&error))?;
         let runs = import(&*journal, &bytes)
             .await
-            .map_err(|error| chain(&error))?;
+            .map_err(|error| advise(chain(&error), "export the run again"))?;
         runs.iter().for_each(|run| print_text(&format!("{run}\n")));
         Ok(ExitCode::SUCCESS)
     }

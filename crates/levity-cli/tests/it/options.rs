@@ -159,7 +159,7 @@ fn invalid_option_value_is_rejected_in_one_line() {
             let stderr_text = err(&output);
             let first = stderr_text.lines().next().unwrap();
             assert!(
-                first.starts_with("error: ") && first.contains(part) && first.contains(option),
+                first.starts_with("levity: ") && first.contains(part) && first.contains(option),
                 "{stderr_text}"
             );
         }

@@ -151,7 +151,7 @@ fn worker_option_limits_workers() {
     check(
         &levity(&["swarm", "Write", "--worker", "cook"]),
         2,
-        "possible values: researcher, coder, reviewer",
+        "use researcher, coder, reviewer",
     );
     let script = script(
         "nobody",

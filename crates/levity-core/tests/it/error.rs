@@ -133,7 +133,7 @@ fn is_retryable_depends_on_kind() {
     assert!(!journal(JournalErrorKind::Damaged) && !journal(JournalErrorKind::Version));
     assert_eq!(
         JournalError::busy(&RunId::new("r1")).to_string(),
-        "run `r1` is driven by another process"
+        "run `r1` is driven by another process; wait for it, or stop that process"
     );
     let memory = |kind| MemoryError::new(kind, "no").is_retryable();
     assert!(memory(MemoryErrorKind::Busy) && memory(MemoryErrorKind::Io));

@@ -506,15 +506,21 @@ fn connect_failure(error: &reqwest::Error) -> (String, &'static str) {
 /// Returns the error for a connection that closed before the reply was complete.
 fn connection_lost(error: &reqwest::Error) -> ModelError {
     let parse = find::<hyper::Error>(error).is_some_and(hyper::Error::is_parse);
-    let what = match find::<io::Error>(error).map(io::Error::kind) {
+    let what = match find::<io::Error>(error) {
         _ if parse => {
             "the server does not speak HTTP on this port; write `https://` if it speaks TLS"
                 .to_owned()
         }
-        Some(kind) if !matches!(kind, io::ErrorKind::Other) => {
-            format!("the connection broke: {kind}")
+        // The kind says the same as the error of the system.
+        Some(io) if io.raw_os_error().is_some() => {
+            let what = format!("the connection broke: {}; try again", io.kind());
+            return ModelError::new(ModelErrorKind::Transport, what);
         }
-        _ => format!("the connection broke: {}", root(error)),
+        Some(io) if !matches!(io.kind(), io::ErrorKind::Other) => {
+            let (kind, root) = (io.kind(), root(error));
+            format!("the connection broke: {kind}: {root}; try again")
+        }
+        _ => format!("the connection broke: {}; try again", root(error)),
     };
     ModelError::new(ModelErrorKind::Transport, what).with_source(root(error))
 }

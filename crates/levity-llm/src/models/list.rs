@@ -312,9 +312,12 @@ impl ModelList {
     fn parse_at(json: &str, place: &str) -> Result<Self, Error> {
         let list_error = |place: String, problem: String| Error::InvalidList { place, problem };
         let list: Self = serde_json::from_str(json).map_err(|error| {
+            let problem = json_problem(&error);
+            let (problem, _) = problem.rsplit_once(" at line ").unwrap_or((&problem, ""));
+            let (line, column) = (error.line(), error.column());
             list_error(
-                format!("{place}, line {}", error.line()),
-                json_problem(&error),
+                format!("{place}, line {line}, column {column}"),
+                problem.to_owned(),
             )
         })?;
         if let Some(name) = list.models.keys().find(|name| !name.contains(':')) {
@@ -398,7 +401,7 @@ impl ModelList {
 /// Reads a regular file of limited size.
 fn read(path: &Path) -> std::io::Result<String> {
     let bytes = levity_system::files::read_at_most(path, MAX_BYTES)?;
-    String::from_utf8(bytes).map_err(|_| std::io::Error::other("the file is not UTF-8"))
+    String::from_utf8(bytes).map_err(|_| std::io::Error::other("it is not UTF-8; save it as UTF-8"))
 }
 
 impl ModelFacts {

@@ -194,7 +194,7 @@ impl<'a> Entry<'a> {
                 return None;
             }
             (None, None, None) => {
-                self.reject_server("it has neither a `command` nor a `url`");
+                self.reject_server("it has neither a `command` nor a `url`; add one");
                 return None;
             }
         };

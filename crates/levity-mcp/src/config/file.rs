@@ -73,7 +73,7 @@ impl<'a> ConfigReader<'a> {
         }
         let hint = nearest_root(map)
             .map(|key| format!("; did you mean `mcpServers` in place of `{key}`?"))
-            .unwrap_or_default();
+            .unwrap_or_else(|| "; add one".to_owned());
         self.config.add_problem(ConfigProblem::new(
             "",
             format!("it has no `mcpServers` and no `servers`{hint}"),

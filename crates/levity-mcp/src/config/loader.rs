@@ -81,7 +81,7 @@ impl Config {
         if text.len() as u64 > MAX_BYTES {
             config.add_problem(ConfigProblem::new(
                 "",
-                format!("it is larger than {MAX_BYTES} bytes"),
+                format!("it is larger than {MAX_BYTES} bytes; use a smaller file"),
             ));
             return config;
         }
@@ -242,17 +242,19 @@ fn read(path: &Path) -> Result<String, String> {
     let metadata = file.metadata().map_err(|error| error.to_string())?;
     // A pipe may never end.
     if !metadata.is_file() {
-        return Err("it is not a regular file".to_owned());
+        return Err("it is not a regular file; use the path of one".to_owned());
     }
     let mut bytes = Vec::new();
     file.take(MAX_BYTES + 1)
         .read_to_end(&mut bytes)
         .map_err(|error| error.to_string())?;
     if bytes.len() as u64 > MAX_BYTES {
-        return Err(format!("it is larger than {MAX_BYTES} bytes"));
+        return Err(format!(
+            "it is larger than {MAX_BYTES} bytes; use a smaller file"
+        ));
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        format!("it is not UTF-8 at byte {at}")
+        format!("it is not UTF-8 at byte {at}; save it as UTF-8")
     })
 }

@@ -42,7 +42,7 @@ pub enum SessionProblem {
         problem: &'static str,
     },
     /// No session has that id, or an id with that prefix.
-    #[error("no session matches the id `{0}`")]
+    #[error("no session matches the id `{0}`; check the id and the folder")]
     Unknown(String),
     /// Several session ids begin with the prefix.
     #[error("several session ids begin with `{begin}`: {}; use a longer prefix", ids.join(", "))]
@@ -53,7 +53,7 @@ pub enum SessionProblem {
         ids: Vec<String>,
     },
     /// The session has no such step.
-    #[error("the session has no step `{0}`")]
+    #[error("the session has no step `{0}`; check its id")]
     NoStep(String),
 }
 

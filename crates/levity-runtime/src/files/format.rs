@@ -328,24 +328,23 @@ impl Flaw {
         self.with_advice(line).into_error(&place)
     }
 
-    /// Adds advice about a damaged record.
+    /// Adds advice about a damaged header or record.
     fn with_advice(self, line: usize) -> Self {
         match self {
+            // The position within the line does not help.
             Self::Line {
                 kind: JournalErrorKind::Damaged,
                 what,
-                cause,
-            } if line > 1 => {
-                let before = line - 1;
-                let what = format!(
-                    "{what}; restore the file from a copy, or cut it after line {before} to resume \
-                        from there; later effects may then run again"
-                );
-                Self::Line {
-                    kind: JournalErrorKind::Damaged,
-                    what,
-                    cause,
-                }
+                ..
+            } => {
+                let advice = match line - 1 {
+                    0 => "or name another journal".to_owned(),
+                    before => format!(
+                        "or cut it after line {before} to resume from there; later effects may \
+                         then run again"
+                    ),
+                };
+                Self::damaged(format!("{what}; restore the file from a copy, {advice}"))
             }
             flaw => flaw,
         }

@@ -132,7 +132,7 @@ fn steps_are_used_in_order_and_run_out() {
     assert_eq!(error.kind(), ModelErrorKind::BadRequest);
     assert_eq!(
         error.to_string(),
-        "call 4 of the model has no step: the script has only 3 steps"
+        "call 4 of the model has no step: the script has only 3 steps; add one"
     );
 }
 

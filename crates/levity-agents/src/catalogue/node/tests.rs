@@ -86,7 +86,10 @@ fn parse_error_names_line() {
     let twice = json("{\"b\": [],\n\"a\": {\"x\": 1,\n\"x\": 2}}").unwrap_err();
     assert_eq!(
         (twice.line, &*twice.problem),
-        (Some(3), "invalid JSON: the key `x` occurs twice; keep one")
+        (
+            Some(3),
+            "column 3: invalid JSON: the key `x` occurs twice; keep one"
+        )
     );
     assert!(json(&"[".repeat(100_000)).is_err());
 }
