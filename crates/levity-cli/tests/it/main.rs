@@ -17,6 +17,8 @@ mod chat;
 mod complete;
 mod context;
 mod conversations;
+#[cfg(target_os = "linux")]
+mod errors;
 #[cfg(unix)]
 mod eval;
 mod journals;
