@@ -61,3 +61,28 @@ async fn converted_error_keeps_type_message_and_kind() {
     assert!(format!("{error:?}").contains("nowhere/at/all"), "{error:?}");
     assert!(error.partial().is_none());
 }
+
+#[tokio::test]
+async fn replay_of_other_request_reports_difference_and_next_step() {
+    use levity::llm::ModelExt as _;
+    use levity::llm::layers::Replay;
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("calls.jsonl");
+    let recorded = ScriptedModel::new()
+        .reply("Noon.")
+        .record(&path)
+        .expect("a recording");
+    let agent = Agent::builder(recorded).build().expect("an agent");
+    agent.run("When?").await.expect("an answer");
+
+    let replayed = Replay::open(&path).expect("the recording");
+    let agent = Agent::builder(replayed).build().expect("an agent");
+    let error = agent.run("Where?").await.expect_err("another request");
+    assert_eq!(
+        error.to_string(),
+        "the model gave no reply: the recording has no reply to this request; record it again: \
+         the request was not recorded; the most similar one, in line 1, differs in \
+         history[0].parts[0].text"
+    );
+}
