@@ -30,7 +30,7 @@ const MAX_TIME: Duration = Duration::from_secs(3600);
 /// use levity_sandbox::{Sandbox, Workspace};
 /// use levity_tools::FolderTools;
 ///
-/// let sandbox = Sandbox::builder(Workspace::open("project")?).read("tools").build()?;
+/// let sandbox = Sandbox::builder(Workspace::open("project")?).allow_read("tools").build()?;
 /// let tools = FolderTools::builder("tools").loader(ExecutableLoader::new(sandbox)).build()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

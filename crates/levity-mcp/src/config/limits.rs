@@ -83,9 +83,11 @@ impl Entry<'_> {
                 Node::Bool(true) => Trust::Full,
                 Node::Bool(false) => Trust::Cautious,
                 Node::Text(word) if word.eq_ignore_ascii_case("full") => Trust::Full,
-                Node::Text(word) if word.eq_ignore_ascii_case("wary") => Trust::Cautious,
+                Node::Text(word) if ["cautious", "wary"].contains(&&*word.to_ascii_lowercase()) => {
+                    Trust::Cautious
+                }
                 _ => {
-                    self.reject(key, "it must be \"wary\", \"full\", true or false");
+                    self.reject(key, "it must be \"cautious\", \"full\", true or false");
                     Trust::default()
                 }
             };

@@ -426,7 +426,7 @@ fn parse_rejects_contradictory_settings() {
     );
     check_errors(
         r#"{"command": "a", "trust": "blind"}"#,
-        &["\"wary\", \"full\""],
+        &["\"cautious\", \"full\""],
     );
     check_errors(
         r#"{"command": "a", "allow": ["x", 1]}"#,

@@ -14,6 +14,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat};
+use rustix::io::Errno;
 
 use super::Inner;
 use super::path::child;
@@ -355,7 +356,9 @@ fn real_path_by_kernel(path: &Path) -> io::Result<Option<PathBuf>> {
     let fd = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     let real = match fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())) {
         Ok(real) if real.is_absolute() => real,
-        Err(error) if error.raw_os_error() == Some(libc::ENAMETOOLONG) => return Err(error),
+        Err(error) if error.raw_os_error() == Some(Errno::NAMETOOLONG.raw_os_error()) => {
+            return Err(error);
+        }
         _ => return Ok(None),
     };
     let same = match rustix::fs::lstat(&real) {

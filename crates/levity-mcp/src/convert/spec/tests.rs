@@ -58,7 +58,7 @@ fn check(annotations: &Value, trust: Trust, class: EffectClass, destructive: boo
 }
 
 #[test]
-fn wary_trust_uses_only_destructive_hints() {
+fn cautious_trust_uses_only_destructive_hints() {
     use EffectClass::AtMostOnce;
     check(&json!({}), Trust::Cautious, AtMostOnce, false);
     check(
