@@ -1,3 +1,10 @@
+//! The catalogue: agents as data.
+//!
+//! Entries come from the embedded defaults, from a folder or from code. All of them go through the
+//! same [`Patch`], so a folder can change a single setting of a default agent. Lookups use a
+//! normalised [`key`]; messages and runs use the name as it was first written. Building is in
+//! `build`, parsing in `read` and `node`, and files in `files`.
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
@@ -39,6 +46,9 @@ use read::{Patch, Prompt};
 /// Names are case-insensitive, and the suffix `Agent` is optional: `Coder`, `coder` and
 /// `CoderAgent` are the same agent. Settings for any of these names apply to that agent, which
 /// keeps its first name.
+///
+/// A catalogue never changes in place: each method returns a changed one, and clones share their
+/// entries.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Catalogue {
     /// The entries by key; see [`key`].
@@ -57,6 +67,14 @@ impl Catalogue {
 
     /// Returns the ten default agents: Planner, Browser, Coder, Retriever, Summarizer, Distiller,
     /// Thinker, Formatter, Clarification and QA.
+    ///
+    /// ```
+    /// use levity_agents::Catalogue;
+    ///
+    /// let agents = Catalogue::defaults();
+    /// assert_eq!(agents.entries().count(), 10);
+    /// assert!(agents.find("ClarificationAgent").unwrap().ask_user);
+    /// ```
     pub fn defaults() -> Self {
         static DEFAULTS: LazyLock<Catalogue> = LazyLock::new(|| {
             let read = node::yaml(defaults::CONFIG)
@@ -82,6 +100,22 @@ impl Catalogue {
     /// Loads the default agents with the changes of a folder: [`defaults`](Self::defaults) and
     /// [`with_folder`](Self::with_folder).
     ///
+    /// ```
+    /// use levity_agents::Catalogue;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let folder = tempfile::tempdir()?;
+    /// std::fs::write(
+    ///     folder.path().join("agent_config.yaml"),
+    ///     "Coder:\n  max_turns: 30\nPoet:\n  prompt: Write poems.\n",
+    /// )?;
+    /// let agents = Catalogue::load(folder.path())?;
+    /// assert_eq!(agents.find("Coder").unwrap().max_turns, 30);
+    /// assert_eq!(agents.entries().count(), 11);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails under the same conditions as [`with_folder`](Self::with_folder).
     pub fn load(dir: impl AsRef<Path>) -> Result<Self, CatalogueError> {
@@ -93,6 +127,19 @@ impl Catalogue {
     ///
     /// Settings of an existing agent replace the old ones, setting by setting; other agents are
     /// added. This reads files on the calling thread.
+    ///
+    /// ```
+    /// use levity_agents::Catalogue;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let folder = tempfile::tempdir()?;
+    /// std::fs::write(folder.path().join("agent_config.yaml"), "Poet:\n  max_turn: 3\n")?;
+    /// let error = Catalogue::empty().with_folder(folder.path()).unwrap_err().to_string();
+    /// assert!(error.contains("line 2: agent `Poet`: unknown setting `max_turn`"), "{error}");
+    /// assert!(error.contains("did you mean `max_turns`?"), "{error}");
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails if a file cannot be read or is outside the folder, or if the config is invalid. The
@@ -107,6 +154,8 @@ impl Catalogue {
     }
 
     /// Adds an agent, or replaces the one with the same name.
+    ///
+    /// The replaced entry keeps its place in the order.
     #[must_use]
     pub fn with(mut self, entry: CatalogueEntry) -> Self {
         self.insert(entry);
@@ -116,6 +165,18 @@ impl Catalogue {
     /// Writes the default agents into a folder for editing, and returns the written files. Existing
     /// files are not changed. No config is written if there is one under any of its names.
     ///
+    /// ```
+    /// use levity_agents::Catalogue;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let folder = tempfile::tempdir()?;
+    /// assert_eq!(Catalogue::write_defaults(folder.path())?.len(), 11); // a config and ten prompts
+    /// assert!(Catalogue::write_defaults(folder.path())?.is_empty()); // nothing is overwritten
+    /// assert_eq!(Catalogue::empty().with_folder(folder.path())?, Catalogue::defaults());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails if the folder or a file cannot be written.
     pub fn write_defaults(dir: impl AsRef<Path>) -> Result<Vec<PathBuf>, CatalogueError> {
@@ -123,6 +184,14 @@ impl Catalogue {
     }
 
     /// Returns the agent with this name, even if it is disabled.
+    ///
+    /// ```
+    /// use levity_agents::Catalogue;
+    ///
+    /// let agents = Catalogue::defaults();
+    /// assert_eq!(agents.find("coder_agent"), agents.find("Coder"));
+    /// assert!(agents.find("Painter").is_none());
+    /// ```
     pub fn find(&self, name: &str) -> Option<&CatalogueEntry> {
         self.entries.get(&key(name)).map(|entry| &**entry)
     }
@@ -136,6 +205,15 @@ impl Catalogue {
     }
 
     /// Iterates over the agents that can perform steps: all but the planner and disabled agents.
+    ///
+    /// ```
+    /// use levity_agents::Catalogue;
+    ///
+    /// let agents = Catalogue::defaults();
+    /// let names: Vec<_> = agents.performers().map(|(name, _)| name).collect();
+    /// assert!(names.iter().any(|name| &**name == "Coder"));
+    /// assert!(names.iter().all(|name| &**name != Catalogue::PLANNER));
+    /// ```
     pub fn performers(&self) -> impl Iterator<Item = (Arc<str>, StepRunner)> + '_ {
         let planner = key(Self::PLANNER);
         let able = self
@@ -149,6 +227,7 @@ impl Catalogue {
         })
     }
 
+    /// Adds an entry at the end of the order, or replaces one at its place.
     fn insert(&mut self, entry: CatalogueEntry) {
         let key = key(&entry.name);
         if !self.entries.contains_key(&key) {
@@ -157,6 +236,8 @@ impl Catalogue {
         self.entries.insert(key, Arc::new(entry));
     }
 
+    /// `prompt` reads a prompt file: from the folder, or from the embedded defaults. Two names of
+    /// the same agent in one config are an error, because one of them would silently win.
     fn with_patches(
         mut self,
         patches: Vec<Patch>,
@@ -187,6 +268,8 @@ impl Catalogue {
         Ok(self)
     }
 
+    /// A new agent needs a prompt. Without one, the name is probably misspelt, so the error
+    /// suggests a similar one.
     fn apply_patch(
         &mut self,
         patch: Patch,
@@ -222,6 +305,9 @@ impl Catalogue {
 }
 
 /// Returns the lookup key of an agent: its name in lower case, without the suffix `agent`.
+///
+/// `Coder`, `coder_agent` and `CODER-AGENT` have the key `coder`. A name that is only `agent` keeps
+/// it.
 fn key(name: &str) -> String {
     let mut key = name.to_lowercase();
     if let Some(rest) = key

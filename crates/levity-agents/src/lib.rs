@@ -31,6 +31,25 @@
 //! # Features
 //! - `dag`: the catalogue, and teams of its agents.
 //! - `swarm`: ready-made workers; `files`, `commands` and `web` add tools of these kinds.
+//!
+//! # Limits
+//!
+//! | limit | default | change it with |
+//! |---|---|---|
+//! | turns of a catalogue agent | 15 | `CatalogueEntry::max_turns` |
+//! | turns of the ready-made coder | 40 | `PresetWorkers::finish` |
+//! | turns of the researcher and the reviewer | 20 | `PresetWorkers::finish` |
+//! | size of a config or a prompt file | 256 KiB | fixed |
+//!
+//! # Trust
+//!
+//! A folder of agents may come from a third party. Its config can choose models, tools and prompts
+//! among the parts that the program offers, and nothing else: files outside of the folder are not
+//! read, and no key is sent to an address in a model name if you use `Models::model_named_in`.
+//!
+//! # Further reading
+//! - `docs/agents.md` describes the default agents and the format of `agent_config.yaml`.
+//! - `levity_dag` runs the team, and `levity_swarm` the workers.
 
 #[cfg(feature = "dag")]
 mod catalogue;

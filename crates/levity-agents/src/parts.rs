@@ -1,3 +1,9 @@
+//! The parts of agents: whatever a config can name but not create.
+//!
+//! A config is data and may be untrusted; models, tools, servers and programs are code of the
+//! program. The separation lets the same catalogue run in a test with a scripted model and in
+//! production with a real one. Parts are cheap to clone, since everything in them is shared.
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -58,12 +64,18 @@ pub struct AgentParts {
     pub(crate) finish: Option<Arc<Finish>>,
 }
 
+/// A lookup of a model by name; the error states why there is none.
 type FindModel = dyn Fn(&str) -> Result<Arc<dyn Model>, String> + Send + Sync;
+/// A function that creates the Python program for an agent with these tools.
 type MakeProgram = dyn Fn(&[ToolSpec]) -> Arc<dyn Program> + Send + Sync;
+/// A function that changes the builder of an agent, by the agent's name.
 type Finish = dyn Fn(&str, AgentBuilder) -> AgentBuilder + Send + Sync;
 
 impl AgentParts {
     /// Creates parts with this model for agents that name no model.
+    ///
+    /// Without further parts, agents have no tools, the default policy and a runtime without a
+    /// journal.
     pub fn new(model: impl Model + 'static) -> Self {
         Self {
             model: Arc::new(model),
@@ -95,6 +107,21 @@ impl AgentParts {
     }
 
     /// Adds a model by name.
+    ///
+    /// ```
+    /// use levity_agents::{AgentParts, Catalogue, CatalogueEntry};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let parts = AgentParts::new(ScriptedModel::new())
+    ///     .named_model("large", ScriptedModel::new().reply("from the large one"));
+    /// let poet = CatalogueEntry::new("Poet", "Write poems.").models(["huge", "large"]);
+    /// let poet = Catalogue::empty().with(poet).build("Poet", &parts)?;
+    /// assert_eq!(poet.run("A poem, please.").await?.text(), "from the large one");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn named_model(self, name: impl Into<String>, model: impl Model + 'static) -> Self {
         let (name, model): (String, Arc<dyn Model>) = (name.into(), Arc::new(model));
         self.models(move |wanted| match wanted == name {
@@ -104,12 +131,27 @@ impl AgentParts {
     }
 
     /// Adds an MCP server by name, or replaces the one with the same name.
+    ///
+    /// The tools are read when an agent needs them, so a server may start later.
     pub fn server(mut self, name: impl Into<Arc<str>>, tools: impl ToolSource + 'static) -> Self {
         self.servers.insert(name.into(), Arc::new(tools));
         self
     }
 
     /// Adds a tool, or replaces the one with the same name.
+    ///
+    /// An agent gets it only if its entry names it or has a pattern:
+    ///
+    /// ```
+    /// use levity_agents::{AgentParts, Catalogue};
+    /// use levity_core::ToolOutput;
+    /// use levity_test::{RecordingTool, ScriptedModel};
+    ///
+    /// let weather = RecordingTool::new("weather", |_| Ok(ToolOutput::text("rain")));
+    /// let parts = AgentParts::new(ScriptedModel::new()).tool(weather);
+    /// assert!(format!("{parts:?}").contains("weather"));
+    /// assert!(Catalogue::defaults().build("Coder", &parts).is_ok());
+    /// ```
     pub fn tool(self, tool: impl Tool + 'static) -> Self {
         let tool: Arc<dyn Tool> = Arc::new(tool);
         self.tools(vec![tool])
@@ -127,6 +169,8 @@ impl AgentParts {
     }
 
     /// Adds the current tools of a registry.
+    ///
+    /// Tools that are registered later are not included.
     pub fn registry(self, registry: &Registry) -> Self {
         let tools: Vec<_> = registry
             .specs()
@@ -181,6 +225,8 @@ impl AgentParts {
     }
 
     /// Sets the limits of a run; the limits of an agent's entry apply as well.
+    ///
+    /// The lower value of both applies to each limit.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
@@ -188,6 +234,24 @@ impl AgentParts {
 
     /// Sets a function that changes each agent by name before it is built, for settings that an
     /// entry does not have.
+    ///
+    /// ```
+    /// use levity_agents::{AgentParts, Catalogue, CatalogueEntry};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let model = ScriptedModel::new().reply("Roses are red.");
+    /// let parts = AgentParts::new(model.clone()).customize(|name, agent| match name {
+    ///     "Poet" => agent.instructions("Write short poems."),
+    ///     _ => agent,
+    /// });
+    /// let agents = Catalogue::empty().with(CatalogueEntry::new("Poet", "Write poems."));
+    /// agents.build("Poet", &parts)?.run("A poem, please.").await?;
+    /// assert!(model.requests()[0].system.as_ref().unwrap().contains("short poems"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn customize(
         mut self,
         last: impl Fn(&str, AgentBuilder) -> AgentBuilder + Send + Sync + 'static,
@@ -207,6 +271,9 @@ impl AgentParts {
     }
 
     /// Finds the model with this name.
+    ///
+    /// # Errors
+    /// Returns the reason of the last lookup, or that none is set.
     pub(crate) fn find_model(&self, name: &str) -> Result<Arc<dyn Model>, String> {
         let mut reason = "no lookup of models by name is set".to_owned();
         for find in &self.models {
@@ -219,6 +286,9 @@ impl AgentParts {
     }
 
     /// Returns the first available model of an agent.
+    ///
+    /// # Errors
+    /// Lists the reason for each named model, without the secret parts of addresses.
     pub(crate) fn model_of(
         &self,
         entry: &CatalogueEntry,

@@ -1,4 +1,10 @@
 //! Ready-made workers: a researcher, a coder and a reviewer.
+//!
+//! A worker is an ordinary agent with a prompt, tools and a policy for its role. The tools decide
+//! on the text of the prompt and of the description, so that neither the model nor a router expects
+//! more than there is. The reading roles are protected twice: they get only tools with the
+//! read-only hint, and the first rule of their policy denies all others, including those that
+//! `finish` adds.
 
 use std::fmt;
 use std::sync::Arc;
@@ -61,10 +67,32 @@ pub struct PresetWorkers {
     finish: Vec<Arc<Finish>>,
 }
 
+/// A function that changes the builder of a worker, by the worker's name.
 type Finish = dyn Fn(&str, AgentBuilder) -> AgentBuilder + Send + Sync;
 
 impl PresetWorkers {
     /// Creates workers with this model, without tools.
+    ///
+    /// The example shows the effect of a tool without the read-only hint:
+    ///
+    /// ```
+    /// use levity_agents::PresetWorkers;
+    /// use levity_core::ToolOutput;
+    /// use levity_core::Tool;
+    /// use levity_test::{RecordingTool, ScriptedModel};
+    /// use std::sync::Arc;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let deploy: Arc<dyn Tool> =
+    ///     Arc::new(RecordingTool::new("deploy", |_| Ok(ToolOutput::text("done"))));
+    /// let ready = PresetWorkers::new(ScriptedModel::new()).tools(vec![deploy]);
+    /// assert_eq!(
+    ///     format!("{ready:?}"),
+    ///     r#"PresetWorkers { researcher: [], coder: ["deploy"], reviewer: [], .. }"#
+    /// );
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(model: impl Model + 'static) -> Self {
         Self {
             model: Arc::new(model),
@@ -142,10 +170,24 @@ impl PresetWorkers {
         self
     }
 
-    /// Adds a function that changes each worker by name before it is built. A tool added here
-    /// without the read-only hint is still denied to the researcher and the reviewer, unless you
-    /// also replace their policy. Several functions apply one after the other.
-    pub fn finish(
+    /// Adds a function that receives the name and the builder of each worker, and can change the
+    /// worker before it is built. A tool added here without the read-only hint is still denied to
+    /// the researcher and the reviewer, unless you also replace their policy. Several functions
+    /// apply one after the other.
+    ///
+    /// ```
+    /// use levity_agents::PresetWorkers;
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let coder = PresetWorkers::new(ScriptedModel::new())
+    ///     .customize(|name, agent| if name == "coder" { agent.max_turns(80) } else { agent })
+    ///     .coder()?;
+    /// assert_eq!(coder.name(), "coder");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn customize(
         mut self,
         finish: impl Fn(&str, AgentBuilder) -> AgentBuilder + Send + Sync + 'static,
     ) -> Self {
@@ -180,6 +222,18 @@ impl PresetWorkers {
     /// Builds the researcher, the coder and the reviewer, in the order in which they work without a
     /// router.
     ///
+    /// ```
+    /// use levity_agents::PresetWorkers;
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let workers = PresetWorkers::new(ScriptedModel::new()).all()?;
+    /// let names: Vec<_> = workers.iter().map(|worker| worker.name()).collect();
+    /// assert_eq!(names, ["researcher", "coder", "reviewer"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails under the same conditions as [`researcher`](Self::researcher).
     pub fn all(&self) -> Result<Vec<Worker>> {
@@ -189,6 +243,7 @@ impl PresetWorkers {
             .collect()
     }
 
+    /// The functions of `finish` come last, so they can replace any setting.
     fn worker(&self, role: Role) -> Result<Worker> {
         let has = self.equipment(role);
         let mut agent = Agent::builder(self.model.clone())
@@ -217,6 +272,7 @@ impl PresetWorkers {
         Ok(worker.keywords(role.keywords().iter().copied()))
     }
 
+    /// The order is: files, the tools of the role, then the added ones.
     fn tools_of(&self, role: Role) -> Vec<Arc<dyn Tool>> {
         let (commands, fetch, search) = match role {
             Role::Coder => (&self.commands, &None, &None),
@@ -237,6 +293,7 @@ impl PresetWorkers {
         tools
     }
 
+    /// Returns the facts that the prompt and the description of a role depend on.
     fn equipment(&self, role: Role) -> Equipment {
         Equipment {
             reads_files: !self.files.is_empty(),

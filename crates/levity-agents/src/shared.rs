@@ -1,3 +1,9 @@
+//! Adapters for parts that several agents hold.
+//!
+//! An agent's builder takes a part by value, but an approver or a program is shared by all agents
+//! of a team. [`Shared`] is the part behind an `Arc`, and forwards every method of the trait.
+//! [`ReadOnly`] narrows a source of tools for agents that must not change anything.
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -11,6 +17,9 @@ use serde_json::Value;
 pub(crate) struct Shared<T: ?Sized>(pub(crate) Arc<T>);
 
 /// The tools of a source with the read-only hint.
+///
+/// The filter applies on each listing, because the tools of a source may change while it runs.
+/// Hints come from the server, so a policy still decides on each call.
 pub(crate) struct ReadOnly(pub(crate) Arc<dyn ToolSource>);
 
 #[deny(clippy::missing_trait_methods)]
@@ -39,6 +48,8 @@ impl ToolSource for ReadOnly {
 }
 
 /// Returns `true` if the hints of a tool declare it read-only.
+///
+/// A tool without hints counts as one that changes something.
 pub(crate) fn only_reads(spec: &ToolSpec) -> bool {
     spec.hints.class == EffectClass::ReadOnly && !spec.hints.destructive
 }

@@ -1,4 +1,8 @@
 //! Teams and swarm workers from the agents of a catalogue.
+//!
+//! The catalogue only describes agents; this module hands them to the crates that run several of
+//! them. A team gives special roles to three names (planner, distiller, QA), so those agents are
+//! renamed to what the team expects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,6 +27,9 @@ impl Catalogue {
     /// # }
     /// ```
     ///
+    /// Disabled agents take no part. The planner chooses agents by their descriptions, to which the
+    /// names of their tools are added.
+    ///
     /// # Errors
     /// Fails if an agent cannot be built; see [`build`](Self::build).
     pub fn team(&self, parts: impl Into<AgentParts>) -> Result<TeamBuilder, CatalogueError> {
@@ -46,6 +53,19 @@ impl Catalogue {
     }
 
     /// Builds the agent with this name as a swarm worker, with its description and tools.
+    ///
+    /// ```
+    /// use levity_agents::{AgentParts, Catalogue};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let parts = AgentParts::new(ScriptedModel::new());
+    /// let thinker = Catalogue::defaults().worker("thinker", &parts)?;
+    /// assert_eq!(thinker.name(), "Thinker");
+    /// assert!(Catalogue::defaults().worker("painter", &parts).is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails under the same conditions as [`build`](Self::build).

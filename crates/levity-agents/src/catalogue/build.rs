@@ -1,4 +1,9 @@
 //! Construction of agents from catalogue entries.
+//!
+//! A build first resolves the parts that the entry names, and fails on a missing required one
+//! before anything else. Optional parts that are missing are told to the model at the end of its
+//! prompt: otherwise it would call tools that its prompt mentions. Tools keep the order of the
+//! entry, so the requests of a run stay the same from one start to the next.
 
 use std::sync::Arc;
 
@@ -19,6 +24,26 @@ impl Catalogue {
     ///
     /// The agent accepts native tool calls and, unless the entry disables it, calls written as
     /// text, such as `{"call_tool": {"name": .., "arguments": {..}}}`.
+    ///
+    /// ```
+    /// use levity_agents::{AgentParts, Catalogue, CatalogueEntry};
+    /// use levity_core::ToolOutput;
+    /// use levity_test::{RecordingTool, ScriptedModel};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let weather = RecordingTool::new("weather", |_| Ok(ToolOutput::text("rain")));
+    /// let model = ScriptedModel::new()
+    ///     .reply(r#"{"call_tool": {"name": "weather", "arguments": {}}}"#)
+    ///     .reply("It rains.");
+    /// let parts = AgentParts::new(model).tool(weather.clone());
+    /// let entry = CatalogueEntry::new("Forecaster", "Tell the weather.").tools(["weather"]);
+    /// let agent = Catalogue::empty().with(entry).build("Forecaster", &parts)?;
+    /// assert_eq!(agent.run("Do I need an umbrella?").await?.text(), "It rains.");
+    /// assert_eq!(weather.calls().len(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails if the agent does not exist or is disabled, if none of its models is available, or if
@@ -59,6 +84,15 @@ impl Catalogue {
 
     /// Returns the parts that enabled agents name but that are missing, both optional and required
     /// ones. This looks up each of their models.
+    ///
+    /// ```
+    /// use levity_agents::{AgentParts, Catalogue};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// // The default agents work without any part.
+    /// let missing = Catalogue::defaults().missing(&AgentParts::new(ScriptedModel::new()));
+    /// assert!(missing.iter().all(|missing| !missing.required));
+    /// ```
     pub fn missing(&self, parts: &AgentParts) -> Vec<MissingPart> {
         let enabled = self.entries().filter(|entry| entry.enabled);
         enabled
@@ -111,6 +145,8 @@ impl Catalogue {
             .collect()
     }
 
+    /// # Errors
+    /// Returns [`CatalogueError::Unknown`] with similar names, or [`CatalogueError::Disabled`].
     pub(crate) fn find_enabled(&self, name: &str) -> Result<&CatalogueEntry, CatalogueError> {
         let Some(entry) = self.find(name) else {
             let near = hint(name, self.entries().map(|entry| &*entry.name));
@@ -164,6 +200,7 @@ fn missing_models(entry: &CatalogueEntry, parts: &AgentParts) -> Vec<MissingPart
     lost.into_iter().map(missing).collect()
 }
 
+/// The suggestion lists similar parts and the way to make the part optional.
 fn required_part_error(missing: &MissingPart, parts: &AgentParts) -> CatalogueError {
     let near = match &missing.part {
         AgentPart::Server(name) => {
@@ -191,6 +228,7 @@ fn with_text_tools(model: Arc<dyn Model>, text_tools: bool) -> Arc<dyn Model> {
     }
 }
 
+/// Returns the lower of both limits, for each limit.
 fn limits(entry: &CatalogueEntry, limits: Limits) -> Limits {
     let mut limits = entry.budget.map_or(limits, |budget| budget.within(limits));
     limits.wall_time = match (entry.timeout, limits.wall_time) {
@@ -200,6 +238,7 @@ fn limits(entry: &CatalogueEntry, limits: Limits) -> Limits {
     limits
 }
 
+/// The Python program is created here, because it must know the other tools.
 fn with_tools(
     mut builder: AgentBuilder,
     entry: &CatalogueEntry,
@@ -241,6 +280,7 @@ fn access(list: &[NamedPart], name: &str) -> Option<Access> {
     }
 }
 
+/// Returns `true` if the entry grants this tool, by name or by pattern.
 fn has_tool(entry: &CatalogueEntry, name: &str, spec: &ToolSpec) -> bool {
     match access(&entry.tools, name) {
         Some(Access::All) => true,
@@ -263,6 +303,7 @@ fn tools_of(entry: &CatalogueEntry, parts: &AgentParts) -> Vec<Arc<dyn Tool>> {
     named.chain(others.map(|(_, tool)| tool)).cloned().collect()
 }
 
+/// A server that is named gets full access, even if a read-only pattern is there as well.
 fn servers_of(entry: &CatalogueEntry, parts: &AgentParts) -> Vec<Arc<dyn ToolSource>> {
     let is_named = |name: &str| entry.servers.iter().any(|named| &*named.name == name);
     let named = entry
@@ -278,6 +319,7 @@ fn servers_of(entry: &CatalogueEntry, parts: &AgentParts) -> Vec<Arc<dyn ToolSou
     named.chain(others).collect()
 }
 
+/// Reads the current tools of the servers; one that has not started has none.
 fn specs_of(tools: &[Arc<dyn Tool>], servers: &[Arc<dyn ToolSource>]) -> Vec<ToolSpec> {
     let of_servers = servers.iter().flat_map(ToolSource::tools);
     tools

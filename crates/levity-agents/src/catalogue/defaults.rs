@@ -1,5 +1,10 @@
 //! The default agents of levity.
+//!
+//! The config and the prompts are ordinary files in `agents/` of this crate, embedded at compile
+//! time. [`Catalogue::write_defaults`](super::Catalogue::write_defaults) writes the same files, so
+//! a user edits exactly what levity uses.
 
+/// The config of the ten default agents.
 pub(super) const CONFIG: &str = include_str!("../../agents/agent_config.yaml");
 
 macro_rules! prompts {

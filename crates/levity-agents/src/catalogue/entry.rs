@@ -1,3 +1,5 @@
+//! The entry of an agent: its settings as plain data, without models and tools themselves.
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,6 +57,18 @@ pub struct CatalogueEntry {
 }
 
 /// The need of an agent for a part.
+///
+/// ```
+/// use levity_agents::{AgentParts, Catalogue, CatalogueEntry, Requirement};
+/// use levity_test::ScriptedModel;
+///
+/// let parts = AgentParts::new(ScriptedModel::new()); // without a program that runs Python
+/// let counter = |need| {
+///     Catalogue::empty().with(CatalogueEntry::new("Counter", "Count.").code(need))
+/// };
+/// assert!(counter(Requirement::Optional).build("Counter", &parts).is_ok());
+/// assert!(counter(Requirement::Required).build("Counter", &parts).is_err());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Requirement {
     /// The agent cannot be built without it.
@@ -64,6 +78,14 @@ pub enum Requirement {
 }
 
 /// A server or tool that an agent names.
+///
+/// ```
+/// use levity_agents::{NamedPart, Requirement};
+///
+/// let browser = NamedPart::new("browser?");
+/// assert_eq!((&*browser.name, browser.requirement), ("browser", Requirement::Optional));
+/// assert_eq!(NamedPart::new("browser").requirement, Requirement::Required);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NamedPart {
@@ -133,6 +155,9 @@ impl CatalogueEntry {
     }
 
     /// Sets the names of its models, cheapest first.
+    ///
+    /// The first available model is used for the whole run; the others are no fallbacks for failed
+    /// calls.
     #[must_use]
     pub fn models<N: Into<Arc<str>>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.models = names.into_iter().map(Into::into).collect();
@@ -152,6 +177,17 @@ impl CatalogueEntry {
 
     /// Sets the tools that it gets. A trailing `?` makes a tool optional. `*` is all tools, and
     /// `*:read_only` those with the read-only hint.
+    ///
+    /// ```
+    /// use levity_agents::{AgentParts, Catalogue, CatalogueEntry};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// let entry = CatalogueEntry::new("Reader", "Read.").tools(["search", "fetch?"]);
+    /// let parts = AgentParts::new(ScriptedModel::new());
+    /// let missing = Catalogue::empty().with(entry).missing(&parts);
+    /// let required: Vec<bool> = missing.iter().map(|missing| missing.required).collect();
+    /// assert_eq!(required, [true, false]);
+    /// ```
     #[must_use]
     pub fn tools<N: AsRef<str>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.tools = names
@@ -190,6 +226,8 @@ impl CatalogueEntry {
     }
 
     /// Marks its results as verdicts on the work of others.
+    ///
+    /// After a negative verdict, a team repeats the judged work or changes its plan.
     #[must_use]
     pub fn judges(mut self) -> Self {
         self.judges = true;
@@ -250,6 +288,8 @@ impl fmt::Debug for CatalogueEntry {
 }
 
 /// Returns the first non-empty line of a prompt.
+///
+/// Heading marks are removed, and the line is cut after 200 characters.
 fn first_line(prompt: &str) -> Arc<str> {
     const MAX_LENGTH: usize = 200;
     let lines = prompt

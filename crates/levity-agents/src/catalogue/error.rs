@@ -1,9 +1,22 @@
+//! Errors of a catalogue. Each names the place, the problem and the way out, because the reader is
+//! often the author of a config and not the programmer.
+
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The reason why a catalogue cannot provide agents.
+///
+/// ```
+/// use levity_agents::{AgentParts, Catalogue, CatalogueError};
+/// use levity_test::ScriptedModel;
+///
+/// let parts = AgentParts::new(ScriptedModel::new());
+/// let error = Catalogue::defaults().build("Codr", &parts).err().unwrap();
+/// assert!(matches!(error, CatalogueError::Unknown { .. }));
+/// assert_eq!(error.to_string(), "no agent is named `Codr`; perhaps you meant `Coder`");
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CatalogueError {
@@ -65,7 +78,8 @@ pub enum CatalogueError {
         name: Arc<str>,
     },
     /// A server, tool or Python program that an agent requires is missing.
-    #[error("the agent `{}` requires {}, which is missing{suggestion}", .missing.agent, .missing.part)]
+    #[error("the agent `{}` requires {}, which is \
+        missing{suggestion}", .missing.agent, .missing.part)]
     Missing {
         /// The missing part, and the agent that requires it.
         missing: MissingPart,
@@ -108,6 +122,13 @@ impl CatalogueError {
 }
 
 /// A place in a config.
+///
+/// ```
+/// let location = levity_agents::ConfigLocation::default();
+/// assert_eq!(location.to_string(), ""); // unknown parts are left out
+/// ```
+///
+/// A JSON config has a line only for syntax errors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConfigLocation {
@@ -155,6 +176,15 @@ impl fmt::Display for ConfigLocation {
 }
 
 /// A part that an agent names and that is missing.
+///
+/// ```
+/// use levity_agents::{AgentParts, Catalogue, CatalogueEntry};
+/// use levity_test::ScriptedModel;
+///
+/// let entry = CatalogueEntry::new("Reader", "Read.").servers(["browser?"]);
+/// let missing = Catalogue::empty().with(entry).missing(&AgentParts::new(ScriptedModel::new()));
+/// assert_eq!(missing[0].to_string(), "`Reader` works without the MCP server `browser`");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MissingPart {
@@ -168,6 +198,13 @@ pub struct MissingPart {
 }
 
 /// A part of an agent, by name.
+///
+/// ```
+/// use levity_agents::AgentPart;
+///
+/// assert_eq!(AgentPart::Tool("search".into()).to_string(), "the tool `search`");
+/// assert_eq!(AgentPart::Code.to_string(), "a program that runs Python");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum AgentPart {

@@ -1,4 +1,8 @@
 //! A folder with a config and prompts.
+//!
+//! The folder may come from a third party, so paths are checked twice: a prompt path must not
+//! contain `..` or start at the root, and the resolved file must lie below the resolved folder.
+//! Only regular files up to a fixed size are read. Writing never overwrites a file.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -24,6 +28,8 @@ pub(super) struct Folder {
 }
 
 impl Folder {
+    /// # Errors
+    /// Returns [`CatalogueError::Read`] if the folder does not exist or is a file.
     pub(super) fn open(dir: &Path) -> Result<Self, CatalogueError> {
         let read = |source| CatalogueError::Read {
             path: dir.to_path_buf(),
@@ -51,6 +57,10 @@ impl Folder {
     }
 
     /// Reads the config and returns its path as well.
+    ///
+    /// # Errors
+    /// Returns [`CatalogueError::NoConfig`] without a config, and [`CatalogueError::Config`] if
+    /// there are several or the text is invalid.
     pub(super) fn config(&self, max: u64) -> Result<(PathBuf, Node), CatalogueError> {
         let configs = self.configs();
         let Some(path) = configs.first() else {
@@ -88,6 +98,9 @@ impl Folder {
 
     /// Reads a prompt. If the folders of its path do not exist, its file name is searched in the
     /// folder of the config and in `prompts` below it.
+    ///
+    /// The search by file name lets a config keep working when the prompts are moved into
+    /// `prompts`. Errors are phrases; the caller adds the place.
     pub(super) fn prompt(&self, path: &str, max: u64) -> Result<String, String> {
         let named = Path::new(path);
         let inside = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
@@ -113,6 +126,7 @@ impl Folder {
         }
     }
 
+    /// Returns the first of the three possible places that exists, without following links.
     fn find(&self, named: &Path) -> Option<PathBuf> {
         let name = named.file_name()?;
         let places = [
@@ -125,6 +139,7 @@ impl Folder {
             .find(|path| path.symlink_metadata().is_ok())
     }
 
+    /// The suggestion comes from at most 1,000 files in the folder and in `prompts`.
     fn not_found(&self, named: &Path) -> String {
         let stems = |path: &Path| {
             path.file_name()
@@ -151,6 +166,9 @@ impl Folder {
     }
 
     /// Reads a file that must be in the folder after resolving links.
+    ///
+    /// One byte more than the limit is read, which distinguishes a file at the limit from a larger
+    /// one. A byte order mark is removed.
     fn read(&self, path: &Path, max: u64) -> Result<String, Problem> {
         let real = fs::canonicalize(path)?;
         if !real.starts_with(&self.real) {

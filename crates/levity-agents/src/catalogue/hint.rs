@@ -1,6 +1,10 @@
+//! Suggestions in errors about unknown names.
+
 use levity_dag::__private::near;
 
 /// Returns a clause with similar names, or with all names; empty if there are none.
+///
+/// Similar names win. Otherwise up to 20 names are listed, so that the reader sees what exists.
 pub(super) fn hint<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     const MAX_NAMES: usize = 20;
     let names: Vec<&str> = names.into_iter().collect();

@@ -22,6 +22,7 @@ pub(super) struct Node {
     pub(super) value: Value,
 }
 
+/// Numbers are floating point; settings that need whole numbers check that themselves.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
     Null,
@@ -32,6 +33,7 @@ pub(super) enum Value {
     Map(Vec<(Key, Node)>),
 }
 
+/// A key is always a text, so `true:` and `1:` are errors.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Key {
     pub(super) line: Option<usize>,
@@ -69,6 +71,8 @@ impl Value {
 }
 
 /// Parses a YAML document.
+///
+/// An empty document is null. Errors of the parser keep their line.
 pub(super) fn yaml(text: &str) -> Result<Node, ConfigError> {
     let mut build = NodeBuilder::default();
     for event in Parser::new_from_str(text) {
@@ -183,6 +187,9 @@ impl<'de> Visitor<'de> for JsonNode {
 }
 
 /// A builder of values from parser events.
+///
+/// Values are added to their parent when they are complete, so an alias to an enclosing value is
+/// never found, and a cycle is an error.
 #[derive(Default)]
 struct NodeBuilder {
     /// The open lists and maps, with their anchors.
@@ -193,6 +200,7 @@ struct NodeBuilder {
     ended: bool,
 }
 
+/// A list or map that has not ended yet.
 struct Open {
     anchor: usize,
     line: usize,
@@ -208,6 +216,8 @@ enum OpenContent {
 }
 
 /// A value that an alias may reference.
+///
+/// The weight includes all aliases inside, as if they were written out.
 struct AnchoredNode {
     node: Node,
     depth: usize,
@@ -215,6 +225,7 @@ struct AnchoredNode {
 }
 
 impl NodeBuilder {
+    /// Handles one event of the parser.
     fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), ConfigError> {
         let line = span.start.line();
         match event {
@@ -297,6 +308,7 @@ impl NodeBuilder {
         )
     }
 
+    /// Inserts a copy of the value. The line of the copy is that of the original.
     fn alias(&mut self, anchor: usize, line: usize) -> Result<(), ConfigError> {
         // The weight is checked before the copy, because an alias bomb relies on copies.
         self.weigh(
@@ -316,6 +328,9 @@ impl NodeBuilder {
         self.close(0, copy)
     }
 
+    /// # Errors
+    /// Fails beyond [`MAX_WEIGHT`], which a chain of aliases reaches long before it fills the
+    /// memory.
     fn weigh(&mut self, weight: usize, line: usize) -> Result<(), ConfigError> {
         self.weight += weight;
         if self.weight > MAX_WEIGHT {
@@ -360,6 +375,8 @@ impl OpenContent {
     }
 }
 
+/// # Errors
+/// Fails if the key is not a text, or occurs twice in the map.
 fn key_of(node: Node, map: &[(Key, Node)]) -> Result<Key, ConfigError> {
     let text = match node.value {
         Value::Text(text) => text,
@@ -411,6 +428,7 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, St
     })
 }
 
+/// Special forms of YAML such as `0x1F`, `.inf` and `1_000` are texts here.
 fn number(text: &str) -> Option<f64> {
     let plain = text
         .bytes()

@@ -1,4 +1,8 @@
 //! Parsing of agent settings in a config.
+//!
+//! A config is parsed into [`Patch`]es, not into entries: a setting that is absent must not reset
+//! the one of the default agent. Unknown settings are errors with a suggestion. A null value counts
+//! as absent, so a setting can be commented out below its name.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,6 +16,7 @@ use super::entry::{CatalogueEntry, NamedPart, Requirement};
 use super::error::{CatalogueError, ConfigLocation};
 use super::node::{ConfigError, Key, Node, Value};
 
+/// All settings of an agent, in the order in which errors list them.
 const KEYS: [&str; 14] = [
     "prompt_file",
     "prompt",
@@ -28,6 +33,7 @@ const KEYS: [&str; 14] = [
     "text_tools",
     "enabled",
 ];
+/// All settings of a budget.
 const BUDGET: [&str; 4] = ["tokens", "money", "model_calls", "tool_calls"];
 
 /// The settings of one agent in a config; all others stay unchanged.
@@ -46,6 +52,7 @@ pub(super) enum Prompt {
     File { path: String, line: Option<usize> },
 }
 
+/// One setting with its new value.
 #[derive(Debug)]
 enum Change {
     Models(Vec<Arc<str>>),
@@ -85,6 +92,12 @@ impl Patch {
 }
 
 /// Parses the agents of a config.
+///
+/// The agents are at the top level, or below a single key `agents`.
+///
+/// # Errors
+/// Returns [`CatalogueError::Config`] if the document has another shape, and
+/// [`CatalogueError::Entry`] for an invalid setting.
 pub(super) fn patches(root: Node, file: Option<&Path>) -> Result<Vec<Patch>, CatalogueError> {
     let config = |line, problem: String| CatalogueError::Config {
         at: ConfigLocation::of(file).line(line),
@@ -120,6 +133,7 @@ pub(super) fn patches(root: Node, file: Option<&Path>) -> Result<Vec<Patch>, Cat
         .collect()
 }
 
+/// Parses one agent. An agent without any settings is valid: it may exist already.
 fn patch(key: &Key, node: Node, file: Option<&Path>) -> Result<Patch, CatalogueError> {
     let name: Arc<str> = short(&key.text).into();
     let position = |line: Option<usize>| {
@@ -155,6 +169,7 @@ fn patch(key: &Key, node: Node, file: Option<&Path>) -> Result<Patch, CatalogueE
     Ok(patch)
 }
 
+/// Names appear in plans, prompts and file names, so they have letters, digits, `_` and `-` only.
 pub(super) fn check_name(name: &str) -> Result<(), String> {
     let plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
     if name.is_empty() || name.chars().count() > 64 || !name.chars().all(plain) {
@@ -166,6 +181,7 @@ pub(super) fn check_name(name: &str) -> Result<(), String> {
 }
 
 impl Patch {
+    /// Parses one setting and adds it to the changes.
     fn field(&mut self, key: &Key, node: Node) -> Result<(), ConfigError> {
         if node.value == Value::Null && KEYS.contains(&&*key.text) {
             return Ok(());
@@ -203,6 +219,7 @@ impl Patch {
         Ok(())
     }
 
+    /// An agent has one prompt, inline or in a file.
     fn set_prompt(&mut self, at: &Field<'_>, prompt: Prompt) -> Result<(), ConfigError> {
         if self.prompt.is_some() {
             return Err(ConfigError::new(
@@ -215,6 +232,7 @@ impl Patch {
     }
 }
 
+/// Returns the error for an unknown setting, with the nearest known one or all of them.
 fn unknown(key: &str, line: Option<usize>, keys: &[&str]) -> ConfigError {
     let near = near(key, keys.iter().copied());
     let hint = match near.first() {
@@ -224,6 +242,7 @@ fn unknown(key: &str, line: Option<usize>, keys: &[&str]) -> ConfigError {
     ConfigError::new(line, format!("unknown setting `{}`; {hint}", short(key)))
 }
 
+/// Parses the limits of a budget; money is in dollars.
 fn budget(at: &Field<'_>, node: Node) -> Result<Budget, ConfigError> {
     let what = node.value.kind();
     let Value::Map(fields) = node.value else {
@@ -256,10 +275,12 @@ struct Field<'a> {
 }
 
 impl Field<'_> {
+    /// Returns an error that names the setting: `` `timeout` is a text; write a number ``.
     fn wrong(&self, problem: impl AsRef<str>) -> ConfigError {
         ConfigError::new(self.line, format!("`{}` {}", self.name, problem.as_ref()))
     }
 
+    /// Numbers and booleans are not converted: `prompt: true` is more likely a mistake.
     fn text(&self, node: Node) -> Result<String, ConfigError> {
         match node.value {
             Value::Text(text) if !text.trim().is_empty() => Ok(text),
@@ -278,6 +299,7 @@ impl Field<'_> {
         }
     }
 
+    /// `true` requires Python, `optional` uses it if there is a program.
     fn code(&self, node: Node) -> Result<Option<Requirement>, ConfigError> {
         match node.value {
             Value::Bool(value) => Ok(value.then_some(Requirement::Required)),
@@ -299,6 +321,7 @@ impl Field<'_> {
         }
     }
 
+    /// All numbers are floating point in the document, so a fraction is rejected here.
     fn count(&self, node: Node, min: u64) -> Result<u64, ConfigError> {
         let number = self.number(node)?;
         if number.fract() != 0.0 || number < min as f64 {
@@ -309,6 +332,7 @@ impl Field<'_> {
         Ok(number as u64)
     }
 
+    /// Fractions of a second are allowed; zero is not.
     fn seconds(&self, node: Node) -> Result<Duration, ConfigError> {
         let seconds = self.number(node)?;
         Duration::try_from_secs_f64(seconds)
@@ -333,6 +357,8 @@ impl Field<'_> {
         list.into_iter().map(name).collect()
     }
 
+    /// A name may occur once, and `*` only as a whole pattern: `web_*` would silently match
+    /// nothing.
     fn named_parts(&self, node: Node) -> Result<Vec<NamedPart>, ConfigError> {
         let names = self.names(node)?;
         let mut all: Vec<NamedPart> = Vec::with_capacity(names.len());

@@ -1,4 +1,8 @@
 //! The roles of the ready-made workers.
+//!
+//! Texts and settings per role: the prompt, the description for routers, the keywords for routing
+//! without a model, and the turns. The long parts of the prompts are Markdown files next to this
+//! module; the lines about tools are here, because they depend on the [`Equipment`].
 
 /// The role of a ready-made worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +22,7 @@ pub(super) struct Equipment {
     pub(super) search: bool,
 }
 
+/// The instructions for the final report, which all roles share.
 const REPORT: &str = include_str!("report.md");
 
 impl Role {
@@ -54,6 +59,8 @@ impl Role {
         format!("{role}\n# What you have\n{tools}\n{REPORT}")
     }
 
+    /// Returns one sentence per kind of tool. A worker without any gets an honest sentence about
+    /// that.
     fn tools(self, has: Equipment) -> Vec<&'static str> {
         let mut lines = Vec::new();
         match (has.reads_files, has.writes_files) {
@@ -187,6 +194,7 @@ impl Role {
     }
 }
 
+/// Returns the first sentence, followed by those whose condition holds.
 fn join(first: &str, more: &[(bool, &str)]) -> String {
     let more = more
         .iter()
