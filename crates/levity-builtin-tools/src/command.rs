@@ -1,3 +1,9 @@
+//! The tool `run_command`.
+//!
+//! Permission is decided twice. `permit` runs before the call and may ask a person. `call` checks
+//! deny rules and read-only access again, since time passes in between, and since a direct caller
+//! may skip the first. These checks depend on the text of the command and read no file.
+
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -43,6 +49,14 @@ const SLACK: Duration = Duration::from_secs(30);
 /// # Ok(())
 /// # }
 /// ```
+///
+/// # Errors
+/// - `InvalidArgs`: an argument is missing or not a string, the directory is not in the workspace,
+///   or a text contains NUL.
+/// - `Denied`: a rule of the policy denies the command.
+/// - `Timeout`: the command exceeded its time limit; the message contains its output.
+/// - `Cancelled`: the call was cancelled; the processes of the command are killed.
+/// - `Failed`: the command could not be started.
 #[derive(Debug)]
 pub struct RunCommand {
     sandbox: Sandbox,
@@ -53,6 +67,26 @@ pub struct RunCommand {
 impl RunCommand {
     /// Creates a tool that runs commands in `sandbox` under the default policy. The policy also
     /// applies the deny rules of the sandbox's workspace.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # use levity_builtin_tools::RunCommand;
+    /// # use levity_core::{Tool, ToolCx};
+    /// # use levity_sandbox::{Level, Sandbox, Workspace};
+    /// # use serde_json::json;
+    /// let sandbox =
+    ///     Sandbox::builder(Workspace::open(folder.path())?).require_level(Level::Open).build()?;
+    /// let tool = RunCommand::new(sandbox);
+    /// // With `args`, no shell is involved. A command that fails is a result.
+    /// let args = json!({"command": "cat", "args": ["a file; that is missing"]});
+    /// let value = tool.call(args, &ToolCx::detached()).await?.value.expect("a value");
+    /// assert_eq!(value["exit_code"], 1);
+    /// assert!(value["stderr"].as_str().unwrap().contains("a file; that is missing"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(sandbox: Sandbox) -> Self {
         let spec = spec(&sandbox);
         let policy = CommandPolicy::default().with_workspace(sandbox.workspace());
@@ -67,6 +101,27 @@ impl RunCommand {
     ///
     /// A policy without a workspace uses the one of the sandbox. A command that a rule allows runs
     /// with all rights of the sandbox.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// use levity_builtin_tools::RunCommand;
+    /// use levity_core::{Permit, Tool};
+    /// use levity_sandbox::{CommandPolicy, Level, Sandbox, Workspace};
+    /// use serde_json::json;
+    ///
+    /// let sandbox =
+    ///     Sandbox::builder(Workspace::open(folder.path())?).require_level(Level::Open).build()?;
+    /// let policy = CommandPolicy::new()
+    ///     .allow("cargo test")
+    ///     .deny("git push", "nothing leaves this machine");
+    /// let tool = RunCommand::new(sandbox).policy(policy);
+    /// assert_eq!(tool.permit(&json!({"command": "cargo test --quiet"})), Permit::Allow);
+    /// assert_eq!(
+    ///     tool.permit(&json!({"command": "git push"})),
+    ///     Permit::deny("nothing leaves this machine")
+    /// );
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn policy(mut self, policy: CommandPolicy) -> Self {
         self.policy = match policy.workspace() {
@@ -76,6 +131,8 @@ impl RunCommand {
         self
     }
 
+    /// Requires approval of a read-only command that the kernel cannot hold to reading. A command
+    /// that reads no file needs no such protection.
     fn judge(&self, request: &CommandRequest) -> Permit {
         let ruling = self.policy.judge_in(&request.dir, request.as_line());
         match (&ruling, self.read_scope(request)) {
@@ -95,10 +152,13 @@ impl RunCommand {
         self.policy.read_scope_in(&request.dir, request.as_line())
     }
 
+    /// Returns the result of the probe when the sandbox was built.
     fn enforces_read_only(&self) -> bool {
         self.sandbox.report().read_only.is_enforced
     }
 
+    /// Builds the command with the rights that its text determines. An approval by a person does
+    /// not raise them: a command that only reads runs read-only in any case.
     fn command(&self, request: &CommandRequest, cx: &ToolCx) -> Command {
         let command = match &request.argv {
             None => self.sandbox.shell(&request.line),
@@ -182,6 +242,8 @@ impl CommandRequest {
         }
     }
 
+    /// Returns `None` if `command` is missing or an argument has the wrong type. A missing time
+    /// limit becomes the largest number, which the sandbox reduces to its own limit.
     fn read(args: &Value) -> Option<Self> {
         let text = |name: &str| args.get(name).and_then(Value::as_str).map(str::to_owned);
         let line = text("command")?;
@@ -214,6 +276,8 @@ impl CommandRequest {
     }
 }
 
+/// The description contains the time limit and the network access of the sandbox, so the model does
+/// not try in vain.
 fn spec(sandbox: &Sandbox) -> ToolSpec {
     let time = sandbox.time_limit();
     let network = match sandbox.network() {
@@ -284,6 +348,8 @@ fn output_schema() -> Value {
     })
 }
 
+/// The value contains both streams and the exit code; the text is for the model. A command that
+/// failed is no error.
 fn output(finished: &CommandOutput) -> Result<ToolOutput, ToolError> {
     let text = text(finished);
     if finished.exit == Exit::Limit(CommandLimit::Time) {
@@ -341,6 +407,8 @@ fn invalid(text: impl Into<String>) -> ToolError {
     ToolError::new(ToolErrorKind::InvalidArgs, text)
 }
 
+/// Errors that other arguments can avoid become `InvalidArgs`, and all others `Failed` with their
+/// cause.
 fn failed(error: &CommandError) -> ToolError {
     match error {
         CommandError::Empty

@@ -1,4 +1,8 @@
 //! Tools made from executables with a manifest.
+//!
+//! A program in any language becomes a tool by a manifest beside it. The arguments arrive as JSON
+//! on its standard input, the result is JSON on its standard output, and standard error is shown as
+//! progress. A problem with one manifest is reported for that file and does not affect other tools.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -34,6 +38,25 @@ const MAX_TIME: Duration = Duration::from_secs(3600);
 /// let tools = FolderTools::builder("tools").loader(ExecutableLoader::new(sandbox)).build()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// # Manifest
+/// `NAME.tool.json` describes the tool `NAME`. Only `description` is required; unknown fields are
+/// an error.
+///
+/// ```json
+/// {
+///   "description": "Counts the words of a text.",
+///   "input": { "type": "object", "properties": { "text": { "type": "string" } } },
+///   "run": ["count-words", "--json"],
+///   "read_only": true,
+///   "timeout_seconds": 20
+/// }
+/// ```
+///
+/// `run` names a file in the same folder and its first arguments; by default it is the file `NAME`.
+/// The flags `read_only`, `idempotent`, `destructive` and `parallel` become hints of the tool.
+/// The default sandbox allows one hour for a call. A call fails if the program writes more than the
+/// sandbox captures, or something other than JSON.
 #[derive(Debug, Default)]
 pub struct ExecutableLoader {
     configured: Option<Sandbox>,
@@ -44,6 +67,22 @@ pub struct ExecutableLoader {
 
 impl ExecutableLoader {
     /// Creates a loader that runs executables in `sandbox`.
+    ///
+    /// The same sandbox serves all executables, whichever folder they are in.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// use levity_builtin_tools::ExecutableLoader;
+    /// use levity_sandbox::{Level, Sandbox, Workspace};
+    /// use levity_tools::FileLoader;
+    ///
+    /// let sandbox =
+    ///     Sandbox::builder(Workspace::open(folder.path())?).require_level(Level::Open).build()?;
+    /// let loader = ExecutableLoader::new(sandbox);
+    /// assert!(loader.takes("count-words.tool.json"));
+    /// assert!(!loader.takes("count-words"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn new(sandbox: Sandbox) -> Self {
         Self {
             configured: Some(sandbox),
@@ -69,6 +108,8 @@ impl ExecutableLoader {
 
 inventory::submit! { LinkedLoader::new(|| Arc::new(ExecutableLoader::default())) }
 
+/// The folder is read-only, so a program cannot change itself or the manifests of others. The
+/// message is for the report on the manifest.
 fn default_sandbox(folder: &Path) -> Result<Sandbox, String> {
     let workspace = Workspace::builder(folder)
         .read_only()
@@ -103,6 +144,8 @@ struct Manifest {
 }
 
 impl Manifest {
+    /// Passes the flags of the manifest on. They are claims of the manifest's author; the sandbox
+    /// does not enforce them.
     fn hints(&self) -> Hints {
         let mut hints = Hints::new();
         hints = if self.idempotent {
@@ -131,6 +174,7 @@ impl Manifest {
         }
     }
 
+    /// A manifest without `input` describes a tool without arguments.
     fn spec(&self, name: &str) -> ToolSpec {
         let input = self
             .input
@@ -160,6 +204,9 @@ impl FileLoader for ExecutableLoader {
 }
 
 impl ExecutableLoader {
+    /// # Errors
+    /// Returns a message for the person who wrote the manifest: invalid JSON, a missing program, no
+    /// sandbox, or a time limit beyond that of the sandbox.
     fn tool(&self, file: &ToolFile) -> Result<Executable, String> {
         let name = file
             .name
@@ -193,6 +240,8 @@ impl ExecutableLoader {
     }
 }
 
+/// A name with a folder is refused, so a manifest cannot turn any program of the system into a
+/// tool.
 fn check_program(program: &str, path: &Path) -> Result<(), String> {
     let is_name = Path::new(program)
         .file_name()

@@ -1,4 +1,15 @@
 //! Tools that read, write, list and search the files of a workspace.
+//!
+//! `read`, `write`, `edit`, `list` and `search` are one tool each, and share these modules:
+//!
+//! - `args` parses arguments and converts errors of the workspace into errors for the model.
+//! - `walk` visits folders under the rules of `ignore_rules`; `queue` spreads a search over
+//!   threads.
+//! - `lines`, `decode`, `replace` and `suggestion` work on text; `display`, `hits` and `report`
+//!   format it.
+//! - `cancellable` makes a search stop soon after its call is cancelled, whatever the pattern.
+//!
+//! All tools block, and say so by a hint: the dispatcher runs them on a blocking thread.
 
 mod args;
 mod cancellable;
@@ -49,6 +60,10 @@ pub use write::WriteFile;
 ///
 /// An agent that has these tools also gets a description of the workspace: its context value
 /// contains the folder and the first 1,000 files.
+///
+/// # Errors of the tools
+/// All file tools report a denied path, a path outside the workspace, and a read-only workspace as
+/// `Denied`. A missing file and a full disk are `Failed`. Messages name the next step.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct FileTools {
@@ -66,6 +81,20 @@ impl FileTools {
     }
 
     /// Sets the number of bytes of a file that one call returns; 100 KB by default.
+    ///
+    /// The other tools have fixed limits: see [`ListFiles`] and [`SearchFiles`].
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// use levity_builtin_tools::FileTools;
+    /// use levity_core::Toolbox;
+    /// use levity_sandbox::Workspace;
+    ///
+    /// let tools = FileTools::new(Workspace::open(folder.path())?).max_read(4_000).into_tools();
+    /// assert!(tools[0].spec().description.contains("up to 4000 bytes"));
+    /// assert_eq!(tools.len(), 5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn max_read(mut self, bytes: usize) -> Self {
         self.max_read = bytes;
         self

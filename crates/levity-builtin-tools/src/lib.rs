@@ -26,6 +26,53 @@
 //!
 //! This crate deliberately has no registry, dispatcher or policy, and no clock: [`Now`] reports the
 //! time that the runtime passes to it.
+//!
+//! # A tool in use
+//! Every tool can be called without an agent, which is how you test one:
+//!
+//! ```
+//! # #[cfg(feature = "files")]
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! use levity_builtin_tools::WriteFile;
+//! use levity_core::{Tool, ToolCx};
+//! use levity_sandbox::Workspace;
+//! use serde_json::json;
+//!
+//! let tool = WriteFile::new(Workspace::open(folder.path())?);
+//! let args = json!({"path": "notes/today.md", "content": "buy milk\n"});
+//! let output = tool.call(args, &ToolCx::detached()).await?;
+//! assert_eq!(output.as_text(), "created `notes/today.md`: 1 line, 9 bytes");
+//! # Ok(())
+//! # }
+//! # #[cfg(not(feature = "files"))]
+//! # fn main() {}
+//! ```
+//!
+//! # Tools and limits
+//! | tool | name | hints | limit of a result |
+//! |---|---|---|---|
+//! | [`Now`] | `now` | read-only | one time |
+//! | `ReadFile` | `read_file` | read-only, blocking | 100 KB, then a note to continue |
+//! | `ListFiles` | `list_files` | read-only, blocking | 500 entries, 48 KiB |
+//! | `SearchFiles` | `search_files` | read-only, blocking | 100 matches, 48 KiB |
+//! | `WriteFile` | `write_file` | idempotent, blocking | a summary |
+//! | `EditFile` | `edit_file` | blocking | a summary |
+//! | `RunCommand` | `run_command` | timeout | 64 KiB per stream, by the sandbox |
+//! | `WebFetch` | `web_fetch` | read-only | 50 KiB, then an offset to continue |
+//! | `WebSearch` | `web_search` | read-only | 8 results |
+//!
+//! # Untrusted text
+//! File contents, output of commands, web pages and search results may contain instructions for the
+//! model. Web tools enclose such text in a frame with a warning. For all tools, let a policy
+//! require approval of commands and writes.
+//!
+//! # Where to go next
+//! - Give tools to an agent: the registry and the dispatcher of `levity-tools`.
+//! - Restrict files, commands or addresses: `Workspace`, `CommandPolicy`, `Sandbox` and `NetGuard`
+//!   of `levity-sandbox`.
+//! - Write your own tool: [`Tool`](levity_core::Tool), or the macro `#[tool]`.
 
 #[cfg(feature = "commands")]
 mod command;

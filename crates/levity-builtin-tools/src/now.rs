@@ -1,3 +1,8 @@
+//! The tool for the current time.
+//!
+//! It reads `ToolCx::started`, which the runtime sets, and no clock. So a run that is repeated from
+//! its journal gets the same answer, and tests need no real time.
+
 use async_trait::async_trait;
 use levity_core::{Hints, Timestamp, Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
 use serde_json::{Value, json};
@@ -21,11 +26,31 @@ use std::time::Duration;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// # Errors
+/// A call fails with `InvalidArgs` if `offset` is not of the form `+02:00`. Offsets of 15 hours
+/// and more are refused by the schema, which the dispatcher checks.
 #[derive(Clone, Debug)]
 pub struct Now(ToolSpec);
 
 impl Now {
     /// Creates the tool `now`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::ToolError> {
+    /// use levity_builtin_tools::Now;
+    /// use levity_core::{Timestamp, Tool, ToolCx};
+    /// use serde_json::json;
+    ///
+    /// let mut cx = ToolCx::detached();
+    /// cx.started = Timestamp::from_millis(0);
+    /// let value = Now::new().call(json!({}), &cx).await?.value.expect("a value");
+    /// assert_eq!(value["time"], "1970-01-01T00:00:00+00:00");
+    /// assert_eq!(value["weekday"], "Thursday");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new() -> Self {
         let spec = ToolSpec::new("now", "Tells the current date, time and weekday.")
             .with_hints(Hints::new().read_only())
@@ -114,6 +139,8 @@ const WEEKDAYS: [&str; 7] = [
 ];
 
 /// Parses an offset such as `-03:30` into minutes.
+///
+/// The schema has validated the ranges already; a direct caller may pass any number of hours.
 fn minutes(offset: &str) -> Option<i64> {
     let (hours, minutes) = offset.get(1..)?.split_once(':')?;
     let all = hours.parse::<i64>().ok()? * 60 + minutes.parse::<i64>().ok()?;

@@ -1,7 +1,24 @@
 //! Profiles of files: kind, size, first lines and structure, without reading the whole file.
 //!
-//! [`FileProfile::read`] profiles one file, [`profile_files`] several. Both block: on an async thread,
-//! use `spawn_blocking`.
+//! [`FileProfile::read`] profiles one file, [`profile_files`] several. Both block: on an async
+//! thread, use `spawn_blocking`.
+//!
+//! ```
+//! use levity_builtin_tools::profile::profile_files;
+//!
+//! # let folder = tempfile::tempdir()?;
+//! let path = folder.path().join("tides.csv");
+//! std::fs::write(&path, "port,height\nDover,6.7\nBrest,6.9\n")?;
+//! let prompt = profile_files([&path]).as_text(500);
+//! assert!(prompt.contains("CSV, 32 B, 2 rows, 2 columns"));
+//! assert!(prompt.contains("port (text), height (number)"));
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! A profile answers the first questions about a file without loading it into a prompt. It is made
+//! of these parts: `sample` reads at most 1 MiB, `kind` detects the format, and `table`, `json`,
+//! `outline`, `image` and `text` describe the structure. Nothing is executed or decompressed.
+//! Profiles serialize, so they can be stored with a session.
 
 mod image;
 mod json;
@@ -26,8 +43,8 @@ use sample::{Sample, Text};
 
 /// A profile of a file: its kind, size, first lines and structure.
 ///
-/// Profiling reads at most [`MAX_READ`](Self::MAX_READ) bytes, whatever the file size. Treat the text in a
-/// profile as data, not as instructions: the author of the file wrote it.
+/// Profiling reads at most [`MAX_READ`](Self::MAX_READ) bytes, whatever the file size. Treat the
+/// text in a profile as data, not as instructions: the author of the file wrote it.
 ///
 /// ```
 /// use levity_builtin_tools::profile::{FileKind, FileProfile};
@@ -75,6 +92,18 @@ pub struct FileProfile {
 }
 
 /// The encoding of the text in a file.
+///
+/// ```
+/// use levity_builtin_tools::profile::{Encoding, FileProfile};
+///
+/// # let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("note.txt");
+/// std::fs::write(&path, b"\xff\xfeh\0i\0")?;
+/// let profile = FileProfile::read(&path);
+/// assert_eq!(profile.encoding, Some(Encoding::Utf16Le));
+/// assert_eq!(profile.head, ["hi"]);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -92,6 +121,19 @@ pub enum Encoding {
 }
 
 /// A number that is exact, or estimated from a sample.
+///
+/// ```
+/// use levity_builtin_tools::profile::{FileProfile, Structure};
+///
+/// # let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("note.txt");
+/// std::fs::write(&path, "one\ntwo\n")?;
+/// let Some(Structure::Lines { lines, .. }) = FileProfile::read(&path).structure else {
+///     unreachable!("the file is plain text");
+/// };
+/// assert_eq!((lines.number, lines.exact), (2, true));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Count {
@@ -102,6 +144,22 @@ pub struct Count {
 }
 
 /// The structure of a file's content.
+///
+/// ```
+/// use levity_builtin_tools::profile::{ColumnType, FileProfile, Structure};
+///
+/// # let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("tides.csv");
+/// std::fs::write(&path, "port,height\nDover,6.7\nBrest,6.9\n")?;
+/// match FileProfile::read(&path).structure {
+///     Some(Structure::Table { delimiter, header, columns, rows, .. }) => {
+///         assert_eq!((delimiter, header, rows.number), (',', true, 2));
+///         assert_eq!(columns[1].kind, ColumnType::Number);
+///     }
+///     other => unreachable!("{other:?}"),
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -175,6 +233,14 @@ impl FileProfile {
     /// It never fails. If the path does not exist, is a folder or device, or cannot be read, the
     /// profile's `error` states the reason. It follows a symbolic link to a regular file, and does
     /// not wait for a FIFO.
+    ///
+    /// ```
+    /// use levity_builtin_tools::profile::{FileKind, FileProfile};
+    ///
+    /// let profile = FileProfile::read("/no/such/file.csv");
+    /// assert_eq!(profile.kind, FileKind::Unknown);
+    /// assert_eq!(profile.error.as_deref(), Some("`/no/such/file.csv` does not exist"));
+    /// ```
     pub fn read(path: impl AsRef<Path>) -> Self {
         let path = path.as_ref();
         let name = path
@@ -193,6 +259,7 @@ impl FileProfile {
         profile
     }
 
+    /// Signatures of binary formats are tried first, then text; anything else is binary data.
     fn inspect(&mut self, sample: &Sample) {
         self.size = sample.size;
         self.sampled = !sample.whole;
@@ -215,6 +282,8 @@ impl FileProfile {
         }
     }
 
+    /// Fills in the head before the structure: even a file whose format is broken shows its first
+    /// lines.
     fn inspect_text(&mut self, text: &Text, extension: &str) {
         self.encoding = Some(text.encoding);
         self.head = text::first_lines(&text.head, Self::HEAD_LINES, Self::HEAD_BYTES);
@@ -224,6 +293,20 @@ impl FileProfile {
     }
 
     /// Returns a summary of the file on one line.
+    ///
+    /// The parts are the kind with its format, the size, an unusual encoding, the amount of
+    /// content, a note about sampling, and a problem. Characters that control a terminal are
+    /// replaced.
+    ///
+    /// ```
+    /// use levity_builtin_tools::profile::FileProfile;
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("main.rs");
+    /// std::fs::write(&path, "fn main() {}\n")?;
+    /// assert_eq!(FileProfile::read(&path).summary(), "source code (rust), 13 B, 1 line");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn summary(&self) -> String {
         let mut parts = Vec::new();
         if self.kind != FileKind::Unknown {
@@ -279,6 +362,7 @@ impl Count {
         Self::estimated(u64::try_from(all).unwrap_or(u64::MAX))
     }
 
+    /// Formats the count with its noun: `1 row`, `about 200 rows`.
     fn of(self, one: &str) -> String {
         let estimated = if self.exact { "" } else { "about " };
         let many = if self.number == 1 { "" } else { "s" };

@@ -1,4 +1,14 @@
 //! Tools that fetch pages and search the web.
+//!
+//! `fetch` and `search` are the two tools. A fetch goes through these modules:
+//!
+//! - `client` sends the request under a guard, and `failure` explains what went wrong.
+//! - `kind` and `charset` turn bytes into text, and `html` finds the main content.
+//! - `page` holds the result, and `cache` keeps it for later parts.
+//! - `extract` selects paragraphs, and `frame` marks the text as untrusted.
+//!
+//! Everything that comes from a server is untrusted: its size, its type, its encoding, its markup
+//! and its words.
 
 mod cache;
 mod charset;

@@ -1,3 +1,8 @@
+//! Arguments and errors that all file tools share.
+//!
+//! Errors of a workspace are written for a model already. Here they only get a kind, so that a
+//! policy can tell a refusal from a failure.
+
 use levity_core::{ToolCx, ToolError, ToolErrorKind};
 use levity_sandbox::PathError;
 use serde::de::DeserializeOwned;
@@ -15,6 +20,9 @@ pub(super) fn parse<T: DeserializeOwned>(args: Value) -> Result<T, ToolError> {
 }
 
 /// Converts a path error into the tool error that the model reads.
+///
+/// Refusals by a rule become `Denied`, malformed paths `InvalidArgs`, and all others `Failed`. The
+/// cause of an I/O error is attached as its source and is not part of the message.
 pub(super) fn path_error(error: PathError) -> ToolError {
     let kind = match error {
         PathError::Outside(_)
@@ -33,6 +41,8 @@ pub(super) fn path_error(error: PathError) -> ToolError {
 }
 
 /// Returns an error if the call was cancelled.
+///
+/// Tools call this before they write, and between pieces of long work.
 pub(super) fn check_cancelled(cx: &ToolCx) -> Result<(), ToolError> {
     match cx.cancel.is_cancelled() {
         true => Err(ToolError::new(

@@ -1,4 +1,8 @@
 //! A matcher whose search can be cancelled at any time.
+//!
+//! A regular expression can take long on one line of many megabytes, and the engine offers no way
+//! to stop it. So a text is searched in parts, with a check between two of them. The size of a part
+//! depends on the size of the compiled pattern, since the time for a byte does.
 
 use std::fmt;
 
@@ -21,6 +25,11 @@ const MAX_TABLE: usize = 2 << 20;
 const MAX_NEST: u32 = 100;
 
 /// Compiles a pattern and returns it with the number of bytes it can search in one step.
+///
+/// Tries three limits, from small patterns with large steps to large patterns with small steps.
+///
+/// # Errors
+/// Returns the engine's error if the pattern is invalid, or needs more than 4 MiB.
 pub(super) fn compile(
     pattern: &str,
     literal: bool,
@@ -75,6 +84,9 @@ struct Part {
 
 impl<M: Matcher> CancellableMatcher<'_, M> {
     /// Passes one part after the other to `search` until it finds a match.
+    ///
+    /// A part ends after a line, if possible. Otherwise the next part repeats a quarter of a step:
+    /// a match across the border is found if it is not longer than that.
     fn search_parts<T>(
         &self,
         text: &[u8],

@@ -1,4 +1,8 @@
 //! Detection and decoding of text encodings.
+//!
+//! Only encodings that can be recognized with certainty are supported: UTF-8 with and without a
+//! mark, and UTF-16 with a mark. Text in other encodings counts as UTF-8 with invalid bytes if
+//! there are few, and as binary data otherwise.
 
 /// The encoding of a text file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +42,8 @@ impl Encoding {
         }
     }
 
+    /// Returns `true` if a character takes two bytes or more, so that the file cannot be scanned
+    /// for line endings.
     pub(super) fn is_wide(self) -> bool {
         matches!(self, Self::Utf16Le | Self::Utf16Be)
     }

@@ -1,4 +1,7 @@
 //! Formatting of paths, lines and numbers for a model.
+//!
+//! A path or a line may contain line breaks and control characters. Results are lists of lines, so
+//! each item must stay on one line: otherwise a file name could imitate other entries.
 
 use std::borrow::Cow;
 

@@ -1,3 +1,10 @@
+//! The tool `edit_file`.
+//!
+//! A model names the text to replace and not a line number, since line numbers change with each
+//! edit and are easy to get wrong. The text must occur exactly once, so an edit never changes a
+//! place that the model did not mean. If it does not occur, the error quotes the most similar
+//! place, such as the same text with other white space.
+
 use async_trait::async_trait;
 use levity_core::{
     FileChange, Hints, Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec,
@@ -12,6 +19,33 @@ use super::replace::{ReplaceError, Replacement, replace};
 use super::{display, suggestion};
 
 /// The tool `edit_file`, which replaces text in a file of a workspace.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// use levity_builtin_tools::EditFile;
+/// use levity_core::{Tool, ToolCx};
+/// use levity_sandbox::Workspace;
+/// use serde_json::json;
+///
+/// let workspace = Workspace::open(folder.path())?;
+/// workspace.write("a.txt", b"one\ntwo\nthree\n")?;
+/// let tool = EditFile::new(workspace.clone());
+/// let cx = ToolCx::detached();
+/// let output = tool.call(json!({"path": "a.txt", "old": "two", "new": "2"}), &cx).await?;
+/// assert_eq!(output.as_text(), "edited `a.txt` in 1 place; the new text is in line 2");
+/// assert_eq!(workspace.read("a.txt", 100)?, b"one\n2\nthree\n");
+///
+/// let error = tool.call(json!({"path": "a.txt", "old": "four", "new": "4"}), &cx).await;
+/// assert!(error.unwrap_err().to_string().contains("`old` is not in `a.txt`"));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Line endings, the encoding and a byte order mark of the file are preserved. Files of up to 16
+/// MiB can be edited. The tool reads and writes without a lock: of two simultaneous edits of one
+/// file, one may be lost.
 #[derive(Debug)]
 pub struct EditFile {
     spec: ToolSpec,
@@ -23,6 +57,7 @@ const MAX_EDIT: u64 = 16 << 20;
 /// The maximum number of line ranges in a result.
 const MAX_RANGES: usize = 100;
 
+/// The arguments of a call, as the schema describes them.
 #[derive(Deserialize)]
 struct Args {
     path: String,
@@ -34,6 +69,29 @@ struct Args {
 
 impl EditFile {
     /// Creates the tool for the files of `workspace`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # use levity_builtin_tools::EditFile;
+    /// # use levity_core::{Tool, ToolCx};
+    /// # use levity_sandbox::Workspace;
+    /// # use serde_json::json;
+    /// let workspace = Workspace::open(folder.path())?;
+    /// workspace.write("a.txt", b"tide\nlow tide\n")?;
+    /// let tool = EditFile::new(workspace.clone());
+    /// let cx = ToolCx::detached();
+    /// let args = json!({"path": "a.txt", "old": "tide", "new": "water"});
+    /// let error = tool.call(args, &cx).await.unwrap_err().to_string();
+    /// assert!(error.contains("occurs 2 times in `a.txt`, in lines 1, 2"));
+    ///
+    /// let args = json!({"path": "a.txt", "old": "tide", "new": "water", "all": true});
+    /// assert_eq!(tool.call(args, &cx).await?.value.expect("a value")["replaced"], 2);
+    /// assert_eq!(workspace.read("a.txt", 100)?, b"water\nlow water\n");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(workspace: Workspace) -> Self {
         Self {
             spec: spec(),
@@ -41,6 +99,11 @@ impl EditFile {
         }
     }
 
+    /// # Errors
+    /// - `InvalidArgs` if `old` is empty or equals `new`.
+    /// - `Failed` if the file is binary, too large or invalid UTF-16, or if `old` is missing or
+    ///   ambiguous.
+    /// - `Denied` if the workspace refuses the path.
     fn run(&self, args: &Args, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
         check_cancelled(cx)?;
         let invalid = |text: &str| Err(ToolError::new(ToolErrorKind::InvalidArgs, text));
@@ -82,6 +145,7 @@ impl EditFile {
     }
 }
 
+/// Replaces the workspace's advice to read a part, which does not help an edit.
 fn too_long(error: PathError) -> ToolError {
     match error {
         PathError::TooLarge { path, size, max } => ToolError::failed(format!(
@@ -119,6 +183,7 @@ fn edit_output(path: &str, replaced: &Replacement) -> ToolOutput {
     output
 }
 
+/// Converts the error into a message with line numbers or a suggestion.
 fn replace_error(args: &Args, text: &[u8], error: &ReplaceError) -> ToolError {
     let path = display::path(&args.path);
     ToolError::failed(match error {

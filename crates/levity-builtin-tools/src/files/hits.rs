@@ -1,4 +1,8 @@
 //! The matches that a search has found.
+//!
+//! Threads find matches in any order, and the result must not depend on it. So matches are kept by
+//! path, and the largest path is dropped as soon as the others fill the limit. Memory is bounded by
+//! the limit and one file per thread.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -26,6 +30,8 @@ pub(super) struct Hits {
 }
 
 /// A number of matches and bytes.
+///
+/// A limit is reached if either of them is.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Size {
     pub(super) matches: usize,
@@ -61,6 +67,7 @@ pub(super) fn overhead(path: &str) -> usize {
 }
 
 impl Size {
+    /// Returns `true` if one of the numbers has reached that of `max`.
     fn reaches(self, max: Self) -> bool {
         self.matches >= max.matches || self.bytes >= max.bytes
     }
@@ -103,6 +110,7 @@ impl Hits {
             .is_none_or(|(last, _)| path <= last.as_str())
     }
 
+    /// A file without lines is not stored.
     pub(super) fn add(&self, path: String, hits: FileHits) {
         if hits.lines.is_empty() {
             return;
@@ -124,6 +132,7 @@ impl Hits {
         }
     }
 
+    /// Returns the matches sorted by path.
     pub(super) fn into_files(self) -> BTreeMap<String, FileHits> {
         self.found
             .into_inner()
@@ -148,6 +157,7 @@ pub(super) struct Collector<'a> {
 }
 
 impl Collector<'_> {
+    /// Adds a line, and returns `false` if the search of this file should stop.
     fn push(&mut self, number: Option<u64>, text: String, matches: bool) -> bool {
         self.hits.size.matches += usize::from(matches);
         self.hits.size.bytes += text.len() + self.overhead;
@@ -162,6 +172,9 @@ impl Collector<'_> {
     }
 
     /// Returns the line, or the text around the match if the line is long.
+    ///
+    /// A third of the limit is shown before the match, so that the match is visible with some
+    /// context.
     fn excerpt(&self, line: &[u8]) -> String {
         if line.len() <= MAX_LINE {
             return display::line(line, MAX_LINE);

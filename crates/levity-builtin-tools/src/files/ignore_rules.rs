@@ -1,4 +1,8 @@
 //! The rules of `.gitignore` and `.ignore` files, as git applies them.
+//!
+//! Rules form a chain of layers, one for each folder that has any. A folder without rules shares
+//! the layer of its parent, so a deep tree costs nothing. Rules are untrusted, since anyone may
+//! have written the files: their size and their complexity are limited.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,6 +35,7 @@ impl Default for IgnoreRules {
     }
 }
 
+/// The rules of one folder. `own` are those of `.ignore`.
 #[derive(Debug)]
 struct Layer {
     parent: Option<Arc<Layer>>,
@@ -111,6 +116,8 @@ impl IgnoreRules {
             .unwrap_or(false)
     }
 
+    /// Asks the layers from the innermost outward, and returns the first decision; `None` if no
+    /// rule matches.
     fn first_match(
         &self,
         path: &str,

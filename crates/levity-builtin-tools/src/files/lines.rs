@@ -1,4 +1,7 @@
 //! A window of lines from a file of any length.
+//!
+//! Chunks may split lines and characters at any place. Only lines in the window are stored, and of
+//! each at most 8 KiB; all others are counted.
 
 /// The longest line that is shown in full, in bytes.
 pub(super) const MAX_LINE: usize = 8 << 10;
@@ -47,6 +50,7 @@ impl Window {
         }
     }
 
+    /// Chunks must arrive in order. An empty chunk is allowed.
     pub(super) fn feed(&mut self, bytes: &[u8]) {
         for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
             self.take(piece);
@@ -64,11 +68,14 @@ impl Window {
         self.seen
     }
 
+    /// Returns `true` if the current line was requested and room remains.
     fn is_in_window(&self) -> bool {
         let line = self.seen + 1;
         !self.full && line >= self.first && line <= self.last
     }
 
+    /// Stores a piece of the current line. Four bytes beyond the limit are kept, so that a
+    /// character at the limit is complete.
     fn take(&mut self, piece: &[u8]) {
         if self.is_in_window() {
             let room = (MAX_LINE + 4).saturating_sub(self.line.len());
@@ -77,6 +84,7 @@ impl Window {
         self.length += piece.len();
     }
 
+    /// Completes the current line, whether it is shown or not.
     fn end_line(&mut self) {
         if self.is_in_window() {
             self.add_line();

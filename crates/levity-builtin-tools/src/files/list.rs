@@ -1,3 +1,8 @@
+//! The tool `list_files`.
+//!
+//! The walk is depth first and sorted by name, so a list that is cut is the beginning of the whole
+//! one. Limits count entries and bytes: a folder may contain few files with very long names.
+
 use async_trait::async_trait;
 use levity_core::{Hints, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
 use levity_sandbox::{EntryKind, Workspace};
@@ -9,6 +14,33 @@ use super::display;
 use super::walk::{Filter, Folder, Glob};
 
 /// The tool `list_files`, which lists the files of a workspace.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// use levity_builtin_tools::ListFiles;
+/// use levity_core::{Tool, ToolCx};
+/// use levity_sandbox::Workspace;
+/// use serde_json::json;
+///
+/// let workspace = Workspace::open(folder.path())?;
+/// workspace.create_dir("src")?;
+/// workspace.write("src/lib.rs", b"//! A crate.\n")?;
+/// workspace.write(".gitignore", b"*.log\n")?;
+/// workspace.write("build.log", b"")?;
+/// let tool = ListFiles::new(workspace);
+/// let cx = ToolCx::detached();
+/// assert_eq!(tool.call(json!({}), &cx).await?.as_text(), "src/\n");
+/// let sources = tool.call(json!({"glob": "*.rs"}), &cx).await?;
+/// assert_eq!(sources.as_text(), "src/lib.rs (13)\n");
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A list has 500 entries by default and 5,000 at most, in at most 48 KiB. Folders deeper than 100
+/// levels are not entered. Hidden files, ignored files and denied files are omitted; the first two
+/// can be requested.
 #[derive(Debug)]
 pub struct ListFiles {
     spec: ToolSpec,
@@ -21,6 +53,7 @@ const MAX: usize = 5_000;
 /// The maximum size of a list's text, in bytes.
 const MAX_TEXT: usize = 48 << 10;
 
+/// The arguments of a call. `recursive` follows `glob` if it is absent.
 #[derive(Deserialize)]
 struct Args {
     #[serde(default = "default_path")]
@@ -40,6 +73,26 @@ fn default_path() -> String {
 
 impl ListFiles {
     /// Creates the tool for the files of `workspace`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # use levity_builtin_tools::ListFiles;
+    /// # use levity_core::{Tool, ToolCx};
+    /// # use levity_sandbox::Workspace;
+    /// # use serde_json::json;
+    /// let workspace = Workspace::open(folder.path())?;
+    /// for name in ["a.txt", "b.txt", "c.txt"] {
+    ///     workspace.write(name, b"")?;
+    /// }
+    /// let output = ListFiles::new(workspace).call(json!({"max": 2}), &ToolCx::detached()).await?;
+    /// let value = output.value.expect("a value");
+    /// assert_eq!(value["entries"][1]["path"], "b.txt");
+    /// assert_eq!(value["complete"], false);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(workspace: Workspace) -> Self {
         Self {
             spec: spec(),
@@ -74,6 +127,7 @@ impl ListFiles {
     }
 }
 
+/// A list that is being filled, with the room that remains.
 struct List<'a> {
     recursive: bool,
     filter: Filter,
@@ -85,6 +139,7 @@ struct List<'a> {
     cx: &'a ToolCx,
 }
 
+/// An entry of the list; only regular files have a size.
 struct ListEntry {
     path: String,
     kind: EntryKind,
@@ -116,6 +171,7 @@ impl List<'_> {
         Ok(())
     }
 
+    /// A folder that cannot be read counts as empty: it may have been removed since it was listed.
     fn open(
         &mut self,
         mut folder: Folder,
@@ -154,6 +210,7 @@ impl List<'_> {
         true
     }
 
+    /// Builds the text and the value. Notes about omissions follow the entries.
     fn into_output(self) -> ToolOutput {
         let mut text: String = self.entries.iter().map(ListEntry::line).collect();
         if self.entries.is_empty() {
@@ -186,6 +243,8 @@ impl List<'_> {
 }
 
 impl ListEntry {
+    /// Formats an entry: `src/` for a folder, `a.txt (12)` for a file of 12 bytes, `b (link)` for a
+    /// link.
     fn line(&self) -> String {
         let path = display::path(&self.path);
         match (self.kind, self.size) {

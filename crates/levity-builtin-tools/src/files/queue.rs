@@ -1,4 +1,7 @@
 //! The jobs of a search, shared among threads.
+//!
+//! A search ends when the queue is empty and no thread works on a job that could add more. Both are
+//! in one lock, so the end is noticed exactly once per thread.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -31,6 +34,7 @@ struct State {
 }
 
 impl Queue {
+    /// The queue starts with one job; all others follow from it.
     pub(super) fn new(first: Job) -> Self {
         Self {
             state: Mutex::new(State {
@@ -59,6 +63,7 @@ impl Queue {
         }
     }
 
+    /// Wakes the waiting threads. The last job is taken first.
     pub(super) fn add(&self, jobs: Vec<Job>) {
         if jobs.is_empty() {
             return;

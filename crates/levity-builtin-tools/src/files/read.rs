@@ -1,3 +1,9 @@
+//! The tool `read_file`.
+//!
+//! A file is scanned once, from its beginning to its end or to 256 MiB: the requested lines are
+//! collected, and all lines are counted, so that the model learns how much remains. Memory is
+//! bounded by the window, not by the file.
+
 use std::fs::File;
 use std::io::{self, Read};
 
@@ -13,6 +19,30 @@ use super::display;
 use super::lines::Window;
 
 /// The tool `read_file`, which reads a text file of a workspace, whole or in parts.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// use levity_builtin_tools::ReadFile;
+/// use levity_core::{Tool, ToolCx};
+/// use levity_sandbox::Workspace;
+/// use serde_json::json;
+///
+/// let workspace = Workspace::open(folder.path())?;
+/// workspace.write("notes.txt", b"one\ntwo\nthree\n")?;
+/// let args = json!({"path": "notes.txt", "start_line": 2, "lines": 1});
+/// let output = ReadFile::new(workspace).call(args, &ToolCx::detached()).await?;
+/// assert_eq!(
+///     output.as_text(),
+///     "two\n[lines 2-2 of 3 (14 bytes); continue with start_line 3]"
+/// );
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Text in UTF-8 and UTF-16 is shown; invalid bytes become `\u{fffd}`. A binary file is reported
+/// with its size and without its contents. A line longer than 8 KiB is cut.
 #[derive(Debug)]
 pub struct ReadFile {
     spec: ToolSpec,
@@ -25,6 +55,7 @@ const MAX_SCAN: u64 = 256 << 20;
 /// The number of bytes that are read of a UTF-16 file.
 const MAX_WIDE: u64 = 16 << 20;
 
+/// The arguments of a call. Serde fills in the defaults that the schema describes.
 #[derive(Deserialize)]
 struct Args {
     path: String,
@@ -44,6 +75,25 @@ impl ReadFile {
     pub const MAX_READ: usize = 100_000;
 
     /// Creates the tool for the files of `workspace`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # use levity_builtin_tools::ReadFile;
+    /// # use levity_core::{Tool, ToolCx};
+    /// # use levity_sandbox::Workspace;
+    /// # use serde_json::json;
+    /// let workspace = Workspace::open(folder.path())?;
+    /// workspace.write("program", b"\x7fELF\0\x01")?;
+    /// let tool = ReadFile::new(workspace);
+    /// let output = tool.call(json!({"path": "program"}), &ToolCx::detached()).await?;
+    /// let value = output.value.expect("a value");
+    /// // A binary file is a result: the model learns its size and that it is not text.
+    /// assert_eq!((&value["binary"], &value["bytes"]), (&true.into(), &6.into()));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(workspace: Workspace) -> Self {
         Self {
             spec: spec(Self::MAX_READ),
@@ -53,6 +103,26 @@ impl ReadFile {
     }
 
     /// Sets the number of bytes of a file that one call returns; 100 KB by default.
+    ///
+    /// The limit is also the number in the tool's description, so the model knows it. At least one
+    /// line, or the beginning of it, is returned.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # use levity_builtin_tools::ReadFile;
+    /// # use levity_core::{Tool, ToolCx};
+    /// # use levity_sandbox::Workspace;
+    /// let workspace = Workspace::open(folder.path())?;
+    /// workspace.write("a.txt", b"one\ntwo\nthree\n")?;
+    /// let tool = ReadFile::new(workspace).max_read(8);
+    /// let output = tool.call(serde_json::json!({"path": "a.txt"}), &ToolCx::detached()).await?;
+    /// let value = output.value.expect("a value");
+    /// assert_eq!((&value["content"], &value["complete"]), (&"one\ntwo\n".into(), &false.into()));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn max_read(mut self, bytes: usize) -> Self {
         self.max_read = bytes.max(1);
@@ -60,6 +130,7 @@ impl ReadFile {
         self
     }
 
+    /// Detects the encoding from the first 8 KiB, then scans the file.
     fn run(&self, args: &Args, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
         let file = self.space.open_file(&args.path).map_err(path_error)?;
         let (path, size) = (file.path().to_owned(), file.metadata().size());
@@ -98,6 +169,8 @@ impl ReadFile {
 }
 
 /// Feeds the window; returns `false` if the file exceeds the scan limit.
+///
+/// Cancellation is checked for every 64 KiB.
 fn scan(
     window: &mut Window,
     head: &[u8],
@@ -122,6 +195,8 @@ fn scan(
     Ok(false)
 }
 
+/// Decodes a UTF-16 file as a whole, up to 16 MiB, since line endings are two bytes there; returns
+/// `false` if the file is longer.
 fn scan_utf16(
     window: &mut Window,
     encoding: Encoding,
@@ -146,6 +221,8 @@ struct Part {
 }
 
 impl Part {
+    /// # Errors
+    /// Fails if the requested lines are beyond the end of a file that has lines.
     fn into_output(self) -> Result<ToolOutput, ToolError> {
         let excerpt = &self.window.excerpt;
         if excerpt.last == 0 && self.total > 0 {
@@ -199,6 +276,7 @@ impl Part {
     }
 }
 
+/// Returns a result and not an error: the model asked for a file that exists, and should not retry.
 fn binary(path: &str, size: u64) -> ToolOutput {
     let display = display::path(path);
     let text =

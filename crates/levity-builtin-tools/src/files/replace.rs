@@ -1,4 +1,9 @@
 //! Exact text replacement that handles both LF and CRLF line endings.
+//!
+//! Files from Windows end their lines with CRLF, and models write LF. Three spellings of the old
+//! text are tried: as given, with CRLF, and with LF. The first that occurs decides, and the new
+//! text is converted in the same way. The search takes linear time, as a model or a file may
+//! contain text that makes a simple search quadratic.
 
 use std::borrow::Cow;
 
@@ -25,6 +30,12 @@ pub(super) enum ReplaceError {
 ///
 /// In a file with CRLF endings, `old` and `new` may use LF. The new text gets the line endings of
 /// the text it replaces.
+///
+/// # Errors
+/// - [`ReplaceError::NotFound`] if no spelling of `old` occurs.
+/// - [`ReplaceError::Ambiguous`] if it occurs several times and `all` is not set.
+/// - [`ReplaceError::TooLarge`] if the result would grow beyond `max` bytes. A text that shrinks is
+///   never too large.
 pub(super) fn replace(
     text: &[u8],
     old: &str,
@@ -66,6 +77,7 @@ enum Style {
 }
 
 impl Style {
+    /// A text without line ends has no style. A mixed text has that of most of its lines.
     fn of(text: &[u8]) -> Self {
         let all = text.iter().filter(|&&byte| byte == b'\n').count();
         let crlf = text.windows(2).filter(|pair| pair == b"\r\n").count();
@@ -95,10 +107,12 @@ fn to_lf(text: &str) -> String {
     text.replace("\r\n", "\n")
 }
 
+/// Converts to LF first, so that an existing CRLF does not become CRCRLF.
 fn to_crlf(text: &str) -> String {
     to_lf(text).replace('\n', "\r\n")
 }
 
+/// Builds the new text in one pass, together with the line numbers of the new parts.
 fn splice(text: &[u8], found: &[usize], old: usize, new: &[u8]) -> Replacement {
     let mut whole = Vec::with_capacity(text.len() + found.len() * new.len().saturating_sub(old));
     let (mut from, mut line, mut lines) = (0, 1, Vec::new());
@@ -118,6 +132,7 @@ fn splice(text: &[u8], found: &[usize], old: usize, new: &[u8]) -> Replacement {
     Replacement { text: whole, lines }
 }
 
+/// Returns the line of each position, counted from 1. The positions are sorted.
 fn line_numbers(text: &[u8], found: &[usize]) -> Vec<usize> {
     let (mut line, mut from) = (1, 0);
     let number = |&at: &usize| {

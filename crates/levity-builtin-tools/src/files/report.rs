@@ -1,4 +1,8 @@
 //! The output of a search for the model.
+//!
+//! The format is that of `grep` with headings: the path once, then `12: text` for a match and `11-
+//! text` for a line around it. `--` marks omitted lines. The last line says whether the result is
+//! complete.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -55,6 +59,7 @@ pub(super) fn report(
     output
 }
 
+/// The plural of "match" is irregular, so `display::count` does not fit.
 fn count_matches(matches: u64) -> String {
     if matches == 1 {
         "1 match".to_owned()
@@ -63,6 +68,7 @@ fn count_matches(matches: u64) -> String {
     }
 }
 
+/// The text and the value that grow together, with the same limits.
 #[derive(Default)]
 struct Report {
     text: String,

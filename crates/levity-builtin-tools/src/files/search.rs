@@ -1,3 +1,9 @@
+//! The tool `search_files`.
+//!
+//! The engine is that of ripgrep. Up to 16 threads take jobs from one queue; results are kept by
+//! path, so the first matches are the same in every run, whichever thread finds them. A search that
+//! is cancelled stops within one step of the pattern: see `cancellable`.
+
 use std::fs::File;
 use std::io::{self, Read};
 use std::num::NonZero;
@@ -22,6 +28,29 @@ use super::report::report;
 use super::walk::{Filter, Folder, Glob};
 
 /// The tool `search_files`, which searches the files of a workspace.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// use levity_builtin_tools::SearchFiles;
+/// use levity_core::{Tool, ToolCx};
+/// use levity_sandbox::Workspace;
+/// use serde_json::json;
+///
+/// let workspace = Workspace::open(folder.path())?;
+/// workspace.create_dir("src")?;
+/// workspace.write("src/lib.rs", b"fn add() {}\nfn sub() {}\n")?;
+/// let args = json!({"pattern": r"fn s\w+", "glob": "*.rs"});
+/// let output = SearchFiles::new(workspace).call(args, &ToolCx::detached()).await?;
+/// assert_eq!(output.as_text(), "src/lib.rs\n2: fn sub() {}\n\n[1 match, in 1 file]");
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A result has 100 matches by default and 2,000 at most, in at most 48 KiB. Patterns match within
+/// one line. Hidden, ignored and binary files are omitted, and files with a line that needs more
+/// than 32 MiB are reported as not searched.
 #[derive(Debug)]
 pub struct SearchFiles {
     spec: ToolSpec,
@@ -41,6 +70,7 @@ const MAX_THREADS: usize = 16;
 /// The number of files in one job.
 const CHUNK: usize = 32;
 
+/// The arguments of a call. Numbers beyond the limits are reduced to them.
 #[derive(Deserialize)]
 struct Args {
     pattern: String,
@@ -66,6 +96,26 @@ fn default_path() -> String {
 
 impl SearchFiles {
     /// Creates the tool for the files of `workspace`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # use levity_builtin_tools::SearchFiles;
+    /// # use levity_core::{Tool, ToolCx};
+    /// # use levity_sandbox::Workspace;
+    /// # use serde_json::json;
+    /// let workspace = Workspace::open(folder.path())?;
+    /// workspace.write("notes.txt", b"before\nsum(1)\nafter\n")?;
+    /// let args = json!({"pattern": "SUM(1)", "literal": true, "ignore_case": true, "context": 1});
+    /// let output = SearchFiles::new(workspace).call(args, &ToolCx::detached()).await?;
+    /// assert_eq!(
+    ///     output.as_text(),
+    ///     "notes.txt\n1- before\n2: sum(1)\n3- after\n\n[1 match, in 1 file]"
+    /// );
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(workspace: Workspace) -> Self {
         Self {
             spec: spec(),
@@ -73,6 +123,10 @@ impl SearchFiles {
         }
     }
 
+    /// # Errors
+    /// - `InvalidArgs` if the pattern or the glob is invalid or too large.
+    /// - `Denied` or `Failed` if the path cannot be used.
+    /// - `Cancelled` if the call was cancelled; matches until then are discarded.
     fn run(&self, args: &Args, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
         let (matcher, step) = matcher(args)?;
         let max = args.max.unwrap_or(DEFAULT_MAX).clamp(1, MAX);
@@ -123,6 +177,7 @@ impl SearchFiles {
     }
 }
 
+/// The message explains the usual mistakes, since the engine's own message is long.
 fn matcher(args: &Args) -> Result<(RegexMatcher, usize), ToolError> {
     cancellable::compile(&args.pattern, args.literal, args.ignore_case).map_err(|error| {
         let text = "the pattern is invalid; it must be a regular expression that matches within \
@@ -165,6 +220,7 @@ impl Search<'_> {
         });
     }
 
+    /// The loop of one thread. A cancelled search discards all jobs, and so ends the other threads.
     fn work(&self, queue: &Queue) {
         let mut searcher = self.searcher();
         while let Some(job) = queue.next() {
@@ -177,6 +233,8 @@ impl Search<'_> {
         }
     }
 
+    /// A NUL byte ends the search of a file: it is binary. One searcher per thread reuses its
+    /// buffer.
     fn searcher(&self) -> Searcher {
         SearcherBuilder::new()
             .line_number(true)
@@ -211,6 +269,8 @@ impl Search<'_> {
         }
     }
 
+    /// Turns a folder into jobs. The queue returns the last job first, so they are in reverse
+    /// order: files are searched before subfolders, and both by name.
     fn list(&self, mut folder: Folder) -> Vec<Job> {
         let entries = folder.list(&self.filter).unwrap_or_default().entries;
         let (mut files, mut jobs) = (Vec::new(), Vec::new());
@@ -239,6 +299,7 @@ impl Search<'_> {
         jobs
     }
 
+    /// Files whose path is beyond the limit are skipped without opening them.
     fn search_name(&self, folder: &Folder, name: &str, searcher: &mut Searcher) {
         if self.cx.cancel.is_cancelled() || !self.hits.may_include(&folder.dir.path_of(name)) {
             return;
@@ -249,6 +310,8 @@ impl Search<'_> {
         }
     }
 
+    /// Searches a single file that the caller named; the glob and the ignore rules do not apply to
+    /// it.
     fn search_one(&self, file: OpenFile) {
         self.search(file, &mut self.searcher());
     }
@@ -262,6 +325,8 @@ impl Search<'_> {
         }
     }
 
+    /// A file that fails in the middle keeps the matches that were found before, and counts as
+    /// failed.
     fn search(&self, file: OpenFile, searcher: &mut Searcher) {
         let path = file.path().to_owned();
         let matcher = self.cancellable();

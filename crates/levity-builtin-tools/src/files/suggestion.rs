@@ -1,4 +1,8 @@
 //! Suggestions for a model whose text is not in the file.
+//!
+//! An edit fails if its text is not in the file exactly. The error then contains what the model
+//! needs for its next attempt: the same text with its real white space, or the most similar line.
+//! Work is bounded: 20,000 lines, 400 characters of each.
 
 use std::collections::HashMap;
 
@@ -34,6 +38,7 @@ pub(super) fn suggest(text: &[u8], old: &str) -> String {
     }
 }
 
+/// Formats a range of lines, counted from 1.
 fn place(first: usize, count: usize) -> String {
     match count {
         1 => format!("line {}", first + 1),
@@ -41,6 +46,7 @@ fn place(first: usize, count: usize) -> String {
     }
 }
 
+/// Quotes at most 40 lines, each shortened.
 fn quote(lines: &[&str]) -> String {
     let display: Vec<_> = lines
         .iter()

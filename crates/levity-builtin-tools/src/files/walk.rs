@@ -1,4 +1,8 @@
 //! The folders and files that a list or search visits.
+//!
+//! Folders are opened relative to each other and links are not followed, so a walk cannot leave the
+//! workspace or run in circles. Ignore rules of the folders above the start apply as well, as git
+//! does it.
 
 use std::sync::Arc;
 
@@ -136,6 +140,8 @@ impl Glob {
         })
     }
 
+    /// A path glob is tried from the workspace and from the folder of the walk, since models use
+    /// both.
     pub(super) fn matches(&self, path: &str, name: &str) -> bool {
         let found = match self.is_name {
             true => self.matcher.is_match(name),

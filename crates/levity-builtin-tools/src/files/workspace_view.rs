@@ -1,4 +1,7 @@
 //! The list of workspace files for the context value of an agent.
+//!
+//! The list shows a model what exists before its first call. It contains at most 1,000 files of at
+//! most 100,000 inspected entries, files of a folder before those of its subfolders.
 
 use levity_core::{CancelToken, WorkspaceSource, WorkspaceView};
 use levity_sandbox::{EntryKind, Workspace};
@@ -28,6 +31,7 @@ impl WorkspaceSource for Files {
     }
 }
 
+/// The list that is being filled, with the number of entries that may still be inspected.
 struct FileList {
     files: Vec<String>,
     remaining: usize,

@@ -1,3 +1,8 @@
+//! The tool `write_file`.
+//!
+//! The workspace replaces the file in one step, so a crash or a cancelled call leaves the old or
+//! the new file, never a part. A change is reported as progress of the call.
+
 use async_trait::async_trait;
 use levity_core::{FileChange, Hints, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
 use levity_sandbox::{Workspace, WriteOptions};
@@ -8,12 +13,36 @@ use super::args::{check_cancelled, parse, path_error};
 use super::display;
 
 /// The tool `write_file`, which writes a whole file of a workspace.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// use levity_builtin_tools::WriteFile;
+/// use levity_core::{Tool, ToolCx, ToolErrorKind};
+/// use levity_sandbox::Workspace;
+/// use serde_json::json;
+///
+/// let tool = WriteFile::new(Workspace::open(folder.path())?);
+/// let cx = ToolCx::detached();
+/// let output = tool.call(json!({"path": "src/lib.rs", "content": "//! New.\n"}), &cx).await?;
+/// assert_eq!(output.value.expect("a value")["created"], true);
+///
+/// let denied = tool.call(json!({"path": ".env", "content": ""}), &cx).await.unwrap_err();
+/// assert_eq!(denied.kind(), ToolErrorKind::Denied);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Missing folders are created. The size of the content is limited only by the arguments of the
+/// call.
 #[derive(Debug)]
 pub struct WriteFile {
     spec: ToolSpec,
     space: Workspace,
 }
 
+/// The arguments of a call, as the schema describes them.
 #[derive(Deserialize)]
 struct Args {
     path: String,
@@ -22,6 +51,25 @@ struct Args {
 
 impl WriteFile {
     /// Creates the tool for the files of `workspace`.
+    ///
+    /// [`FileTools`](crate::FileTools) omits this tool if the workspace is read-only. If you add it
+    /// yourself, every call fails:
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # use levity_builtin_tools::WriteFile;
+    /// # use levity_core::{Tool, ToolCx, ToolErrorKind};
+    /// # use levity_sandbox::Workspace;
+    /// # use serde_json::json;
+    /// let tool = WriteFile::new(Workspace::builder(folder.path()).read_only().build()?);
+    /// let args = json!({"path": "a.txt", "content": ""});
+    /// let error = tool.call(args, &ToolCx::detached()).await.unwrap_err();
+    /// assert_eq!(error.kind(), ToolErrorKind::Denied);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(workspace: Workspace) -> Self {
         Self {
             spec: spec(),

@@ -1,4 +1,7 @@
 //! Width and height from the first bytes of an image.
+//!
+//! Only fixed positions of the header are read, with checked access: a truncated or hostile file
+//! gives `None`. No image data is decoded.
 
 /// Returns the size of a PNG, JPEG, GIF or WebP image in pixels, if its header is valid.
 pub(super) fn size(head: &[u8]) -> Option<(u32, u32)> {
@@ -25,17 +28,20 @@ pub(super) fn size(head: &[u8]) -> Option<(u32, u32)> {
     }
 }
 
+/// The first chunk must be `IHDR`; its first two numbers are width and height.
 fn png(head: &[u8]) -> Option<(u32, u32)> {
     let number = |at: usize| Some(u32::from_be_bytes(head.get(at..at + 4)?.try_into().ok()?));
     (head.get(12..16)? == b"IHDR").then_some((number(16)?, number(20)?))
 }
 
+/// Reads two bytes with the low byte first; `None` beyond the end.
 fn le16(head: &[u8], at: usize) -> Option<u32> {
     Some(u32::from(u16::from_le_bytes(
         head.get(at..at + 2)?.try_into().ok()?,
     )))
 }
 
+/// Reads two bytes with the high byte first; `None` beyond the end.
 fn be16(head: &[u8], at: usize) -> Option<usize> {
     Some(usize::from(u16::from_be_bytes(
         head.get(at..at + 2)?.try_into().ok()?,

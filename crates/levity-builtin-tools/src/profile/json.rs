@@ -1,4 +1,8 @@
 //! The shape of JSON values, without their content.
+//!
+//! A text is read once, as a stream: no value is stored, only types, keys and counts. Depth, keys
+//! and elements are limited, so a hostile file costs no more than a friendly one. Shapes of list
+//! elements are merged, and a key that is missing in some elements still appears.
 
 use std::fmt;
 
@@ -18,6 +22,21 @@ const MAX_TOTAL_KEYS: usize = 500;
 const MAX_ELEMENTS: u64 = 100;
 
 /// The shape of a JSON value, or the merged shape of the elements of a list.
+///
+/// Its `Display` is a compact notation for a prompt.
+///
+/// ```
+/// use levity_builtin_tools::profile::{FileProfile, Structure};
+///
+/// # let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("user.json");
+/// std::fs::write(&path, r#"{"id": 1, "tags": ["a", "b"]}"#)?;
+/// let Some(Structure::Json { shape, .. }) = FileProfile::read(&path).structure else {
+///     unreachable!("the file is JSON");
+/// };
+/// assert_eq!(shape.to_string(), r#"{"id": number, "tags": list of 2 x string}"#);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -48,6 +67,20 @@ fn is_zero(number: &u64) -> bool {
 }
 
 /// The type of a JSON value.
+///
+/// ```
+/// use levity_builtin_tools::profile::{FileProfile, JsonType, Structure};
+///
+/// # let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("mixed.json");
+/// std::fs::write(&path, r#"[1, "two", null]"#)?;
+/// let Some(Structure::Json { shape, .. }) = FileProfile::read(&path).structure else {
+///     unreachable!("the file is JSON");
+/// };
+/// let element = shape.element.expect("a list has elements");
+/// assert_eq!(element.types, [JsonType::Number, JsonType::String, JsonType::Null]);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -84,6 +117,7 @@ impl Shape {
         from.end()
     }
 
+    /// Types are kept in the order of their first occurrence.
     fn add_type(&mut self, kind: JsonType) {
         if !self.types.contains(&kind) {
             self.types.push(kind);
@@ -100,6 +134,8 @@ impl Shape {
             + below
     }
 
+    /// Returns the shape for a key, or `None` if the limits allow no further key. Names are cut to
+    /// 80 bytes.
     fn key(&mut self, name: &str, remaining: &mut usize) -> Option<&mut Self> {
         let name = text::cut(name, 80);
         match self.keys.iter().position(|(known, _)| *known == name) {
@@ -116,6 +152,7 @@ impl Shape {
         }
     }
 
+    /// Writes one type; several types of a shape are joined by `or`.
     fn write(&self, f: &mut fmt::Formatter<'_>, kind: JsonType) -> fmt::Result {
         match kind {
             JsonType::Null => f.write_str("null"),
@@ -207,6 +244,7 @@ impl<'de> Visitor<'de> for ShapeVisitor<'_> {
         Ok(())
     }
 
+    /// Elements beyond the first 100 are counted and skipped.
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
         self.into.add_type(JsonType::List);
         let mut count = 0;
@@ -231,6 +269,7 @@ impl<'de> Visitor<'de> for ShapeVisitor<'_> {
         }
     }
 
+    /// Values of keys beyond the limits are skipped without inspection.
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         self.into.add_type(JsonType::Object);
         while let Some(name) = map.next_key::<std::borrow::Cow<'_, str>>()? {

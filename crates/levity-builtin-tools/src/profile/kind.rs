@@ -1,8 +1,22 @@
 //! Detection of a file's kind from its first bytes and its name.
+//!
+//! Content decides before the name: a PNG called `data.csv` is an image. The name decides only
+//! about text, and about office documents, which are all zip archives. Lists are short and cover
+//! what people attach to a conversation; anything else is plain text or binary data.
 
 use serde::{Deserialize, Serialize};
 
 /// The kind of a file.
+///
+/// ```
+/// use levity_builtin_tools::profile::{FileKind, FileProfile};
+///
+/// # let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("misnamed.csv");
+/// std::fs::write(&path, b"%PDF-1.7\n")?;
+/// assert_eq!(FileProfile::read(&path).kind, FileKind::Pdf);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -50,6 +64,13 @@ pub enum FileKind {
 
 impl FileKind {
     /// Returns the name of the kind for people to read.
+    ///
+    /// ```
+    /// use levity_builtin_tools::profile::FileKind;
+    ///
+    /// assert_eq!(FileKind::JsonLines.name(), "JSON lines");
+    /// assert_eq!(FileKind::Sqlite.name(), "SQLite database");
+    /// ```
     pub fn name(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
@@ -110,6 +131,8 @@ const SIGNATURES: [(&[u8], FileKind, Option<&str>); 14] = [
 const DOCUMENTS: [&str; 7] = ["docx", "xlsx", "pptx", "odt", "ods", "odp", "epub"];
 
 /// Detects the kind from the first bytes; `None` if the file may be text or anything else.
+///
+/// An archive signature in front of ordinary words counts as text: `BZh` may begin a sentence.
 pub(super) fn by_bytes(head: &[u8], extension: &str) -> Option<DetectedKind> {
     if head.is_empty() {
         return Some(DetectedKind::new(FileKind::Empty, None));
@@ -138,6 +161,9 @@ pub(super) fn by_bytes(head: &[u8], extension: &str) -> Option<DetectedKind> {
 }
 
 /// A language with its extensions and the prefixes of its top-level items.
+///
+/// Prefixes are matched at the beginning of a line without indentation, so only top-level items
+/// appear.
 pub(super) struct Language {
     pub(super) name: &'static str,
     extensions: &'static [&'static str],

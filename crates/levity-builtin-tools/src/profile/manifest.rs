@@ -1,4 +1,8 @@
 //! The profiles of several files, for a session and for a prompt.
+//!
+//! The text for a prompt has a token budget, and files compete for it. It is filled in rounds, so
+//! that many files get one line each before one file gets details. Text of the files is enclosed in
+//! marks, and anything in it that looks like a mark is made harmless.
 
 use std::path::Path;
 
@@ -8,6 +12,19 @@ use serde::{Deserialize, Serialize};
 use super::{FileProfile, Structure, text};
 
 /// The profiles of the files that a caller passed, in that order.
+///
+/// ```
+/// use levity_builtin_tools::profile::profile_files;
+///
+/// # let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("a.json");
+/// std::fs::write(&path, "[1, 2, 3]")?;
+/// let manifest = profile_files([path.as_path(), folder.path()]);
+/// assert_eq!(manifest.files[0].summary(), "JSON, 9 B, 3 elements");
+/// assert!(manifest.files[1].error.as_deref().unwrap().contains("is a folder"));
+/// assert_eq!(manifest.omitted, 0);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -28,8 +45,8 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// Profiles several files, at most the first [`FileManifest::MAX_FILES`]. This reads from the disk, so do
-/// not call it on an async thread.
+/// Profiles several files, at most the first [`FileManifest::MAX_FILES`]. This reads from the disk,
+/// so do not call it on an async thread.
 ///
 /// ```
 /// let manifest = levity_builtin_tools::profile::profile_files(["nowhere.csv"]);
@@ -63,6 +80,21 @@ impl FileManifest {
     /// The most important information comes first: one line per file, then each structure, then the
     /// first lines. The text states that profiles were omitted if they do not fit. It is marked as
     /// data that the model must not obey.
+    ///
+    /// An empty manifest gives an empty text. A budget that is too small for anything still gives
+    /// the introduction and the marks.
+    ///
+    /// ```
+    /// use levity_builtin_tools::profile::profile_files;
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("notes.md");
+    /// std::fs::write(&path, "# Tides\n\nHigh water at noon.\n")?;
+    /// let text = profile_files([&path]).as_text(300);
+    /// assert!(text.contains("is built like this:\noutline:\n# Tides"));
+    /// assert!(text.ends_with("</files>"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn as_text(&self, budget: u64) -> String {
         if self.files.is_empty() {
             return String::new();
@@ -78,6 +110,7 @@ impl FileManifest {
         page.end()
     }
 
+    /// Adds one line for each file, and a note with the number of files that do not fit.
     fn lines(&self, page: &mut Page) {
         for (at, file) in self.files.iter().enumerate() {
             let line = format!("- {}: {}\n", text::one_line(&file.path), file.summary());
@@ -94,6 +127,7 @@ impl FileManifest {
         }
     }
 
+    /// Adds one kind of detail for each file, until the page is full.
     fn details(
         &self,
         page: &mut Page,

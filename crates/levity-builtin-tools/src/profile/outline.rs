@@ -1,4 +1,7 @@
 //! Simple extraction of headings, top-level items and keys.
+//!
+//! These are scans of lines and not parsers: an outline helps a model to decide what to read, and a
+//! wrong item does little harm. At most 100 items of 120 bytes are kept; further ones are counted.
 
 use super::kind::{DetectedKind, FileKind, language};
 use super::sample::Text;
@@ -39,6 +42,7 @@ struct Items {
 }
 
 impl Items {
+    /// Removes an opening brace or colon at the end, which says nothing in an outline.
     fn add(&mut self, item: &str) {
         let item = item.trim_end().trim_end_matches(['{', ':']).trim_end();
         match self.items.len() < MAX_ITEMS {
@@ -48,6 +52,7 @@ impl Items {
     }
 }
 
+/// Collects headings outside of code fences.
 fn markdown(lines: &str, into: &mut Items) {
     let mut fenced = false;
     for line in lines.lines() {
@@ -117,7 +122,7 @@ fn without_tags(rest: &str, name: &str) -> (String, usize) {
     (words.split_whitespace().collect::<Vec<_>>().join(" "), read)
 }
 
-/// Collects the root element and its direct children.
+/// Collects the root element with its attributes.
 fn xml(page: &str, into: &mut Items) {
     let mut rest = page;
     while let Some(at) = rest.find('<') {

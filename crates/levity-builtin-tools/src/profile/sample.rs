@@ -1,4 +1,9 @@
 //! Samples of a file's bytes.
+//!
+//! A large file is read in ten pieces: its first 512 KiB, eight pieces of 48 KiB at equal
+//! distances, and its last 128 KiB. The beginning decides the format, the pieces improve the
+//! estimate of lines, and the end shows the last lines. The path is checked before and after
+//! opening, so no device is opened and no pipe is waited for.
 
 use std::fs::{self, File, FileType, Metadata};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -51,6 +56,7 @@ impl Sample {
     }
 }
 
+/// Returns the reason in words that fit after the path.
 fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "does not exist".to_owned(),
@@ -59,6 +65,7 @@ fn reason(error: &io::Error) -> String {
     }
 }
 
+/// Returns the words for an error if the file is not a regular one.
 fn regular(metadata: &Metadata) -> Result<(), &'static str> {
     let kind = metadata.file_type();
     if kind.is_file() {
@@ -86,6 +93,7 @@ fn special(_: FileType) -> &'static str {
     "is not a file"
 }
 
+/// A file that grows beyond the limit while it is read counts as sampled, with its size so far.
 fn read(file: &mut File, size: u64) -> io::Result<Sample> {
     if size <= MAX_READ {
         // The file may grow during the read, and files in `/proc` have no size before it.
@@ -178,6 +186,9 @@ impl Text {
     }
 
     /// Returns the number of lines in the file.
+    ///
+    /// The number is exact only if the whole file was read; otherwise it is scaled by size, and at
+    /// least 1.
     pub(super) fn lines(&self) -> super::Count {
         let (lines, bytes) = self.seen;
         if self.whole {

@@ -1,4 +1,8 @@
 //! Detection of text formats, and text that is safe to display.
+//!
+//! JSON, HTML and XML are recognized by how they begin, whatever the file is called. Source code
+//! and Markdown are recognized by name only, since both may begin with anything. Text that is shown
+//! goes through [`sanitized`], so it cannot control a terminal or reverse its direction.
 
 use super::json::{JsonType, Shape};
 use super::kind::{DetectedKind, FileKind, by_extension};
@@ -54,6 +58,7 @@ pub(super) fn read(text: &Text, name: &str, extension: &str) -> Inspection {
     }
 }
 
+/// Returns `None` if the content does not decide.
 fn by_content(text: &Text) -> Option<Inspection> {
     let begin = text.head.trim_start();
     let tag: String = begin
@@ -192,6 +197,8 @@ fn unnamed(text: &Text) -> Inspection {
     )
 }
 
+/// Describes a plain text by its number of lines and its last five. Lines that `head` shows already
+/// are not repeated.
 fn lines(text: &Text) -> Structure {
     let end = if text.tail.is_empty() {
         &text.head

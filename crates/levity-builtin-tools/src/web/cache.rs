@@ -1,4 +1,8 @@
 //! A cache of recently read pages, so that later parts need no new request.
+//!
+//! The cache holds at most 16 pages with 8 MiB of text for 15 minutes. It belongs to one tool and
+//! is lost with it; a page that is not found is downloaded again, so nothing depends on it. Time
+//! comes from the caller.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -24,6 +28,7 @@ struct Entry {
 }
 
 impl Cache {
+    /// Removes outdated pages first.
     pub(super) fn get(&self, url: &str, now: Timestamp) -> Option<Arc<Page>> {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         entries.retain(|entry| now.since(entry.read) <= MAX_AGE);
@@ -33,6 +38,7 @@ impl Cache {
             .map(|entry| entry.page.clone())
     }
 
+    /// Replaces an older copy of the page, and removes the pages that were read longest ago.
     pub(super) fn put(&self, url: String, now: Timestamp, page: Arc<Page>) {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         entries.retain(|entry| entry.url != url);

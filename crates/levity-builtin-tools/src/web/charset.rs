@@ -1,4 +1,7 @@
 //! Decoding of bytes into text by their character set.
+//!
+//! Servers and pages often declare no encoding or a wrong one, so the rules of browsers apply.
+//! Decoding never fails: invalid bytes become `\u{fffd}`.
 
 use std::borrow::Cow;
 
@@ -48,6 +51,8 @@ fn declared_encoding(bytes: &[u8]) -> Option<&'static Encoding> {
     })
 }
 
+/// Bytes that are valid UTF-8 are hardly ever anything else. All others are read as Windows-1252,
+/// which assigns a character to nearly every byte.
 fn guess(bytes: &[u8]) -> &'static Encoding {
     match std::str::from_utf8(bytes) {
         Ok(_) => UTF_8,

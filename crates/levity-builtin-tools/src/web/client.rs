@@ -7,6 +7,8 @@ use levity_sandbox::{GuardedClient, NetGuard};
 
 use super::failure;
 
+/// A tool may be created by every agent and never be used, so nothing is opened before the first
+/// call.
 #[derive(Debug, Default)]
 pub(super) struct Client {
     pub(super) guard: NetGuard,
@@ -21,6 +23,8 @@ impl Client {
         }
     }
 
+    /// # Errors
+    /// Returns an error for the model if the client cannot be created. The next call tries again.
     pub(super) fn get(&self) -> Result<GuardedClient, ToolError> {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = &*shared {

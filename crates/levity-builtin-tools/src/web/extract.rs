@@ -1,4 +1,7 @@
 //! Extraction of the paragraphs of a page that match some words.
+//!
+//! This is a filter for long pages without a model: it counts words in paragraphs and keeps the
+//! best ones with their headings. Words match as parts of others, so `tide` also finds `tides`.
 
 /// The maximum number of words in a query.
 const MAX_WORDS: usize = 16;
@@ -18,6 +21,8 @@ pub(super) struct Found {
 }
 
 /// Returns the unique words of a query, in lower case.
+///
+/// For example, `"High tide, high water"` gives `high`, `tide` and `water`. At most 16 words count.
 pub(super) fn words(query: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for word in query

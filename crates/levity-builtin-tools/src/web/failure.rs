@@ -1,4 +1,7 @@
 //! Errors for the model when a request fails.
+//!
+//! Each message says what happened and what the model can do instead. Statuses that another attempt
+//! may change are retryable; all others are not, since a model would repeat them in vain.
 
 use levity_core::{ToolError, ToolErrorKind};
 use levity_sandbox::{AddressError, NetError, Reply};
@@ -13,6 +16,9 @@ pub(super) fn net(error: NetError) -> ToolError {
 }
 
 /// Converts a rejected address into a tool error.
+///
+/// The target of a refused redirect is not part of the message: the server chose it, perhaps to
+/// learn about the network.
 pub(super) fn address(error: AddressError) -> ToolError {
     let kind = if is_forbidden(&error) {
         ToolErrorKind::Denied

@@ -1,3 +1,10 @@
+//! The tool `web_fetch`.
+//!
+//! A page is downloaded once and returned in parts, since a long page does not fit into one result.
+//! The first part is always downloaded again, so a model that asks twice sees changes; later parts
+//! come from the cache and therefore fit together. Parsing of a large page happens on a blocking
+//! thread.
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,6 +50,25 @@ const GRACE: Duration = Duration::from_secs(5);
 /// # Ok(())
 /// # }
 /// ```
+///
+/// # Errors
+/// - `Denied`: the guard does not allow the address, or the address of a redirect.
+/// - `Timeout`: the server did not answer within the guard's time limit.
+/// - `Failed`: the server has no page for us, its content is not text, or the offset is beyond the
+///   end. The error is retryable if the server or the connection failed.
+///
+/// A forbidden address is also refused by [`permit`](levity_core::Tool::permit), before a person is
+/// asked:
+///
+/// ```
+/// use levity_builtin_tools::WebFetch;
+/// use levity_core::{Permit, Tool};
+/// use serde_json::json;
+///
+/// let tool = WebFetch::new();
+/// assert_eq!(tool.permit(&json!({"url": "https://example.org/"})), Permit::Allow);
+/// assert!(matches!(tool.permit(&json!({"url": "https://127.0.0.1/"})), Permit::Deny { .. }));
+/// ```
 #[derive(Debug)]
 pub struct WebFetch {
     spec: ToolSpec,
@@ -59,6 +85,14 @@ impl WebFetch {
     }
 
     /// Starts building a tool with other settings.
+    ///
+    /// ```
+    /// use levity_builtin_tools::WebFetch;
+    /// use levity_core::Tool;
+    ///
+    /// let tool = WebFetch::builder().max_text(10 * 1024).max_download(1024 * 1024).build();
+    /// assert_eq!(tool.spec().name, "web_fetch");
+    /// ```
     pub fn builder() -> WebFetchBuilder {
         WebFetchBuilder {
             guard: NetGuard::default(),
@@ -67,6 +101,8 @@ impl WebFetch {
         }
     }
 
+    /// Returns the page from the cache only for a later part. The time comes from the call, as this
+    /// crate has no clock.
     async fn page(
         &self,
         url: &CheckedUrl,
@@ -85,6 +121,9 @@ impl WebFetch {
         Ok(page)
     }
 
+    /// # Errors
+    /// Returns an error for the model if the address is refused, the status is not a success, or
+    /// the content is not text.
     async fn download(&self, url: &CheckedUrl) -> Result<Page, ToolError> {
         let get = self
             .client
@@ -113,6 +152,42 @@ impl Default for WebFetch {
 }
 
 /// A builder for [`WebFetch`].
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use std::io::{Read, Write};
+/// # let server = std::net::TcpListener::bind("127.0.0.1:0")?;
+/// # let port = server.local_addr()?.port();
+/// # let served = std::thread::spawn(move || -> std::io::Result<()> {
+/// #     let (mut stream, _) = server.accept()?;
+/// #     stream.read(&mut [0; 4096])?;
+/// #     let page = "<title>Tides</title><nav>Home</nav><p>The <b>sea</b> rises twice a day.</p>";
+/// #     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\nconnection: close\r\n\r\n";
+/// #     stream.write_all(format!("{head}{page}").as_bytes())
+/// # });
+/// use levity_builtin_tools::WebFetch;
+/// use levity_core::{Tool, ToolCx};
+/// use levity_sandbox::NetGuard;
+/// use serde_json::json;
+///
+/// let guard =
+///     NetGuard::builder().allow_http().allow_port(port).allow_address("127.0.0.1").build()?;
+/// let tool = WebFetch::builder().guard(guard).max_text(2048).build();
+/// let args = json!({"url": format!("http://127.0.0.1:{port}/tides")});
+/// let page = tool.call(args, &ToolCx::detached()).await?.value.expect("a value");
+/// assert_eq!(page["title"], "Tides");
+/// assert!(page["text"].as_str().unwrap().contains("The **sea** rises twice a day."));
+/// # served.join().expect("a server")?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// | setting | default |
+/// |---|---|
+/// | [`guard`](Self::guard) | public addresses over HTTPS, 30 seconds, 5 redirects |
+/// | [`max_text`](Self::max_text) | 50 KiB per call |
+/// | [`max_download`](Self::max_download) | 5 MiB per page |
 #[must_use]
 #[derive(Clone, Debug)]
 pub struct WebFetchBuilder {
@@ -124,18 +199,26 @@ pub struct WebFetchBuilder {
 impl WebFetchBuilder {
     /// Sets the guard that limits addresses and time; public addresses over HTTPS and 30 seconds by
     /// default.
+    ///
+    /// The guard's user agent, redirects and time limit apply to every request of the tool.
     pub fn guard(mut self, guard: NetGuard) -> Self {
         self.guard = guard;
         self
     }
 
     /// Sets the number of bytes of text that one call returns; 50 KiB by default, 1 KiB at least.
+    ///
+    /// The rest of a page is returned by further calls with an offset. At most 2 MiB of text are
+    /// kept of a page.
     pub fn max_text(mut self, bytes: usize) -> Self {
         self.max_text = bytes.max(1024);
         self
     }
 
     /// Sets the number of bytes of a page that are downloaded; 5 MiB by default.
+    ///
+    /// A page that is longer is shown as far as it was downloaded, with a note that its end is
+    /// missing.
     pub fn max_download(mut self, bytes: usize) -> Self {
         self.max_download = bytes;
         self
@@ -159,6 +242,8 @@ impl WebFetchBuilder {
     }
 }
 
+/// The arguments of a call. An offset is a byte position in the text, as the previous result named
+/// it.
 #[derive(Deserialize)]
 struct Args {
     url: String,
@@ -167,6 +252,7 @@ struct Args {
     extract: Option<String>,
 }
 
+/// The description warns about untrusted content, since a model reads it before the first page.
 fn spec(time: Duration, max_text: usize) -> ToolSpec {
     // The value repeats the text, in which quotes and line breaks take two bytes.
     let hints = Hints::new()
@@ -288,6 +374,7 @@ fn source(requested: &CheckedUrl, reply: &Reply) -> Result<Source, ToolError> {
     })
 }
 
+/// `what` names the content, such as `a PDF document`.
 fn unreadable(what: &str) -> ToolError {
     let text =
         format!("this address returns {what}, and only text can be read; use another source");
@@ -367,6 +454,7 @@ fn extract_output(
     Ok(output)
 }
 
+/// The value repeats the text without its frame, for programs that read it.
 fn value(page: &Page, text: &str, offset: usize, next: Option<usize>) -> Value {
     let mut value =
         json!({"url": page.url, "kind": page.kind.name(), "text": text, "offset": offset});

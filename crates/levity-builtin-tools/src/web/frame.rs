@@ -1,9 +1,15 @@
 //! Untrusted text in a frame that its author cannot forge.
+//!
+//! A page may contain the line that ends a frame and continue as if it were the user. So each frame
+//! has a mark that does not occur in its text. The mark is computed from the text, so the same page
+//! gives the same frame.
 
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 /// Encloses `text` between two lines that do not occur in it, after a warning.
+///
+/// `what` completes the sentence "comes from ..", such as `the web page`.
 pub(super) fn framed(what: &str, text: &str) -> String {
     let mark = mark(text);
     let mut framed = format!(

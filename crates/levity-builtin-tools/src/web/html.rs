@@ -47,6 +47,9 @@ pub(super) struct Extract {
 }
 
 /// Extracts the main content of a page, at most `max` bytes.
+///
+/// Three levels are tried, from strict to lenient, until one gives at least 200 bytes. A page
+/// without text of its own gets its description from the header.
 pub(super) fn extract(page: &str, url: &str, max: usize) -> Extract {
     let doc = Doc::parse(page, MAX_NODES);
     let base = base(&doc, Url::parse(url).ok());
@@ -94,11 +97,13 @@ fn base(doc: &Doc<'_>, url: Option<Url>) -> Option<Url> {
     own.or(url)
 }
 
+/// Resolves an address against the base; without one it must be absolute.
 fn join(base: Option<&Url>, href: &str) -> Option<Url> {
     base.map_or_else(|| Url::parse(href), |base| base.join(href))
         .ok()
 }
 
+/// Prefers the title for sharing (`og:title`) to that of the window.
 fn title(doc: &Doc<'_>) -> Option<String> {
     let shared =
         meta(doc, Attr::Property, "og:title").map(|text| one_line(&decode_attr(text), 300));
@@ -128,6 +133,7 @@ fn add_description(doc: &Doc<'_>, text: &mut String) {
     }
 }
 
+/// Returns the content of the first `<meta>` element with this key.
 fn meta<'a>(doc: &Doc<'a>, key: Attr, wanted: &str) -> Option<&'a str> {
     let is_it = |node: &Id| {
         doc.attr(*node, key)

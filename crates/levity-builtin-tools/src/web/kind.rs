@@ -1,4 +1,7 @@
 //! The kind of a response, by its content type and first bytes.
+//!
+//! The content type of the server is tried first, and the bytes decide if it says nothing. Binary
+//! data is refused in any case by its signature, even if the server calls it text.
 
 /// A content type that can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +14,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
+    /// Returns the word for `kind` in the tool's value.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Html => "html",
@@ -115,6 +119,7 @@ pub(super) fn charset(content_type: &str) -> Option<&str> {
     (!label.is_empty()).then_some(label)
 }
 
+/// A content type comes from the server, so only 60 visible ASCII characters are shown.
 fn short(text: &str) -> String {
     text.chars()
         .filter(char::is_ascii_graphic)
@@ -122,6 +127,7 @@ fn short(text: &str) -> String {
         .collect()
 }
 
+/// Subtypes of `application` that are text.
 const TEXTS: &[&str] = &[
     "csv",
     "ecmascript",
@@ -143,6 +149,7 @@ const TEXTS: &[&str] = &[
     "yaml",
 ];
 
+/// First bytes of binary formats, with the words for the model.
 const SIGNATURES: &[(&[u8], &str)] = &[
     (b"%PDF-", "a PDF document"),
     (b"\x89PNG\r\n", "an image (png)"),

@@ -1,4 +1,7 @@
 //! A fetched page as text, with its address.
+//!
+//! A page is stored as text and never as HTML. At most 2 MiB of text are kept, and positions are
+//! byte offsets into it. JSON is indented, so that it can be cut between lines.
 
 use levity_sandbox::Body;
 
@@ -78,6 +81,9 @@ impl Page {
 
     /// Returns the part of the text that begins at `offset`, and the offset of the next part. A
     /// long text is cut between paragraphs if possible.
+    ///
+    /// The cut is in the second half of the part, so no part is tiny. An offset within a character
+    /// moves back to its beginning.
     pub(super) fn part(&self, offset: usize, max: usize) -> (&str, Option<usize>) {
         let start = crate::text::floor(&self.text, offset);
         let rest = &self.text[start..];

@@ -1,4 +1,8 @@
 //! The meaning of class names for an element.
+//!
+//! Class names are conventions and not rules, so a name alone never removes most of the text: see
+//! `content`. Names are matched by their parts. Only the first 256 bytes of a list of classes are
+//! read.
 
 /// The number of bytes of a class list that are read.
 const MAX_CLASS_LIST: usize = 256;
@@ -133,16 +137,20 @@ const REMARK: &[&str] = &[
 /// Prefixes of names that describe the page, not the element.
 const PAGE_PREFIXES: &[&str] = &["has-", "with-", "no-", "without-", "js-", "layout-"];
 
+/// Returns `true` for advertisements, cookie notices, comments, sharing buttons and the like.
 pub(super) fn is_noise(names: &str) -> bool {
     any(names, |name| {
         NOISE.iter().any(|word| begins_or_ends(name, word))
     })
 }
 
+/// Returns `true` for names that style sheets use to hide an element, and for line numbers beside
+/// code.
 pub(super) fn is_hidden(names: &str) -> bool {
     any(names, |name| HIDDEN.contains(&name))
 }
 
+/// Returns `true` for notes and warnings, which belong to the text although they are asides.
 pub(super) fn is_remark(names: &str) -> bool {
     any(names, |name| {
         REMARK.iter().any(|word| begins_or_ends(name, word))
@@ -172,6 +180,7 @@ pub(super) fn language(names: &str) -> Option<&str> {
         .find(|name| !matches!(*name, "default" | "none" | "plain" | "notranslate"))
 }
 
+/// Names that describe the whole page, such as `has-sidebar`, are skipped.
 fn any(names: &str, is_it: impl Fn(&str) -> bool) -> bool {
     short(names).split_ascii_whitespace().any(|name| {
         let name = name.to_ascii_lowercase();
@@ -191,6 +200,7 @@ fn begins_or_ends(name: &str, word: &str) -> bool {
             .is_some_and(|rest| parts(rest, rest.chars().next_back()))
 }
 
+/// Cuts a list of classes to the length that is read.
 fn short(names: &str) -> &str {
     &names[..crate::text::floor(names, MAX_CLASS_LIST)]
 }

@@ -35,12 +35,16 @@ pub(super) struct Content {
 }
 
 impl Content {
+    /// An excluded element excludes everything in it.
     pub(super) fn excludes(&self, id: Id) -> bool {
         self.excluded[id]
     }
 }
 
 /// Finds the main content at a level of strictness.
+///
+/// Counts the text twice: of the whole page, to recognize elements with most of the text, and of
+/// what remains.
 pub(super) fn find(doc: &Doc<'_>, level: Level) -> Content {
     let all = Counts::of(doc, &vec![false; doc.len()]);
     let mut excluded = vec![false; doc.len()];
@@ -59,6 +63,7 @@ pub(super) fn find(doc: &Doc<'_>, level: Level) -> Content {
     Content { root, excluded }
 }
 
+/// The decision is about the element itself; the caller passes it on to its content.
 fn is_excluded(doc: &Doc<'_>, id: Id, level: Level, all: &Counts) -> bool {
     let name = doc.name(id);
     if name == Name::Text {
@@ -108,6 +113,8 @@ fn has_no_text(name: Name) -> bool {
     )
 }
 
+/// Text that a browser does not show is a common place for instructions to a model, so every usual
+/// way to hide it counts.
 fn is_hidden(doc: &Doc<'_>, id: Id) -> bool {
     let is = |attr, value: &str| {
         doc.attr(id, attr)
@@ -125,6 +132,7 @@ fn is_hidden(doc: &Doc<'_>, id: Id) -> bool {
         || (doc.name(id) == Name::Dialog && doc.attr(id, Attr::Open).is_none())
 }
 
+/// Reads the first 512 bytes of a style, without white space.
 fn style_hides(style: &str) -> bool {
     let style = style
         .bytes()
@@ -179,6 +187,7 @@ fn is_navigation(doc: &Doc<'_>, id: Id, name: Name) -> bool {
     }
 }
 
+/// Returns `true` if an ancestor is the declared content of the page.
 fn is_within_content(doc: &Doc<'_>, id: Id) -> bool {
     let is_it =
         |id: Id| matches!(doc.name(id), Name::Main | Name::Article) || has_role_main(doc, id);
@@ -190,6 +199,7 @@ fn ancestors(doc: &Doc<'_>, id: Id) -> impl Iterator<Item = Id> {
     std::iter::successors(Some(id), |id| (*id != Doc::ROOT).then(|| doc.parent(*id))).skip(1)
 }
 
+/// Returns `true` for `role="main"`, which older pages use in place of `<main>`.
 fn has_role_main(doc: &Doc<'_>, id: Id) -> bool {
     doc.attr(id, Attr::Role)
         .is_some_and(|role| role.trim().eq_ignore_ascii_case("main"))
@@ -215,6 +225,8 @@ struct Counts {
 }
 
 impl Counts {
+    /// All sums take two passes over the nodes: forward for lines and links, and backward for
+    /// totals.
     fn of(doc: &Doc<'_>, excluded: &[bool]) -> Self {
         let zero = || vec![0_u32; doc.len()];
         let (mut text, mut links, mut own, mut own_links) = (zero(), zero(), zero(), zero());
@@ -328,6 +340,7 @@ impl Counts {
     }
 }
 
+/// Returns `true` for elements that contain a line of text, and never the content of a page.
 fn is_line(name: Name) -> bool {
     use Name::{A, Blockquote, Dd, Dt, Li, P, Plaintext, Pre, Span, Td, Th, Tr, Xmp};
     name.is_heading()

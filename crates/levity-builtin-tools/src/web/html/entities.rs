@@ -1,4 +1,8 @@
 //! Decoding of character references such as `&amp;` and `&#8212;`.
+//!
+//! References are decoded by the rules of HTML, with its table of names. Characters that are
+//! invisible are removed in the same pass, whether they are written directly or as a reference:
+//! text that people cannot see must not reach the model.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -27,6 +31,7 @@ pub(super) fn decode_attr(text: &str) -> Cow<'_, str> {
     read(text, true)
 }
 
+/// Text of visible ASCII without `&` is returned without a copy, which is the usual case.
 fn read(text: &str, in_attr: bool) -> Cow<'_, str> {
     if text
         .bytes()
@@ -81,6 +86,8 @@ fn reference(text: &str, in_attr: bool, out: &mut String) -> usize {
     }
 }
 
+/// Returns the number of bytes that the reference takes, or 0. In an attribute, a name without a
+/// semicolon is no reference if it continues: `?a=1&copy=2`.
 fn named(text: &str, in_attr: bool, out: &mut String) -> usize {
     let name = &text.as_bytes()[1..];
     let letters = name
@@ -113,6 +120,7 @@ fn named(text: &str, in_attr: bool, out: &mut String) -> usize {
     end + 1
 }
 
+/// Decodes `&#8212;` and `&#x2014;`. The number saturates, so any number of digits is safe.
 fn numbered(text: &str, out: &mut String) -> usize {
     let bytes = text.as_bytes();
     let hex = matches!(bytes.get(2), Some(b'x' | b'X'));

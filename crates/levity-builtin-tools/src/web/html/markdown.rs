@@ -1,4 +1,7 @@
 //! Conversion of a part of a page to Markdown, in one pass over its nodes.
+//!
+//! The writer visits each node once and keeps a stack of what to do at the end of open elements.
+//! There is no recursion, except for table cells, whose tables are not nested.
 
 mod table;
 
@@ -25,6 +28,9 @@ pub(super) struct Text {
 }
 
 /// Renders the content, up to `max` bytes.
+///
+/// `base` is the address against which links are resolved. The result is cut at `max` bytes,
+/// between words.
 pub(super) fn render(doc: &Doc<'_>, content: &Content, base: Option<&Url>, max: usize) -> Text {
     let shapes = Shapes::of(doc);
     let mut writer = Writer {
@@ -53,6 +59,7 @@ struct Shapes {
 }
 
 impl Shapes {
+    /// One pass backward, so that each element knows its content before it is asked.
     fn of(doc: &Doc<'_>) -> Self {
         let mut tables = vec![false; doc.len()];
         let mut large = vec![false; doc.len()];
@@ -79,6 +86,7 @@ enum EndAction {
     Quote,
 }
 
+/// The state of the conversion.
 struct Writer<'d, 'p> {
     doc: &'d Doc<'p>,
     content: &'d Content,
@@ -92,6 +100,7 @@ struct Writer<'d, 'p> {
 }
 
 impl Writer<'_, '_> {
+    /// Writes the nodes from `from` to `to`, and then everything that is still open.
     fn range(&mut self, from: Id, to: Id) {
         let mut id = from;
         while id < to && !self.out.is_full() {
@@ -105,6 +114,7 @@ impl Writer<'_, '_> {
         }
     }
 
+    /// Performs the action of the innermost open element.
     fn end_action(&mut self) {
         match self.end_action.pop().map(|(_, end_action)| end_action) {
             None => {}
@@ -127,6 +137,7 @@ impl Writer<'_, '_> {
         }
     }
 
+    /// Registers an action for the end of an element.
     fn then(&mut self, id: Id, end_action: EndAction) {
         self.end_action.push((self.doc.end(id), end_action));
     }
@@ -167,6 +178,8 @@ impl Writer<'_, '_> {
         id + 1
     }
 
+    /// Decides on the gap around a block: rows and captions get a line break, and paragraphs an
+    /// empty line.
     fn plain_block(&mut self, id: Id, name: Name) {
         use Name::{Dt, Figcaption, Legend, Summary, Tbody, Td, Tfoot, Th, Thead, Tr};
         let breaks = match name {
@@ -189,6 +202,7 @@ impl Writer<'_, '_> {
         );
     }
 
+    /// A mark within the same mark is ignored, and so is any mark within code.
     fn formatted(&mut self, id: Id, name: Name) {
         use Name::{B, Code, Del, Em, I, Kbd, S, Samp, Strike, Strong, Tt};
         let mark = match name {
@@ -204,6 +218,7 @@ impl Writer<'_, '_> {
         }
     }
 
+    /// A heading is one line, whatever it contains, as Markdown requires.
     fn heading(&mut self, id: Id, name: Name) {
         self.out.block(2);
         let marks = format!("{} ", "#".repeat(name.level().unwrap_or(0) + 1));
@@ -212,12 +227,14 @@ impl Writer<'_, '_> {
         self.then(id, EndAction::Heading(one_line));
     }
 
+    /// Writes a horizontal rule as a block of its own.
     fn rule(&mut self) {
         self.out.block(2);
         self.out.flow("---");
         self.out.block(2);
     }
 
+    /// Shows the text that describes an image, and not its address, which a model cannot open.
     fn image(&mut self, id: Id) {
         let alt = super::one_line(
             &decode_attr(self.doc.attr(id, Attr::Alt).unwrap_or_default()),
@@ -240,6 +257,7 @@ impl Writer<'_, '_> {
         }
     }
 
+    /// Links within links, links in code and links to the same page are shown as plain text.
     fn link(&mut self, id: Id) -> Id {
         let end = self.doc.end(id);
         if is_anchor_sign(self.doc, id) {
@@ -273,6 +291,8 @@ impl Writer<'_, '_> {
             .then(|| url.as_str().replace('(', "%28").replace(')', "%29"))
     }
 
+    /// A list within a list gets no empty line before it. An ordered list may start at another
+    /// number.
     fn list(&mut self, id: Id, name: Name) {
         self.out.block(if self.lists.is_empty() { 2 } else { 1 });
         let start = self
@@ -284,6 +304,7 @@ impl Writer<'_, '_> {
         self.then(id, EndAction::List);
     }
 
+    /// Lines after the first are indented by the width of the marker.
     fn item(&mut self, id: Id) {
         self.out.block(1);
         let marker = match self.lists.last_mut() {
@@ -299,18 +320,21 @@ impl Writer<'_, '_> {
         self.then(id, EndAction::Prefix(1));
     }
 
+    /// Writes a description (`<dd>`) with a colon before it.
     fn described(&mut self, id: Id) {
         self.out.block(1);
         self.out.push_prefix(Some(": "), "  ");
         self.then(id, EndAction::Prefix(1));
     }
 
+    /// Every line of a quote begins with `> `.
     fn quote(&mut self, id: Id) {
         self.out.block(2);
         self.out.push_prefix(None, "> ");
         self.then(id, EndAction::Prefix(2));
     }
 
+    /// White space is preserved. The language follows the fence if a class names it.
     fn code_block(&mut self, id: Id) -> Id {
         let end = self.doc.end(id);
         let mut code = String::new();

@@ -1,4 +1,7 @@
 //! The elements and attributes that the conversion uses.
+//!
+//! Unknown elements are treated as inline ones without a meaning. A name is looked up once, and
+//! compared as a number from then on.
 
 /// Defines an enum of names and a lookup whose cost depends only on the length of the name.
 macro_rules! names {

@@ -1,4 +1,8 @@
 //! Output of Markdown: white space, line prefixes and marks around words.
+//!
+//! White space is decided late: breaks and spaces are remembered, and written with the next word.
+//! So the output has no empty lines at its end, no empty marks, and no spaces before a line break.
+//! The limit is checked on every write, and nothing is written after it was reached.
 
 use std::borrow::Cow;
 
@@ -17,6 +21,7 @@ pub(super) enum Mark {
 }
 
 impl Mark {
+    /// The text in front of the marked words.
     fn opening(&self) -> &str {
         match self {
             Self::Strong => "**",
@@ -27,6 +32,7 @@ impl Mark {
         }
     }
 
+    /// The text behind the marked words; for a link it contains the address.
     fn closing(&self) -> Cow<'_, str> {
         match self {
             Self::Link(url) => Cow::Owned(format!("]({url})")),
@@ -72,6 +78,7 @@ pub(super) struct MarkdownOutput {
 }
 
 impl MarkdownOutput {
+    /// `max` is the limit in bytes.
     pub(super) fn new(max: usize) -> Self {
         Self {
             text: String::new(),
@@ -95,19 +102,23 @@ impl MarkdownOutput {
         }
     }
 
+    /// Returns `true` if something did not fit, so that the caller can stop.
     pub(super) fn is_full(&self) -> bool {
         self.is_full
     }
 
+    /// Returns the number of bytes that may still be written.
     pub(super) fn room(&self) -> usize {
         self.max.saturating_sub(self.text.len())
     }
 
+    /// Closes open marks, and returns the text with a flag that is set if it was cut.
     pub(super) fn finish(mut self) -> (String, bool) {
         self.close_marks(0);
         (self.text, self.is_full)
     }
 
+    /// Returns the previous value, which the caller restores.
     pub(super) fn set_one_line(&mut self, one_line: bool) -> bool {
         std::mem::replace(&mut self.one_line, one_line)
     }
@@ -152,6 +163,7 @@ impl MarkdownOutput {
         self.block(breaks);
     }
 
+    /// The mark is written with the next word, or never if none follows.
     pub(super) fn open(&mut self, mark: Mark) {
         self.marks.push((mark, State::Pending));
     }
@@ -189,6 +201,7 @@ impl MarkdownOutput {
         });
     }
 
+    /// Ends the innermost group of lines.
     pub(super) fn pop_prefix(&mut self) {
         match self.beyond {
             0 => {
@@ -220,6 +233,7 @@ impl MarkdownOutput {
         self.breaks = 1;
     }
 
+    /// Writes what is pending, and then the word: breaks, a space, and marks that were opened.
     fn word(&mut self, word: &str) {
         if word.is_empty() || self.is_full {
             return;
@@ -286,6 +300,8 @@ impl MarkdownOutput {
         }
     }
 
+    /// Text that does not fit is dropped as a whole, so a mark or an address is never cut in the
+    /// middle.
     fn push(&mut self, text: &str) {
         if self.is_full || text.len() > self.room() {
             self.is_full = true;

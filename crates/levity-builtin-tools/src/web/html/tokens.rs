@@ -49,6 +49,8 @@ impl<'a> Tokens<'a> {
         &self.attrs
     }
 
+    /// Comments, declarations and processing instructions are skipped. A `<` that begins no tag is
+    /// text, as in browsers.
     pub(super) fn next(&mut self) -> Option<Token<'a>> {
         while self.at < self.page.len() {
             let start = self.at;
@@ -84,6 +86,7 @@ impl<'a> Tokens<'a> {
         (start, self.at)
     }
 
+    /// Returns the byte at a distance from the current position.
     fn byte(&self, ahead: usize) -> Option<u8> {
         self.page.as_bytes().get(self.at + ahead).copied()
     }
@@ -95,6 +98,7 @@ impl<'a> Tokens<'a> {
             .map_or(self.page.len(), |found| from + found)
     }
 
+    /// Moves behind the next `c`, or to the end of the page.
     fn skip_past(&mut self, c: char) {
         self.at = (self.find(self.at, c) + 1).min(self.page.len());
     }
@@ -135,6 +139,7 @@ impl<'a> Tokens<'a> {
         Some(name)
     }
 
+    /// Reads one attribute. Those beyond the first 64 are read and dropped.
     fn attribute(&mut self) {
         let (page, start) = (self.page, self.at);
         // A leading equals sign belongs to the name.
@@ -153,6 +158,8 @@ impl<'a> Tokens<'a> {
         }
     }
 
+    /// Reads a value with or without quotes. A quote that is not closed takes the rest of the page,
+    /// as in browsers.
     fn value(&mut self) -> &'a str {
         let page = self.page;
         if let Some(quote @ (b'"' | b'\'')) = self.byte(0) {
@@ -166,6 +173,8 @@ impl<'a> Tokens<'a> {
         &page[start..self.at]
     }
 
+    /// Moves over bytes while the condition holds. Callers test for ASCII only, so the position
+    /// stays at a character.
     fn skip(&mut self, while_it: impl Fn(u8) -> bool) {
         let bytes = &self.page.as_bytes()[self.at..];
         self.at += bytes
@@ -183,6 +192,7 @@ impl<'a> Tokens<'a> {
         at
     }
 
+    /// Returns `true` if the closing tag of `name` begins at this position.
     fn closes(&self, at: usize, name: &str) -> bool {
         self.page[at..].starts_with("</") && self.names(at + 2, name)
     }

@@ -16,6 +16,7 @@ const MAX_DEPTH: usize = 128;
 /// The index of a node.
 pub(super) type Id = usize;
 
+/// A node takes 24 bytes, and a page has at most 250,000 of them. The text stays in the page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
     pub(super) name: Name,
@@ -45,6 +46,8 @@ impl<'a> Doc<'a> {
     pub(super) const ROOT: Id = 0;
 
     /// Parses a page, up to `max` nodes.
+    ///
+    /// The result always has a root. A page beyond the limit is cut, and `is_cut` is set.
     pub(super) fn parse(page: &'a str, max: usize) -> Self {
         // Positions are stored in four bytes; no download is larger.
         let page = page.get(..1 << 31).unwrap_or(page);

@@ -1,4 +1,8 @@
 //! The request code that providers share, with a key that is never printed.
+//!
+//! A response has at most 4 MiB. Every error is written for the model, which can only rephrase the
+//! query, wait, or continue without a search. The key is in a type of its own, so that it cannot
+//! reach a log by a derived `Debug`.
 
 use std::fmt;
 
@@ -22,6 +26,7 @@ impl Key {
         Self(key.trim().to_owned())
     }
 
+    /// The name makes each use of the key visible in a review.
     pub(super) fn expose(&self) -> &str {
         &self.0
     }
@@ -49,6 +54,12 @@ impl Remote {
     }
 
     /// Sends a query and returns the JSON of the response.
+    ///
+    /// `key` is the name of a header with the key.
+    ///
+    /// # Errors
+    /// Fails if the guard refuses the address, the status is not 200, or the response is not JSON.
+    /// Only a failure of the server or of the connection is retryable.
     pub(super) async fn ask(
         &self,
         path: &str,
@@ -72,6 +83,7 @@ impl Remote {
         })
     }
 
+    /// Appends the path and the encoded query to the base address.
     fn url(&self, path: &str, query: &[(&str, &str)]) -> Result<Url, ToolError> {
         let base = format!("{}{path}", self.base.trim_end_matches('/'));
         let unread = |_| {
@@ -81,6 +93,7 @@ impl Remote {
     }
 }
 
+/// A limit on requests (429) is not retryable here: an immediate retry would make it worse.
 fn check(status: u16) -> Result<(), ToolError> {
     let (text, may_pass) = match status {
         200 => return Ok(()),
@@ -102,6 +115,7 @@ fn check(status: u16) -> Result<(), ToolError> {
     Err(ToolError::failed(format!("{text} (status {status})")).with_retryable(may_pass))
 }
 
+/// The model cannot change the guard, so the advice is to continue without a search.
 fn refused(error: &AddressError) -> ToolError {
     ToolError::failed(format!(
         "the network guard does not allow the search service, so continue without it: {error}"

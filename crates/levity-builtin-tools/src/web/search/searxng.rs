@@ -1,3 +1,8 @@
+//! A provider for instances of SearXNG.
+//!
+//! Such an instance is often on a local network, so its guard usually allows one private address.
+//! The number of results cannot be requested there, so the tool cuts the list.
+
 use async_trait::async_trait;
 use levity_core::ToolError;
 use levity_sandbox::NetGuard;
@@ -31,6 +36,9 @@ pub struct SearXng {
 
 impl SearXng {
     /// Creates a provider for the instance at this address.
+    ///
+    /// The address is that of the instance, without `/search`. An invalid address is reported by
+    /// the first search.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             remote: Remote::new(url),
@@ -38,6 +46,31 @@ impl SearXng {
     }
 
     /// Sets the guard that limits addresses; public addresses over HTTPS by default.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::io::{Read, Write};
+    /// # let server = std::net::TcpListener::bind("127.0.0.1:0")?;
+    /// # let port = server.local_addr()?.port();
+    /// # let served = std::thread::spawn(move || -> std::io::Result<()> {
+    /// #     let (mut stream, _) = server.accept()?;
+    /// #     stream.read(&mut [0; 4096])?;
+    /// #     let body = r#"{"results": [{"title": "Tides", "url": "https://example.org/"}]}"#;
+    /// #     let head = "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n";
+    /// #     stream.write_all(format!("{head}{body}").as_bytes())
+    /// # });
+    /// use levity_builtin_tools::{SearXng, SearchProvider};
+    /// use levity_sandbox::NetGuard;
+    ///
+    /// let guard =
+    ///     NetGuard::builder().allow_http().allow_port(port).allow_address("127.0.0.1").build()?;
+    /// let searxng = SearXng::new(format!("http://127.0.0.1:{port}/")).guard(guard);
+    /// assert_eq!(searxng.search("tides", 5).await?[0].url, "https://example.org/");
+    /// # served.join().expect("a server")?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn guard(mut self, guard: NetGuard) -> Self {
         self.remote.client = Client::new(guard);
@@ -60,6 +93,7 @@ impl SearchProvider for SearXng {
     }
 }
 
+/// Returns `None` for a result without an address.
 fn hit(result: &Value) -> Option<SearchHit> {
     let text = |name: &str| plain(result[name].as_str().unwrap_or_default());
     Some(SearchHit::new(

@@ -1,4 +1,8 @@
 //! Rendering of HTML tables as Markdown.
+//!
+//! Many pages use tables for layout. A table counts as data if it has two rows or more, short
+//! cells, no other table in it, and nothing large such as a heading, a quote or code. Each cell is
+//! written on one line, by a writer of its own.
 
 use super::super::names::Name;
 use super::super::output::MarkdownOutput;
@@ -45,12 +49,15 @@ impl Writer<'_, '_> {
         end
     }
 
+    /// Only direct children count, so cells of an inner table are not mixed in.
     fn cells(&self, row: Id) -> impl Iterator<Item = Id> {
         self.doc
             .children(row)
             .filter(|id| matches!(self.doc.name(*id), Name::Td | Name::Th))
     }
 
+    /// The first row becomes the header, which Markdown requires. At most 30 cells of a row are
+    /// shown.
     fn rows(&mut self, rows: &[Id]) {
         self.out.block(2);
         for (at, row) in rows.iter().enumerate() {
@@ -70,6 +77,7 @@ impl Writer<'_, '_> {
         self.out.block(2);
     }
 
+    /// Treats the table as a block, and continues with its content.
     fn layout(&mut self, id: Id) -> Id {
         self.out.block(2);
         self.then(id, EndAction::Block(2));

@@ -1,9 +1,14 @@
 //! Construction of the tree from tokens.
+//!
+//! Pages often omit closing tags or close elements in the wrong order. The rules of HTML repair
+//! that by a long list of cases. Only those are implemented here that change which text belongs
+//! together: paragraphs, list items, cells, headings and formatting.
 
 use super::super::names::{Attr, Name};
 use super::super::tokens::{Raw, Token, Tokens};
 use super::{Doc, Id, MAX_DEPTH, Node};
 
+/// The document so far, and the elements that are open at its end.
 pub(super) struct Builder<'a> {
     pub(super) doc: Doc<'a>,
     /// The open elements, outermost first.
@@ -21,6 +26,8 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Text that directly continues the previous text is joined with it, so a stray `<` does not
+    /// split a word.
     fn text(&mut self, from: usize, to: usize) {
         let parent = self.top();
         if let Some(last) = self.doc.nodes.last_mut()
@@ -32,6 +39,7 @@ impl<'a> Builder<'a> {
         self.add(Name::Text, from, to);
     }
 
+    /// Adds an element, and reads its content if it contains no tags, such as a script.
     fn start(&mut self, written: &'a str, tokens: &mut Tokens<'a>) {
         let name = Name::of(written).unwrap_or(Name::Other);
         // All content lies in one body, however many the page has.
@@ -93,6 +101,7 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Closes an element. A tag that closes nothing is ignored.
     fn end(&mut self, written: &str) {
         let name = Name::of(written).unwrap_or(Name::Other);
         if name == Name::Br {
@@ -173,15 +182,19 @@ impl<'a> Builder<'a> {
         self.beyond = 0;
     }
 
+    /// Returns the innermost open element.
     fn top(&self) -> Id {
         self.open.last().copied().unwrap_or(Doc::ROOT)
     }
 
+    /// Returns the name of an element as the page spells it, to compare unknown names.
     fn written(&self, id: Id) -> &'a str {
         let node = &self.doc.nodes[id];
         &self.doc.page[node.from as usize..node.to as usize]
     }
 
+    /// Appends a node below the innermost open element. Its end is corrected when the element
+    /// closes.
     fn add(&mut self, name: Name, from: usize, to: usize) -> Id {
         let (id, attrs) = (self.doc.nodes.len(), self.doc.attrs.len() as u32);
         let (parent, end) = (self.top() as u32, id as u32 + 1);
