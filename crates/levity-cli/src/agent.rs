@@ -1,4 +1,15 @@
 //! The agent that the commands run.
+//!
+//! `AgentShape` and `Common` hold the options that define an agent; `run`, `chat`, `serve`,
+//! `bridge` and `runs resume` build the same agent from them. Teams and swarms use `Common` alone,
+//! since their agents have instructions of their own.
+//!
+//! Defaults: the instructions "Be brief.", 10 turns, the tools clock, `ask_user` and waiting up to
+//! 30 days, retries around each model. Without any model in the environment a scripted model
+//! demonstrates a tool call, so the first call of a new user works without a key.
+//!
+//! Notes about the agent go to a place that depends on the output: standard output carries an
+//! answer, JSON or a protocol, and nothing may mix with the last two.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -22,6 +33,8 @@ use crate::terminal::{chain, note, print_text, read_text};
 use crate::tools::ToolArgs;
 
 /// The longest time that the model may wait in one call.
+///
+/// A longer wait would outlive most processes; with `--park` the run lies in its journal meanwhile.
 const LONGEST_WAIT: Duration = Duration::from_secs(30 * 86_400);
 
 /// The options for an agent and its output.
@@ -78,6 +91,8 @@ pub(crate) struct Common {
 
 impl Common {
     /// Returns the rules of `--ask`.
+    ///
+    /// The rules add to the hints and policies of the tools, and never allow a call.
     pub(crate) fn approval_rules(&self) -> impl Iterator<Item = Rule> {
         self.ask
             .iter()
@@ -100,6 +115,7 @@ pub(crate) enum NoteOutput {
 }
 
 impl NoteOutput {
+    /// Prints a note that a user may miss without harm.
     fn write(self, text: &str) {
         match self {
             Self::Stdout => print_text(&format!("({text})\n")),
@@ -143,6 +159,10 @@ async fn add(
 
 impl AgentArgs {
     /// Builds the agent with this runtime, and returns it with the MCP servers that run beside it.
+    ///
+    /// # Errors
+    /// The model, a tool, an MCP config or the memory cannot be opened, or the parts contradict
+    /// each other. Commands report each as a wrong call.
     pub(crate) async fn build(&self, runtime: Runtime) -> Result<(Agent, McpServers), String> {
         let (agent, mcp_servers) = self.builder(runtime).await?;
         Ok((agent.build().map_err(|error| chain(&error))?, mcp_servers))
@@ -164,6 +184,8 @@ impl AgentArgs {
 
 impl AgentShape {
     /// Returns the name of a given option that only a single agent has.
+    ///
+    /// Teams and swarms refuse these options, since they would have no effect on them.
     pub(crate) fn given(&self) -> Option<&'static str> {
         let instructions = self.instructions.as_ref().map(|_| "--instructions");
         instructions.or(self.memory.as_ref().map(|_| "--memory"))
@@ -171,6 +193,10 @@ impl AgentShape {
 
     /// Returns the agent before it is built. Without `--memory` the agent has no memory, because a
     /// run of a conversation must not resume as if the conversation were empty.
+    ///
+    /// # Errors
+    /// Returns an error if no model can be opened, if the store of `--memory`, the workspace or a
+    /// folder of tools cannot be opened, or if the config of MCP servers names none that can start.
     pub(crate) async fn builder(
         &self,
         runtime: Runtime,
@@ -191,6 +217,8 @@ impl AgentShape {
     }
 
     /// Returns the agent with `model` instead of the model that the options name.
+    ///
+    /// MCP servers are started last, when every other option has been checked.
     pub(crate) async fn with_model(
         &self,
         model: Arc<dyn Model>,
@@ -221,6 +249,10 @@ impl AgentShape {
 impl ModelArgs {
     /// Opens the model inside its layers. `report` receives its name if the options do not name it,
     /// and `fallback` makes the model if none is configured.
+    ///
+    /// The order is fixed: a script, a named model, the model of the environment, the fallback. A
+    /// scripted model finds its position by the history, so a resumed run continues where it
+    /// stopped.
     pub(crate) fn open(
         &self,
         options: &RunOptions,
@@ -254,6 +286,9 @@ impl ModelArgs {
     }
 
     /// Chooses the model, and identifies its server.
+    ///
+    /// A missing model is the only error that leads to the demonstration; an invalid key or file is
+    /// reported.
     fn choose(
         &self,
         report: impl Fn(&str),
@@ -286,6 +321,8 @@ impl ModelArgs {
 }
 
 /// Wraps a model in the layers that the options request.
+///
+/// Checks the price for `--limit-cost` first, before the folder of the cache is created.
 fn around(
     (model, place): (Arc<dyn Model>, String),
     options: &RunOptions,
@@ -301,6 +338,9 @@ fn around(
 
 impl ModelArgs {
     /// Reads the script, if one is given; its replies are used in the order of the calls.
+    ///
+    /// # Errors
+    /// Returns an error that names the file if it cannot be read or is not a script.
     fn scripted(&self) -> Result<Option<ScriptedModel>, String> {
         let Some(path) = &self.script else {
             return Ok(None);
@@ -324,11 +364,15 @@ pub(crate) fn warn(address: Option<&str>) {
     }
 }
 
+/// The library's default retries; scripted models and demonstrations have none.
 pub(crate) fn with_retries(model: Arc<dyn Model>) -> Arc<dyn Model> {
     Arc::new(model.retry())
 }
 
 /// Makes a model that calls `add` once for any input, and then explains that it is scripted.
+///
+/// It looks only at the messages since the last prompt, so it works for every prompt of a
+/// conversation.
 fn demonstration() -> FunctionModel {
     FunctionModel::new(|request| {
         let since = request

@@ -1,4 +1,16 @@
 //! The command that lets agents of other programs use a folder and an agent.
+//!
+//! A host lends a folder and an agent (its commander) to agents on other machines or in other
+//! programs: they read and write files and dispatch tasks, which the commander works on alone.
+//! `levity bridge host` is that host, over a WebSocket with a token; `levity bridge stdio` is the
+//! client side, an MCP server for the other agent.
+//!
+//! Tasks survive a restart of the host: they are runs in a journal, by default one per workspace in
+//! the user's state folder. Questions of tasks are for the operator of the host, never for the
+//! client; a notice prints the command that answers them.
+//!
+//! The connection is not encrypted, so addresses beyond the loopback need `--allow-plaintext`, and
+//! a tunnel is recommended. Exit codes: 0 after a shutdown, 1 for a failure, 2 for a wrong call.
 
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -113,12 +125,16 @@ pub(crate) async fn bridge(args: Bridge) -> ExitCode {
     }
 }
 
+/// An error message and its exit code.
 type Problem = (String, u8);
 
+/// Makes a problem with the exit code 2.
 fn invalid_call(problem: impl Into<String>) -> Problem {
     (problem.into(), 2)
 }
 
+/// The token file is read at each connection and not once, because the host may start later than
+/// this client and create the file then.
 async fn forward(args: Stdio) -> Result<(), Problem> {
     let failed = |error: &dyn std::error::Error| invalid_call(chain(error));
     let (token, file) =
@@ -152,6 +168,9 @@ async fn forward(args: Stdio) -> Result<(), Problem> {
     server.stdio().await.map_err(|error| (chain(&error), 1))
 }
 
+/// The order matters: the workspace, the token and the storage are checked first, then the address
+/// is bound, and the agent is built last while clients can already use files. Tasks that are in
+/// progress at the end are counted, since they continue at the next start.
 async fn serve(args: Host) -> Result<(), Problem> {
     let workspace = args
         .shape
@@ -215,6 +234,10 @@ async fn serve(args: Host) -> Result<(), Problem> {
 }
 
 /// Rejects an address that other machines can reach unless that is allowed, and warns if it is.
+///
+/// # Errors
+/// Returns an error for an address beyond the loopback, unless `--allow-plaintext` is given; the
+/// advice is a tunnel.
 fn check_reachable(listener: &Listener, allowed: bool) -> Result<(), String> {
     let address = listener.address();
     match check_exposure(address, false, allowed) {
@@ -231,6 +254,9 @@ fn check_reachable(listener: &Listener, allowed: bool) -> Result<(), String> {
 }
 
 /// Serves clients while the agent is being built, and afterwards.
+///
+/// Building an agent may take long, as MCP servers start; a shutdown signal during that time ends
+/// the host as well. "ready" is printed once tasks are accepted.
 async fn run(
     host: &BridgeHost,
     listener: Listener,
@@ -261,6 +287,9 @@ async fn run(
 }
 
 /// Builds the agent, and resumes the tasks that an earlier process left.
+///
+/// Only tasks that this user's host started are resumed, see `marks`. A program as the commander
+/// gets no tools of levity.
 async fn prepare(
     host: &BridgeHost,
     args: &Host,
@@ -292,6 +321,9 @@ async fn prepare(
 }
 
 /// Returns the journal, and the folder for tasks next to it.
+///
+/// A separate folder for each workspace keeps hosts of several projects apart. The files of tasks
+/// lie beside the journal with the suffix `.tasks`, which `own_files` denies to tools.
 fn task_storage(args: &Host, workspace: &Workspace) -> Result<(PathBuf, PathBuf), String> {
     let journal = match &args.journal {
         Some(path) => path.clone(),
@@ -310,6 +342,8 @@ fn task_storage(args: &Host, workspace: &Workspace) -> Result<(PathBuf, PathBuf)
 
 /// Prints a notice for the operator of the host. It contains text of clients, so it is printed as
 /// one sanitized line.
+///
+/// The suggested command is quoted for a shell, as the id of a task comes from a client.
 fn print_notice(printer: &LinePrinter, notice: &Notice, journal: &Path) {
     printer.line(&notice.to_string());
     if let Notice::Asks { task, .. } = notice {

@@ -1,4 +1,13 @@
 //! An interactive conversation in the terminal.
+//!
+//! Each line of input is one run in the same conversation, so the model sees all earlier lines.
+//! With `--memory` the conversation is stored and continues at the next call; without, it lives
+//! until the program ends. Text of the model is printed as it arrives; tool calls and notes appear
+//! on lines of their own.
+//!
+//! A failed line does not end the conversation. Exit codes: 0 if all lines were answered, 1 if one
+//! was not, 2 for a wrong call, 130 for Ctrl-C at the prompt; Ctrl-C during an answer cancels only
+//! that answer.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -32,7 +41,10 @@ pub(crate) struct Chat {
 }
 
 /// Answers line by line until the input ends. Returns 0 if all lines were answered, 1 if one was
-/// not, 2 for an invalid call.
+/// not, 2 for an invalid call, 130 after Ctrl-C at the prompt.
+///
+/// `--park` comes with the shared options and is hidden and refused here: a parked question would
+/// leave the conversation waiting without a prompt.
 pub(crate) async fn chat(args: Chat) -> ExitCode {
     if args.agent.park {
         return report_error(
@@ -58,6 +70,7 @@ struct Conversation {
 }
 
 impl Conversation {
+    /// The id of a new stored conversation is printed, since the user needs it to continue.
     async fn open(args: &Chat) -> Result<(Self, McpServers), String> {
         let logs = args.agent.shape.common.logs.open()?;
         let (runtime, memory_path) = (Runtime::new(), args.agent.shape.memory.as_deref());
@@ -74,6 +87,8 @@ impl Conversation {
         Ok((Self { agent, id, logs }, mcp_servers))
     }
 
+    /// Blank lines are skipped without asking the model. The same input answers questions of runs,
+    /// so the loop lends it to each of them.
     async fn answer_lines(mut self, args: &AgentArgs) -> ExitCode {
         let (mut input, mut code) = (Input::new(), ExitCode::SUCCESS);
         loop {
@@ -97,6 +112,9 @@ impl Conversation {
     }
 
     /// Answers one line, and returns `true` if there was an answer.
+    ///
+    /// An answer that could not be stored is printed all the same, with the error after it; the
+    /// line counts as failed, because the next one will not know about it.
     async fn answer(&mut self, line: &str, args: &AgentArgs, input: &mut Input) -> bool {
         let mut printed = PrintedReply::default();
         let logged = self.logs.watcher(Some(self.id.as_str()));
@@ -125,6 +143,9 @@ impl Conversation {
 }
 
 /// The part of a reply that is already printed.
+///
+/// The final answer is printed only if it differs from the text that was streamed, for example
+/// after a guard changed it.
 #[derive(Default)]
 struct PrintedReply {
     /// The text of the model since its last call.
@@ -134,6 +155,8 @@ struct PrintedReply {
 }
 
 impl PrintedReply {
+    /// Text before a tool call is not the answer, so the collected text is cleared when the model
+    /// is called again or restarts.
     fn event(&mut self, args: &AgentArgs, event: &Event) {
         if args.json {
             return print_json(event);
@@ -169,6 +192,7 @@ impl PrintedReply {
         }
     }
 
+    /// Ends an unfinished line of streamed text first.
     fn line(&mut self, event: &Event) {
         if let Some(line) = line(event) {
             self.end_line();
@@ -177,6 +201,8 @@ impl PrintedReply {
     }
 
     /// Prints the answer, unless it is already printed.
+    ///
+    /// A best-effort answer is named on standard error.
     fn conclude(&mut self, args: &AgentArgs, answer: &Answer) {
         if args.json {
             return;
@@ -190,6 +216,7 @@ impl PrintedReply {
         }
     }
 
+    /// Ends an unfinished line, so that the next output starts in the first column.
     fn end_line(&mut self) {
         if std::mem::take(&mut self.in_line) && !self.text.ends_with('\n') {
             print_text("\n");

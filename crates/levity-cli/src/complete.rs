@@ -1,4 +1,15 @@
 //! The command that sends one request to one model.
+//!
+//! `levity complete` is the thinnest layer over a provider: one request, one reply, no agent, no
+//! tools that are executed, no retries. It serves to test a model or an address, and lets other
+//! programs use levity's providers through JSON.
+//!
+//! A request is a prompt, or a file with levity's own `Request` as JSON. Unknown fields are refused
+//! instead of ignored, because a misspelt option would silently change nothing. With `--json`, one
+//! object is printed in each case, with `error` set and exit code 1 after a failure; a partial
+//! reply before the failure is part of it.
+//!
+//! Exit codes: 0 for a reply, 1 for none, 2 for a wrong call.
 
 use std::fs;
 use std::io::Read as _;
@@ -60,6 +71,8 @@ pub(crate) async fn complete(args: Complete) -> ExitCode {
 }
 
 impl Complete {
+    /// Without `--stream` the provider is asked for the whole reply at once, since some servers
+    /// support only one of the two ways. Addresses in messages are printed without credentials.
     fn model(&self) -> Result<Arc<dyn Model>, String> {
         let models = crate::models::from_env()?;
         let models = if self.stream {
@@ -93,6 +106,8 @@ impl Complete {
         Ok(model)
     }
 
+    /// A file that does not begin with `{` is a prompt as it stands, so a text file needs no
+    /// quoting.
     fn request(&self) -> Result<Request, String> {
         let Some(file) = &self.request else {
             return prompt(self.prompt.as_deref().unwrap_or_default());
@@ -108,7 +123,11 @@ impl Complete {
 }
 
 /// Parses a request, and rejects fields that would be ignored.
+///
+/// The text is parsed twice: as a map to find unknown names, then as a request. A request without a
+/// message is refused, as providers would refuse it with a less clear error.
 fn parse(text: &str) -> Result<Request, String> {
+    /// The fields of a request; others would be ignored by the parser.
     const FIELDS: [&str; 6] = [
         "system",
         "history",
@@ -117,6 +136,7 @@ fn parse(text: &str) -> Result<Request, String> {
         "output",
         "options",
     ];
+    /// The fields of `options`; settings of one provider go to `extra`.
     const OPTIONS: [&str; 7] = [
         "temperature",
         "top_p",
@@ -139,6 +159,8 @@ fn parse(text: &str) -> Result<Request, String> {
     Ok(request)
 }
 
+/// The error lists all valid names, as in "unknown option `temprature`; use one of temperature,
+/// top_p, ..".
 fn check_names(map: &Map<String, Value>, kind: &str, names: &[&str]) -> Result<(), String> {
     match map.keys().find(|name| !names.contains(&name.as_str())) {
         Some(unknown) => Err(format!(
@@ -149,6 +171,7 @@ fn check_names(map: &Map<String, Value>, kind: &str, names: &[&str]) -> Result<(
     }
 }
 
+/// Makes a request of one prompt, which must have visible text.
 fn prompt(text: &str) -> Result<Request, String> {
     if is_blank(text) {
         return Err("the prompt is empty; write a prompt".to_owned());
@@ -156,6 +179,7 @@ fn prompt(text: &str) -> Result<Request, String> {
     Ok(Request::new().with_message(Message::user(text)))
 }
 
+/// Reads at most 64 MiB, which must be UTF-8.
 fn read(file: &str) -> std::io::Result<String> {
     let mut bytes = Vec::new();
     if file == "-" {
@@ -177,6 +201,9 @@ fn read(file: &str) -> std::io::Result<String> {
 }
 
 /// Returns the reply up to the first error, and that error.
+///
+/// Folding the stream here, and not by the model, keeps the part of a reply that arrived before an
+/// error.
 async fn ask(
     model: &dyn Model,
     request: Request,
@@ -202,6 +229,9 @@ async fn ask(
 }
 
 /// Prints the reply for people; if its text is already printed, only the rest.
+///
+/// Calls are printed after the text and not executed. Arguments that are not valid JSON appear as
+/// the model wrote them.
 fn print(reply: &Response, is_printed: bool) {
     let text = reply.message.text();
     if !text.is_empty() {
@@ -220,6 +250,8 @@ fn print(reply: &Response, is_printed: bool) {
     }
 }
 
+/// The field names are an interface for programs. A cost that the provider does not state is
+/// computed from the price, unless the counts are missing or estimated.
 fn reply_json(reply: &Response, error: Option<&ModelError>, model: &dyn Model) -> Value {
     let call = |call: &levity::core::ToolCall| {
         let mut value = json!({"id": call.id, "name": call.name, "args": call.args});
@@ -258,6 +290,7 @@ fn reply_json(reply: &Response, error: Option<&ModelError>, model: &dyn Model) -
     })
 }
 
+/// `kind` is the name of the error's kind alone, without its details, so programs can compare it.
 fn error_json(error: &ModelError) -> Value {
     let kind = serde_json::to_value(error.kind()).unwrap_or_default();
     // A kind with details is an object with its name.

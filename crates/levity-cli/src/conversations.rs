@@ -1,4 +1,11 @@
 //! Commands for stored conversations.
+//!
+//! `list`, `show` and `forget` work on a store of conversations directly, without an agent or a
+//! model. Stores are read in pages of 256 entries, so a large one needs little memory. Texts are
+//! untrusted and printed sanitized; calls and results are cut to 500 characters unless `--json` is
+//! given.
+//!
+//! Exit codes: 0, or 1 if the store cannot be read or a conversation does not exist.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -10,6 +17,8 @@ use crate::memory::MemoryArg;
 use crate::terminal::{chain, print_json, print_text, report_error, shorten};
 
 /// The number of conversations or messages per page.
+///
+/// Also the number of messages that are held in memory at once.
 const PAGE: usize = 256;
 
 /// The arguments of `levity conversations`.
@@ -72,6 +81,7 @@ pub(crate) async fn conversations(args: Conversations) -> ExitCode {
 }
 
 impl List {
+    /// A page that is not full is the last one.
     async fn list(self) -> CommandResult {
         let store = self.place.open()?;
         let mut query = ConversationQuery::new().limit(PAGE);
@@ -92,6 +102,8 @@ impl List {
     }
 }
 
+/// Counts all messages that ever were in the conversation, and says how many of the first were
+/// deleted.
 fn line(info: &ConversationInfo) -> String {
     let trimmed = match info.first {
         0 => String::new(),
@@ -103,6 +115,9 @@ fn line(info: &ConversationInfo) -> String {
 }
 
 impl Show {
+    /// A conversation without messages and without a summary does not exist: stores do not
+    /// distinguish the two. The summary of earlier messages precedes the messages, except with
+    /// `--json`.
     async fn show(self) -> CommandResult {
         let store = self.place.open()?;
         let id = ConversationId::from(self.conversation.as_str());
@@ -139,6 +154,8 @@ impl Show {
 }
 
 /// A message with its position, as JSON.
+///
+/// The position counts from the first message ever stored, also after the first ones were deleted.
 #[derive(serde::Serialize)]
 struct PositionedMessage<'a> {
     at: u64,
@@ -146,6 +163,9 @@ struct PositionedMessage<'a> {
 }
 
 /// Formats a message as lines: its role, and its text, calls and results.
+///
+/// Thinking and other internal parts are left out. A text of several lines has its role only on the
+/// first one.
 fn message_lines(at: u64, message: &Message) -> String {
     let role = match message.role {
         Role::System => "note",
@@ -174,6 +194,7 @@ fn message_lines(at: u64, message: &Message) -> String {
 }
 
 impl Forget {
+    /// Goes on after a failure, and returns 1 at the end if one conversation could not be deleted.
     async fn forget(self) -> CommandResult {
         let store = self.place.open()?;
         let mut code = ExitCode::SUCCESS;
@@ -192,6 +213,7 @@ impl Forget {
     }
 }
 
+/// The same message for all commands, with the command that lists the ids.
 fn unknown_conversation(id: &ConversationId) -> String {
     format!("there is no conversation `{id}`; `levity conversations list` shows all ids")
 }

@@ -1,4 +1,16 @@
 //! Drives a run of several agents: shows its events, asks questions, and cancels it on Ctrl-C.
+//!
+//! Teams and swarms share this loop; each brings its own display through `RunDisplay`. (A single
+//! agent is followed by `follow`, which needs no refresh.) The loop waits for six things at once:
+//! Ctrl-C, a signal to end, the time of the next refresh, a line of input, news, and the end of the
+//! run. It is biased in this order, so signals are noticed even while events flood in.
+//!
+//! The first Ctrl-C cancels the run and waits for its orderly end; the second one, or a signal to
+//! end, leaves at once. In both cases the display is cleared, so the terminal is usable. A run in a
+//! journal can be resumed after either.
+//!
+//! One question is asked at a time. Questions that another process answers meanwhile are withdrawn,
+//! and answers whose effect is not visible yet are remembered, so none is asked twice.
 
 use std::future::Future;
 use std::io::{self, Write as _};
@@ -14,11 +26,22 @@ use crate::input::Input;
 use crate::terminal::sanitize;
 
 /// The reason that is recorded when Ctrl-C cancels a run.
+///
+/// The journal stores it, so `levity runs show` tells how the run ended.
 const INTERRUPTED: &str = "interrupted from the terminal";
 /// The interval at which running times are refreshed if nothing happens.
 const TICK: Duration = Duration::from_secs(1);
 
 /// The state of a run, and the display that shows it.
+///
+/// # Contract
+/// - All methods take `&self`, and an observer changes the state from another task; implementations
+///   lock inside.
+/// - `news` completes after each event that happened since the last call; several events may be
+///   joined.
+/// - `asks` returns a question until its decision or the end of its run is visible as an event, and
+///   nothing if questions are to be parked.
+/// - `show` is not called while a question is open, and prints lines that were held back.
 pub(crate) trait RunDisplay {
     /// Waits until something has happened.
     async fn news(&self);
@@ -48,6 +71,7 @@ pub(crate) struct DriveOutcome<R> {
     pub(crate) interrupted: bool,
 }
 
+/// The part of the loop's state that methods change; futures of the `select!` stay outside.
 struct Driver<S> {
     control: Control,
     display: Arc<S>,
@@ -58,10 +82,14 @@ struct Driver<S> {
     answered: Vec<Ask>,
     /// `true` if something has happened since the last refresh.
     stale: bool,
+    /// True after the first Ctrl-C; no more questions are asked then.
     cancelled: bool,
 }
 
 /// Shows a run until it ends. Dropping `run` stops it.
+///
+/// The run ends before its last events are shown at the regular rate, so the display is refreshed
+/// once more at the end.
 pub(crate) async fn drive<R>(
     mut run: impl Future<Output = R> + Unpin,
     control: Control,
@@ -116,6 +144,9 @@ pub(crate) async fn drive<R>(
 
 impl<S: RunDisplay> Driver<S> {
     /// Returns the time until the next refresh, and `true` if one is due.
+    ///
+    /// A stale display waits for its own pause, a live one for the next second, and others need no
+    /// refresh. Nothing is due while a question is open.
     fn next_show(&self, now: Timestamp) -> (Duration, bool) {
         let wait = if self.stale {
             self.display.pause(now)
@@ -129,6 +160,9 @@ impl<S: RunDisplay> Driver<S> {
     }
 
     /// Handles news of the run.
+    ///
+    /// A question that is no longer open is withdrawn with a message, and the line that the user
+    /// types next is discarded by the next question.
     async fn handle_news(&mut self) {
         self.stale = true;
         let open = self.display.asks();
@@ -142,6 +176,10 @@ impl<S: RunDisplay> Driver<S> {
     }
 
     /// Asks the next question, if none is being asked.
+    ///
+    /// Without a terminal each question is denied at once, and the reason reaches the model. The
+    /// loop ends when a decision is not received, because the list of questions is out of date
+    /// then.
     async fn ask_next(&mut self) {
         while self.asked.is_none() && !self.cancelled {
             let Some(ask) = self.open() else { return };
@@ -171,6 +209,8 @@ impl<S: RunDisplay> Driver<S> {
     }
 
     /// Returns the first question that has no answer yet.
+    ///
+    /// Questions are asked in the order in which the display lists them.
     fn open(&self) -> Option<Ask> {
         let open = |ask: &Ask| !self.answered.iter().any(|other| is_same_ask(ask, other));
         self.display.asks().into_iter().find(open)
@@ -184,12 +224,15 @@ impl<S: RunDisplay> Driver<S> {
 
     /// Answers a question, and returns `true` if a run received the answer. Otherwise the next
     /// event shows which questions are still open.
+    ///
+    /// A decision is not received if its run has ended or another process has decided first.
     async fn decide(&mut self, ask: Ask, decision: Decision) -> bool {
         let received = self.control.decide(&ask, decision).await.is_ok();
         self.answered.extend(received.then_some(ask));
         received
     }
 
+    /// A failed read or the end of the input counts as an empty line, which denies.
     async fn answered(&mut self, line: io::Result<Option<String>>) {
         let Some(ask) = self.end_question() else {
             return;
@@ -203,6 +246,8 @@ impl<S: RunDisplay> Driver<S> {
     }
 
     /// Leaves the run as it is; dropping its handle stops it.
+    ///
+    /// The result is `None`, which the caller reports as an interruption with exit code 130.
     fn leave<R>(self) -> DriveOutcome<R> {
         DriveOutcome {
             interrupted: true,
@@ -210,6 +255,7 @@ impl<S: RunDisplay> Driver<S> {
         }
     }
 
+    /// Clears the display and reports if Ctrl-C cancelled the run.
     fn end<R>(self, result: Option<R>) -> DriveOutcome<R> {
         self.display.clear();
         DriveOutcome {
@@ -218,6 +264,7 @@ impl<S: RunDisplay> Driver<S> {
         }
     }
 
+    /// An open question ends with a line break, so the message starts on its own line.
     async fn cancel(&mut self) {
         self.cancelled = true;
         self.display.clear();
@@ -231,6 +278,9 @@ impl<S: RunDisplay> Driver<S> {
 }
 
 /// Waits until the system asks this process to end, so that the terminal can be restored.
+///
+/// Covers SIGTERM and SIGHUP on Unix; elsewhere it never returns. If handlers cannot be installed,
+/// the default action of the signals stays.
 pub(crate) async fn termination_signal() {
     #[cfg(unix)]
     {
@@ -248,10 +298,12 @@ pub(crate) async fn termination_signal() {
     std::future::pending::<()>().await;
 }
 
+/// The effect alone is not unique, since each child run counts its effects from the beginning.
 pub(crate) fn is_same_ask(one: &Ask, other: &Ask) -> bool {
     one.run == other.run && one.effect == other.effect
 }
 
+/// Writes to standard error without a line break, and flushes, so that a prompt is visible.
 pub(crate) fn print(text: &str) {
     let mut out = io::stderr().lock();
     let _ = out

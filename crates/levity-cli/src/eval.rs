@@ -1,4 +1,13 @@
 //! Evaluations of a model or a program on test cases.
+//!
+//! `run` lets a subject answer cases, `score` scores stored trials again, and `compare` puts two
+//! subjects side by side on the cases that both answered. Scores, the report as JSON and JUnit XML
+//! are stored next to the trials; `--fail-under` makes the exit code useful for CI.
+//!
+//! Results may come from a stranger: the path of the data that they name is not used, as the
+//! checker in it is code that would run. Only `--data` or an installed package is.
+//!
+//! Exit codes: 0, 1 if the evaluation or the threshold fails, 2 for a wrong call.
 
 mod run;
 
@@ -66,6 +75,7 @@ struct Scoring {
     fail_under: Option<f64>,
 }
 
+/// Accepts `80`, `80%` and fractions.
 fn percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse() {
         Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
@@ -114,12 +124,16 @@ pub(crate) async fn eval(args: Eval) -> ExitCode {
 }
 
 /// An error message and its exit code.
+///
+/// Most commands have one code for errors; evaluations distinguish a wrong call from a failure, so
+/// the code travels with the text.
 struct Problem {
     text: String,
     code: u8,
 }
 
 impl Problem {
+    /// A wrong call has the exit code 2.
     fn call(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -129,6 +143,8 @@ impl Problem {
 }
 
 impl From<levity::eval::Error> for Problem {
+    /// A damaged suite and a folder of another evaluation are mistakes in the call; everything else
+    /// is a failure.
     fn from(error: levity::eval::Error) -> Self {
         use levity::eval::Error;
         let code = if matches!(error, Error::Suite(_) | Error::OtherEvaluation { .. }) {
@@ -143,11 +159,13 @@ impl From<levity::eval::Error> for Problem {
     }
 }
 
+/// Calls no model, so trials can be scored by another judge later.
 async fn score(args: Score) -> Result<(), Problem> {
     let results = open(&args.folder)?;
     args.scoring.report(&results, args.data.as_deref()).await
 }
 
+/// Opens results; the error suggests the command that creates them.
 fn open(folder: &Path) -> Result<Results, Problem> {
     Results::open(folder).map_err(|error| {
         Problem::call(format!(
@@ -159,6 +177,9 @@ fn open(folder: &Path) -> Result<Results, Problem> {
 
 impl Scoring {
     /// Scores the trials, stores the scores and the report next to them, and prints the report.
+    ///
+    /// The report is printed also if the threshold fails. The file of `--junit` is written in
+    /// addition to the one in the folder.
     async fn report(&self, results: &Results, data: Option<&Path>) -> Result<(), Problem> {
         let scores = self.scores(results, data).await?;
         let report = EvalReport::new(results, &scores);
@@ -190,6 +211,9 @@ impl Scoring {
         }
     }
 
+    /// BFCL's checker is preferred for its suite, since published numbers use it. If it cannot run,
+    /// levity's checks replace it with a note, unless it was requested explicitly or a case has no
+    /// check of levity.
     async fn scores(&self, results: &Results, data: Option<&Path>) -> Result<Scores, Problem> {
         let is_bfcl = results.header().suite == run::BFCL;
         match self.judge {
@@ -234,6 +258,9 @@ fn is_judged(case: &Case) -> bool {
 }
 
 /// Scores by levity's checks, if it has one for each case.
+///
+/// # Errors
+/// Returns an error that names the first case for which levity has no check.
 fn own_scores(results: &Results) -> Result<Scores, Problem> {
     match results.cases().iter().find(|case| is_judged(case)) {
         Some(case) => Err(Problem::call(format!(
@@ -244,6 +271,7 @@ fn own_scores(results: &Results) -> Result<Scores, Problem> {
     }
 }
 
+/// Different judges are a warning and no error; the numbers may still be of interest.
 fn compare(args: &Compare) -> Result<(), Problem> {
     let (mut first, mut second) = (report(&args.first)?, report(&args.second)?);
     if !args.categories.is_empty() {
@@ -267,6 +295,8 @@ fn compare(args: &Compare) -> Result<(), Problem> {
 }
 
 /// Returns the report on a folder, by the scores that are stored there.
+///
+/// Trials without stored scores are scored by levity's checks, and a note says so.
 fn report(folder: &Path) -> Result<EvalReport, Problem> {
     let results = open(folder)?;
     let scores = match results.scores()? {

@@ -1,4 +1,16 @@
 //! Shows a single run in the terminal while it is in progress.
+//!
+//! The display for `run`, `chat` and resumed agents: one line for each important event on standard
+//! output, then the answer. With `--quiet` only the answer is printed, with `--json` each event as
+//! one object and no answer, since the last event has it.
+//!
+//! Questions are asked on the terminal, one at a time, while the run waits. Without a terminal a
+//! call is denied, because a script must not hang and must not approve; `--park` leaves the
+//! question in the journal instead. Only `y` allows a call, and a call longer than 8 KiB needs the
+//! words `long call`, since its middle is not shown.
+//!
+//! The first Ctrl-C cancels the run and waits for its end; its reason distinguishes it from a
+//! cancellation by another process.
 
 use std::pin::pin;
 use std::process::ExitCode;
@@ -25,6 +37,8 @@ const INTERRUPTED: &str = "interrupted from the terminal";
 
 /// Shows a run until it ends, and returns the exit code: 0 for an answer, 1 for none, 3 if the run
 /// is waiting, 130 after Ctrl-C.
+///
+/// `stored` tells that a journal has the run, so its id is printed at the end.
 pub(crate) async fn follow(run: RunHandle<Agent>, args: &AgentArgs, stored: bool) -> ExitCode {
     match watch(run, args, &mut Input::new(), |event| show(args, event)).await {
         Ok(answer) => conclude(args, &answer, stored),
@@ -40,6 +54,9 @@ pub(crate) async fn follow(run: RunHandle<Agent>, args: &AgentArgs, stored: bool
 }
 
 /// Prints why there is no answer.
+///
+/// Prints the last text of the model first, if there is one, as it is often most of an answer. A
+/// cancellation that came from this terminal returns 130, and every other failure 1.
 pub(crate) fn failed(error: &levity::Error) -> ExitCode {
     if let Some(partial) = error.partial().filter(|partial| !partial.text().is_empty()) {
         report_error(
@@ -59,6 +76,9 @@ pub(crate) fn failed(error: &levity::Error) -> ExitCode {
 }
 
 /// Resumes a run that its records leave paused, because no other client can resume it here.
+///
+/// A pause is stored in the journal and survives a restart; resuming at a terminal is the wish to
+/// go on.
 pub(crate) async fn unpause<W: Runnable>(run: &RunHandle<W>, records: &[Record]) {
     if RunSummary::of(run.id(), records).is_some_and(|summary| summary.paused) {
         // A run that could not be opened reports its error.
@@ -67,6 +87,9 @@ pub(crate) async fn unpause<W: Runnable>(run: &RunHandle<W>, records: &[Record])
 }
 
 /// Shows events until the run ends, and asks the user at the terminal its questions.
+///
+/// The closure shows events, so `chat` prints deltas of text while `run` prints lines. Dropping the
+/// future stops the run.
 pub(crate) async fn watch(
     mut run: RunHandle<Agent>,
     args: &AgentArgs,
@@ -106,6 +129,8 @@ pub(crate) async fn watch(
 }
 
 /// Asks the user at the terminal for a decision.
+///
+/// The end of the input (Ctrl-D) and a failed read deny the call.
 async fn decide(ask: &Ask, input: &mut Input) -> Decision {
     if !Input::is_terminal() {
         return Decision::deny(
@@ -122,6 +147,9 @@ async fn decide(ask: &Ask, input: &mut Input) -> Decision {
 }
 
 /// Returns the question for the user at the terminal.
+///
+/// The arguments are shown in full up to 8 KiB, and never shortened like those of other events: the
+/// user decides about them.
 pub(crate) fn question(ask: &Ask) -> String {
     match ask.wanted {
         AskKind::Answer => format!("  the agent asks: {}\n  > ", ask.reason),
@@ -140,17 +168,25 @@ pub(crate) fn question(ask: &Ask) -> String {
 }
 
 /// The answer that allows a call that is too long to be shown in full.
+///
+/// Two words, so that nobody types them out of habit.
 pub(crate) const LONG_CALL: &str = "long call";
 
+/// Returns the call as the user sees it: the name and all arguments.
 fn call_text(ask: &Ask) -> String {
     format!("{} {}", ask.call.name, ask.call.args)
 }
 
+/// The question and the decision use the same test, so a call that was cut cannot be allowed by
+/// `y`.
 fn is_complete(ask: &Ask) -> bool {
     is_shown_in_full(&call_text(ask))
 }
 
 /// Converts a line into the decision on a question.
+///
+/// Everything but a clear yes denies. A question of the model takes the line as its answer, also
+/// `y`.
 pub(crate) fn decision(ask: &Ask, line: &str) -> Decision {
     match (ask.wanted, line) {
         (AskKind::Answer, "") => Decision::deny("the user did not answer"),
@@ -162,6 +198,8 @@ pub(crate) fn decision(ask: &Ask, line: &str) -> Decision {
 }
 
 /// Shows an event in the format that the options request.
+///
+/// JSON has precedence over quiet.
 fn show(args: &AgentArgs, event: &Event) {
     if args.json {
         return print_json(event);
@@ -172,6 +210,9 @@ fn show(args: &AgentArgs, event: &Event) {
 }
 
 /// Formats an event as a line, if it is important enough.
+///
+/// The swarm's display reuses these lines for events that it does not format itself. Arguments and
+/// results are cut to 500 characters, except in questions.
 pub(crate) fn line(event: &Event) -> Option<String> {
     Some(match &event.kind {
         EventKind::TurnStarted { turn, .. } => format!("turn {turn}\n"),
@@ -231,6 +272,8 @@ pub(crate) fn line(event: &Event) -> Option<String> {
 }
 
 /// Returns the result of a child run as text.
+///
+/// A child's value has precedence over its text, because the parent receives the value.
 fn ending_text(ending: &Ending) -> String {
     match (&ending.status, &ending.value) {
         (Status::Complete | Status::BestEffort(_), Some(value)) => value.to_string(),
@@ -240,6 +283,7 @@ fn ending_text(ending: &Ending) -> String {
     }
 }
 
+/// Formats a decision that was made here or by another process.
 fn decision_text(decision: &Decision) -> String {
     match decision {
         Decision::Allow => "yes".to_owned(),
@@ -250,6 +294,8 @@ fn decision_text(decision: &Decision) -> String {
     }
 }
 
+/// Prints the answer, the id of a stored run and the usage. A best-effort answer is named on
+/// standard error and still succeeds with 0.
 fn conclude(args: &AgentArgs, answer: &Answer, stored: bool) -> ExitCode {
     if args.json {
         return ExitCode::SUCCESS;

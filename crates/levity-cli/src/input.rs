@@ -1,4 +1,9 @@
 //! Lines from the terminal or a pipe.
+//!
+//! Reading standard input blocks, and a blocked read cannot be cancelled. A thread of its own
+//! therefore reads, one line per request; the async side can stop waiting (Ctrl-C, an answer
+//! elsewhere) without losing the line. Nothing is read ahead: input that nobody asked for stays in
+//! the pipe for a child process or the shell.
 
 use std::io::{self, BufRead, IsTerminal as _, Read as _, Write as _};
 use std::sync::mpsc;
@@ -10,9 +15,13 @@ use tokio::sync::mpsc as async_mpsc;
 use crate::terminal::sanitize;
 
 /// The maximum length of a line: 1 MiB.
+///
+/// Bounds the memory that a pipe without line breaks can take.
 const MAX_LINE: usize = 1 << 20;
 
 /// Parses the goal of a run.
+///
+/// Invisible characters alone count as blank.
 ///
 /// # Errors
 /// Returns an error if the goal has no visible text.
@@ -25,9 +34,12 @@ pub(crate) fn goal(text: &str) -> Result<String, String> {
 
 /// The standard input, line by line. A thread reads a line only on request. If the caller stops
 /// waiting, the next request receives that line.
+///
+/// At most one request is open at a time, as `requested` records; the channel of lines holds one.
 pub(crate) struct Input {
     requests: mpsc::Sender<()>,
     lines: async_mpsc::Receiver<io::Result<Option<String>>>,
+    /// True if the thread has a request whose line has not been received yet.
     requested: bool,
 }
 
@@ -59,6 +71,10 @@ impl Input {
     }
 
     /// Discards text that was typed but not read yet, because it was meant for something else.
+    ///
+    /// Keys that a user pressed while a run was printing must not approve a call that appears a
+    /// moment later. It clears the line that was already read and the queue of the terminal; a pipe
+    /// keeps its content apart from that line.
     pub(crate) fn discard_typed(&mut self) {
         if self.lines.try_recv().is_ok() {
             self.requested = false;
@@ -86,6 +102,8 @@ impl Input {
     }
 }
 
+/// Removes `\n` or `\r\n`. Bytes that are not UTF-8 are replaced, and an empty read is the end of
+/// the input.
 fn read(input: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut line = Vec::new();
     input

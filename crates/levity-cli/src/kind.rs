@@ -1,4 +1,8 @@
 //! The kinds of runs that this command can drive.
+//!
+//! A journal holds runs of agents, teams and swarms side by side. Commands that drive any of them
+//! (`runs resume`, `serve`) accept the options of all kinds, and this module checks that those
+//! given fit the kind at hand: an option without effect is refused, since the user expects one.
 
 use clap::{Args, ValueEnum};
 use levity::core::{Entry, Record, RunId};
@@ -26,6 +30,12 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// Returns the kind of a run, by its first record.
+    ///
+    /// The names are those under which the machines of the crates register: `agent`, `graph` and
+    /// `swarm`. Runs of other machines belong to programs of users.
+    ///
+    /// # Errors
+    /// The first record does not open a run, or its machine is unknown.
     pub(crate) fn of(run: &RunId, records: &[Record]) -> Result<Self, String> {
         let Some(Entry::Opened(opened)) = records.first().map(|record| &record.entry) else {
             return Err(format!(
@@ -43,6 +53,7 @@ impl Kind {
         }
     }
 
+    /// Names the kind within an error message.
     fn noun(self) -> &'static str {
         match self {
             Self::Agent => "an agent",
@@ -66,6 +77,9 @@ pub(crate) struct GroupOptions {
 
 impl GroupOptions {
     /// Rejects options that have no effect on this kind of run.
+    ///
+    /// Options that all kinds share, such as models and tools, are not checked. The error names the
+    /// first option that does not fit.
     pub(crate) fn check(&self, kind: Kind, shape: &AgentShape) -> Result<(), String> {
         let parallel = self.max_parallel.map(|_| "--max-parallel");
         let unused = match kind {
@@ -82,6 +96,9 @@ impl GroupOptions {
     }
 
     /// Returns the runs of a team or a swarm for clients, and the MCP servers that run beside it.
+    ///
+    /// A single agent is built by its own options and never passes here; every other kind than a
+    /// swarm is a team.
     pub(crate) async fn runs(
         &self,
         kind: Kind,
@@ -101,6 +118,8 @@ impl GroupOptions {
     }
 
     /// Builds the team with this runtime, and returns it with the MCP servers that run beside it.
+    ///
+    /// Files for `read_given_file` exist only in `levity plan`, so there are none here.
     pub(crate) async fn team(
         &self,
         common: &Common,

@@ -1,4 +1,11 @@
 //! Limits on the money, tokens, calls and time of a run.
+//!
+//! The options become `Limits`, which the runtime enforces for a run with all its child runs. Calls
+//! have defaults of 1000 model calls and 10000 tool calls; money, tokens and time are unlimited
+//! unless given.
+//!
+//! A limit on money is only useful if prices are known. Commands therefore check the price of the
+//! model before the start and refuse a limit that cannot hold, instead of running without it.
 
 use std::time::Duration;
 
@@ -36,6 +43,7 @@ pub(crate) struct LimitArgs {
     limit_time: Option<Duration>,
 }
 
+/// Accepts a finite number of at least 0, with blanks around it.
 fn amount(text: &str) -> Option<f64> {
     text.trim()
         .parse()
@@ -43,10 +51,12 @@ fn amount(text: &str) -> Option<f64> {
         .filter(|dollars: &f64| dollars.is_finite() && *dollars >= 0.0)
 }
 
+/// Zero is valid: it allows only calls that cost nothing.
 fn dollars(text: &str) -> Result<f64, String> {
     amount(text).ok_or_else(|| "use an amount of dollars, 0 or more, such as 0.25".to_owned())
 }
 
+/// Parses `INPUT:OUTPUT` in dollars per million tokens, such as `0.5:2`.
 fn price(text: &str) -> Result<Price, String> {
     let both = text
         .split_once(':')
@@ -56,6 +66,7 @@ fn price(text: &str) -> Result<Price, String> {
     Ok(Price::new(input, output))
 }
 
+/// Fractions are accepted; negative, infinite or too large numbers are not.
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text
         .trim()
@@ -66,6 +77,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl LimitArgs {
+    /// Starts from the library's defaults, so options that were not given keep them.
     pub(crate) fn limits(&self) -> Limits {
         let mut limits = Limits::new();
         limits.money = self.limit_cost.map(Money::from_dollars);
@@ -78,11 +90,17 @@ impl LimitArgs {
     }
 
     /// The limits, if any were given: a resumed run keeps its own otherwise.
+    ///
+    /// Options that repeat the defaults exactly count as not given.
     pub(crate) fn given(&self) -> Option<Limits> {
         Some(self.limits()).filter(|limits| *limits != Limits::new())
     }
 
     /// Checks that the limit on money can be enforced for this model.
+    ///
+    /// # Errors
+    /// Returns an error if `--limit-cost` is given, the model has no price, and `--assume-price` is
+    /// missing.
     pub(crate) fn check(&self, model: &dyn Model) -> Result<(), String> {
         let card = model.card();
         if self.limit_cost.is_none() || self.assume_price.is_some() || card.price.is_some() {

@@ -1,4 +1,11 @@
 //! The options for logs of runs, and the command that deletes old logs.
+//!
+//! Three independent outputs exist: files in a folder (`--logs`), lines on standard error
+//! (`LEVITY_LOG`), and spans and metrics for a collector (`OTEL_EXPORTER_OTLP_ENDPOINT`). None is
+//! active by default. Known keys of the environment and of `.env` are replaced in all lines.
+//!
+//! `levity logs clean` deletes old logs by age or size, and prints a count; exit code 2 if the
+//! folder is not usable.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -37,6 +44,8 @@ pub(crate) struct Logs {
 }
 
 /// The time that a collector may take to answer at the end.
+///
+/// A collector that does not respond must not hold up the end of a command.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Drop for Logs {
@@ -57,6 +66,10 @@ impl Drop for Logs {
 impl LogArgs {
     /// Opens the logs, and sends traces and log lines where the environment says. Logs that are not
     /// requested cost nothing.
+    ///
+    /// # Errors
+    /// The folder cannot be created, the filter has a wrong form, or the settings of the collector
+    /// are invalid. Commands report these as wrong calls before a run starts.
     pub(crate) fn open(&self) -> Result<Logs, String> {
         let secrets = secrets();
         let files = self
@@ -84,6 +97,8 @@ impl LogArgs {
 
 impl Logs {
     /// Returns a callback that logs the events of a conversation, or of each run separately.
+    ///
+    /// A conversation logs all of its runs into one folder; without one, each run has its own.
     pub(crate) fn watcher(&self, conversation: Option<&str>) -> Box<dyn Fn(&Event) + Send + Sync> {
         match (&self.files, conversation) {
             (Some(files), Some(id)) => Box::new(files.session(id)),
@@ -93,6 +108,8 @@ impl Logs {
     }
 
     /// Returns a callback that logs events and passes them on to `watcher`.
+    ///
+    /// The log comes first, so an event is logged even if the display panics.
     pub(crate) fn watcher_with(
         &self,
         watcher: impl Fn(&Event) + Send + Sync + 'static,
@@ -105,6 +122,8 @@ impl Logs {
     }
 }
 
+/// An unset variable returns `None`; an invalid one is an error, as logs that are silently missing
+/// would be noticed too late.
 fn filter() -> Result<Option<Targets>, String> {
     let Ok(text) = std::env::var(FILTER) else {
         return Ok(None);
@@ -115,6 +134,8 @@ fn filter() -> Result<Option<Targets>, String> {
 
 /// Returns the keys in the environment and in `.env`, which logs must not contain. Names and values
 /// that are not Unicode cannot occur in a text.
+///
+/// Guards for secrets use the same list.
 pub(crate) fn secrets() -> Secrets {
     let variables = std::env::vars_os();
     let variables = variables
@@ -152,6 +173,8 @@ struct Clean {
 }
 
 /// Deletes old logs: 0 if that succeeds, 2 for an invalid call.
+///
+/// The result is one line: removed sessions, their bytes, and remaining sessions.
 pub(crate) fn logs(args: &LogsArgs) -> ExitCode {
     let Command::Clean(args) = &args.command;
     let mut retention = Retention::new();
@@ -168,6 +191,7 @@ pub(crate) fn logs(args: &LogsArgs) -> ExitCode {
     }
 }
 
+/// Parses a whole number with one of the units d, h, m or s.
 fn age(text: &str) -> Result<Duration, String> {
     let units = [('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1)];
     measure(text, &units)
@@ -175,6 +199,7 @@ fn age(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "use a duration such as `30d`, `12h` or `45m`".to_owned())
 }
 
+/// Units are binary: `1K` is 1024 bytes. A number without a unit is in bytes.
 fn size(text: &str) -> Result<u64, String> {
     let units = [('K', 1 << 10), ('M', 1 << 20), ('G', 1 << 30)];
     let plain = || text.parse().ok();
@@ -183,6 +208,7 @@ fn size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "use a size such as `500K`, `100M` or `2G`".to_owned())
 }
 
+/// Returns `None` for an unknown unit, a number that is not whole, or an overflow.
 fn measure(text: &str, units: &[(char, u64)]) -> Option<u64> {
     let (_, unit) = units.iter().find(|(letter, _)| text.ends_with(*letter))?;
     text.get(..text.len() - 1)?

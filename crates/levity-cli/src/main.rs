@@ -1,4 +1,21 @@
 //! The `levity` command: its subcommands and their options.
+//!
+//! One module for each subcommand parses its options with clap, builds parts of the `levity` crate
+//! from them, and prints results. The program has no logic of agents of its own; a behaviour that a
+//! library user would miss belongs into the crates below.
+//!
+//! Conventions that hold for all subcommands:
+//!
+//! - Standard output has the result, standard error has notes, questions and errors, each on one
+//!   line with the prefix `levity: `.
+//! - Errors name the next step after a semicolon.
+//! - Exit codes are those of `EXIT_CODES`; scripts rely on them.
+//! - Text of models, tools and files is sanitized before it is printed (`terminal`).
+//! - Files of levity itself are out of reach of the agent's tools (`own_files`), and only runs of
+//!   this user are driven (`marks`).
+//!
+//! Shared parts: `agent`, `tools`, `mcp`, `options` and `limits` define agents; `store`, `memory`,
+//! `state` and `token` hold files; `follow` and `drive` show runs; `input` reads answers.
 
 mod agent;
 mod bridge;
@@ -86,12 +103,17 @@ enum Command {
     Sandbox(tools::SandboxArgs),
 }
 
+/// The check for the Python worker comes first, before clap and the async runtime: a worker process
+/// has other arguments and must stay small.
 fn main() -> ExitCode {
     // This program also serves as the worker that runs Python in a separate process.
     levity::python::worker_main();
     start()
 }
 
+/// Runs on a single thread, which suffices since runs mostly wait for the network; blocking work
+/// uses tokio's pool. The paths of options are registered before a subcommand starts, and thereby
+/// before any workspace is opened.
 #[tokio::main(flavor = "current_thread")]
 async fn start() -> ExitCode {
     let matches = match Cli::command().try_get_matches() {

@@ -3,6 +3,18 @@
 //! A journal in a folder of another user may contain calls that the other user approved. Therefore
 //! levity marks each run that it starts in the user's state folder, which a cloned folder cannot
 //! change. It drives only marked runs.
+//!
+//! A mark is one line with two hashes: of the run's id, and of the id, the time and the machine of
+//! its first record. The second hash binds the mark to one run, so a stranger cannot replace it by
+//! another run with the same id. Hashes have a fixed form, so an id with blanks or line breaks
+//! cannot forge a second mark.
+//!
+//! The file of marks belongs to one journal, by the resolved path of the journal. A journal that is
+//! moved or copied therefore needs `--trust-journal` once. Journals inside the state folder are
+//! trusted as a whole.
+//!
+//! The check sits in the journal that the runtime uses and not in the commands, so no command can
+//! drive a run without it.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -31,6 +43,8 @@ pub(crate) struct Trust {
 }
 
 /// A journal that drives only runs of this user and trusted runs.
+///
+/// Reading and listing pass through; only opening a run to drive it is checked.
 pub(crate) struct OwnJournal {
     inner: Arc<dyn Journal>,
     marks: Arc<Marks>,
@@ -42,13 +56,19 @@ pub(crate) struct Marks {
     file: Result<PathBuf, String>,
     /// The marks by a hash of the run's id: a hash of the id and the start of the run.
     entries: Mutex<BTreeMap<String, String>>,
+    /// True with `--trust-journal`, or for a journal inside the state folder.
     trusted: bool,
+    /// The path as the user gave it, for messages.
     journal: PathBuf,
+    /// Limits the warning about marks that cannot be stored to one per process.
     warned: Once,
 }
 
 impl OwnJournal {
     /// Guards the existing journal at a path.
+    ///
+    /// A missing state folder does not fail here: reading works without it, and the error appears
+    /// when a run is to be marked or checked.
     pub(crate) fn new(inner: Arc<dyn Journal>, path: &Path, trust: Trust) -> Self {
         let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let folder = state::folder();
@@ -79,6 +99,8 @@ impl OwnJournal {
     }
 
     /// Returns `true` if a run with these records does not belong to the user.
+    ///
+    /// A run without records does not exist yet and is not foreign.
     pub(crate) fn is_foreign(&self, run: &RunId, records: &[Record]) -> bool {
         records
             .first()
@@ -87,6 +109,9 @@ impl OwnJournal {
 
     /// Rejects a run that neither belongs to the user nor is trusted. Marks a trusted run and its
     /// child runs.
+    ///
+    /// Child runs are marked together with their parent, because the resumed parent opens them
+    /// without asking again.
     ///
     /// # Errors
     /// Returns an error if the run is rejected, or if the journal cannot be listed.
@@ -115,6 +140,9 @@ impl OwnJournal {
 impl Marks {
     /// Checks a run by its id, before anything of it is read.
     ///
+    /// Servers use it for all runs of a journal at the start, when reading each would be slow.
+    /// Opening a run checks its first record again.
+    ///
     /// # Errors
     /// Returns an error if the run is neither marked nor trusted.
     pub(crate) fn check(&self, run: &RunId) -> Result<(), JournalError> {
@@ -125,6 +153,8 @@ impl Marks {
         }
     }
 
+    /// The message tells how to inspect the run and how to trust it, in commands that can be
+    /// copied.
     fn rejection(&self, run: &RunId) -> JournalError {
         let (id, journal) = (
             shell_quote(run.as_str()),
@@ -139,11 +169,15 @@ impl Marks {
         JournalError::new(JournalErrorKind::Refused, message)
     }
 
+    /// Returns the marks that this process has read or added.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns `true` if a run is marked; with its first record, only if it is still the same run.
+    ///
+    /// Reads the file only if the memory has no matching mark; later lines win over earlier ones
+    /// with the same id.
     fn is_marked(&self, run: &RunId, first: Option<&Record>) -> bool {
         let (name, start) = (
             sha256(run.as_str().as_bytes()),
@@ -172,6 +206,9 @@ impl Marks {
 
     /// Marks a run. A run that cannot be marked is driven anyway, but rejected later, so a warning
     /// is printed now.
+    ///
+    /// The mark is written before the first record, see `OwnLog`. A crash in between leaves a mark
+    /// without a run, which does no harm; the reverse would lock the user out of an own run.
     fn add(&self, run: &RunId, first: &Record) {
         let (name, start) = (sha256(run.as_str().as_bytes()), start_hash(run, first));
         let written = match &self.file {
@@ -193,6 +230,9 @@ impl Marks {
 }
 
 /// Appends a line to a file that only its owner can read.
+///
+/// The line is appended in one write and synced, so processes that mark runs at the same time do
+/// not lose lines.
 fn write(file: &Path, line: &str) -> io::Result<()> {
     if let Some(folder) = file.parent() {
         state::create(folder).map_err(io::Error::other)?;
@@ -207,6 +247,9 @@ fn write(file: &Path, line: &str) -> io::Result<()> {
 }
 
 /// Returns a hash of the start of a run: another run with the same id started at another time.
+///
+/// The state of the machine is not part of it: the hash identifies a run, it does not authenticate
+/// its content.
 fn start_hash(run: &RunId, first: &Record) -> String {
     let machine = match &first.entry {
         Entry::Opened(opened) => &*opened.machine.name,
@@ -218,6 +261,8 @@ fn start_hash(run: &RunId, first: &Record) -> String {
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl Journal for OwnJournal {
+    /// Requests that were posted before a run exists are read and dropped: a stranger could
+    /// otherwise place an approval into the journal in advance.
     async fn open(&self, run: &RunId) -> Result<OpenRun, JournalError> {
         let mut open = self.inner.open(run).await?;
         let marked = !open.records.is_empty();
@@ -266,6 +311,8 @@ impl Journal for OwnJournal {
 
 /// The log of a run, which is marked before its first record is written. It takes no snapshots,
 /// because none would be read.
+///
+/// `marked` starts as true for an existing run, which `open` has admitted.
 struct OwnLog {
     inner: Box<dyn RunLog>,
     run: RunId,
@@ -276,6 +323,7 @@ struct OwnLog {
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl RunLog for OwnLog {
+    /// Marks a new run before its first record, and then forwards.
     async fn append(&mut self, records: &[Record]) -> Result<(), JournalError> {
         if let Some(first) = records.first().filter(|_| !self.marked) {
             self.marks.add(&self.run, first);

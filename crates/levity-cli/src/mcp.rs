@@ -1,4 +1,16 @@
 //! Commands for MCP servers.
+//!
+//! `list` only reads the config and starts nothing, so it is the safe way to inspect a config of
+//! somebody else: it shows programs, arguments and variables of each server. `tools`, `call` and
+//! `health` start servers, wait until each is ready or has failed, and stop them, also after
+//! Ctrl-C.
+//!
+//! Names, descriptions and errors of servers are untrusted. Lines are kept to one line each, and
+//! blanks are collapsed, so a server cannot imitate another entry or push a part out of sight.
+//! Values of variables are not printed, only their names.
+//!
+//! Exit codes: 0, 1 if a server or tool fails or the config has errors, 2 for a wrong call, 130
+//! after Ctrl-C.
 
 mod agent_tools;
 mod call;
@@ -94,6 +106,9 @@ type CommandResult = Result<ExitCode, String>;
 
 impl ConfigArg {
     /// Reads the config and prints its errors.
+    ///
+    /// A config with errors in some servers is usable for the others; one that names no server at
+    /// all is a wrong call.
     fn read(&self) -> Result<Config, String> {
         let config = read(self.config.as_deref());
         problems_in(&config, self.config.as_deref()).for_each(|problem| note(&problem));
@@ -108,6 +123,8 @@ impl ConfigArg {
     }
 }
 
+/// Reads the named file, else `LEVITY_MCP_SERVERS`. Placeholders in the file are filled from the
+/// environment.
 fn read(file: Option<&std::path::Path>) -> Config {
     match file {
         Some(file) => Config::load(file, |name| std::env::var(name).ok()),
@@ -116,6 +133,8 @@ fn read(file: Option<&std::path::Path>) -> Config {
 }
 
 /// Returns the problems of a config with the name of its file.
+///
+/// A message that already begins with the file is not prefixed again.
 fn problems_in<'a>(
     config: &'a Config,
     file: Option<&std::path::Path>,
@@ -129,6 +148,9 @@ fn problems_in<'a>(
 
 /// Returns all servers. If a name is given, only that server is enabled: the names of tools depend
 /// on the full list.
+///
+/// Two servers with a tool of the same name give it different names for models, which is only known
+/// if all of them are in the list; the others are therefore disabled and not removed.
 fn select_servers(config: &Config, name: Option<&str>) -> Result<Vec<ServerConfig>, String> {
     let Some(name) = name else {
         return Ok(config.servers().to_vec());
@@ -177,6 +199,9 @@ fn selected(servers: &Servers, name: Option<&str>) -> Vec<Server> {
 
 /// Starts servers, waits until each is ready or has failed, works with them and stops them. Returns
 /// `None` after Ctrl-C.
+///
+/// There is no time limit here: each server has its own limit for the start, and Ctrl-C ends the
+/// rest.
 async fn with_servers<T>(
     configs: Vec<ServerConfig>,
     work: impl AsyncFnOnce(&Servers) -> T,
@@ -198,6 +223,7 @@ async fn with_servers<T>(
 }
 
 impl List {
+    /// Words are quoted for a shell, so the shown program can be copied and tried.
     fn list(self) -> CommandResult {
         let config = self.source.read()?;
         for server in config.servers() {
@@ -254,6 +280,8 @@ fn collapse_blanks(text: &str) -> String {
 }
 
 impl Tools {
+    /// Tools of a failed server are missing from the output, the problem is on standard error, and
+    /// the code is 1.
     async fn tools(self) -> CommandResult {
         let config = self.source.read()?;
         let configs = select_servers(&config, self.server.as_deref())?;
@@ -274,6 +302,8 @@ impl Tools {
 }
 
 /// Prints errors of a server to the standard error, and returns `true` if there are none.
+///
+/// A disabled server counts as good, since the config wants it so.
 fn report_status(status: &ServerStatus) -> bool {
     status
         .problems
@@ -288,6 +318,7 @@ fn report_status(status: &ServerStatus) -> bool {
     }
 }
 
+/// Prints the specification of each tool, with the name of its server added.
 fn tools_json(server: &Server) {
     for tool in server.tools() {
         let mut spec = serde_json::to_value(tool.spec()).unwrap_or_default();
@@ -296,6 +327,8 @@ fn tools_json(server: &Server) {
     }
 }
 
+/// The number of tokens is an estimate of what the tools add to each request; only the first line
+/// of a description is printed.
 fn tools_text(server: &Server) {
     let status = server.status();
     print_text(&line(&format!(
@@ -310,6 +343,8 @@ fn tools_text(server: &Server) {
 }
 
 impl Health {
+    /// A ready server must also answer a ping. The status is read again after the ping, which may
+    /// have changed it.
     async fn health(self) -> CommandResult {
         let config = self.source.read()?;
         let configs = select_servers(&config, self.server.as_deref())?;
@@ -340,6 +375,7 @@ impl Health {
     }
 }
 
+/// The state is its text up to the first comma, such as `ready`, because `error` has the details.
 fn health_json(status: &ServerStatus, ping: Option<u64>) -> Value {
     let error = match &status.state {
         ServerState::Unavailable { error, .. } => Some(chain(error)),
@@ -354,6 +390,7 @@ fn health_json(status: &ServerStatus, ping: Option<u64>) -> Value {
     })
 }
 
+/// Formats the state of a server as one line.
 fn health_text(status: &ServerStatus, ping: Option<u64>) -> String {
     let mut text = format!("{}  {}  {}", status.name, status.transport, status.state);
     if status.state.is_ready() {
@@ -370,6 +407,7 @@ fn health_text(status: &ServerStatus, ping: Option<u64>) -> String {
     line(&text)
 }
 
+/// `None` stands for Ctrl-C.
 fn code(good: Option<bool>) -> ExitCode {
     match good {
         Some(true) => ExitCode::SUCCESS,

@@ -1,4 +1,11 @@
 //! The stores for conversations.
+//!
+//! Three forms of a store are selected by the path: a folder with one file for each conversation,
+//! an SQLite file (`*.db`, or any existing file), and a single JSON file (`*.json`) that holds
+//! exactly one conversation. The rules resemble those of journals in `store`, so both options can
+//! be used alike.
+//!
+//! Conversations of the command line never expire; those of servers without `--memory` do.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,6 +40,11 @@ impl MemoryArg {
 }
 
 /// Opens a store, and creates it if it does not exist.
+///
+/// Warnings, such as skipped damaged files, become notes.
+///
+/// # Errors
+/// The store cannot be created or opened, for example because of permissions or an unknown format.
 pub(crate) fn open(path: &Path) -> Result<Arc<dyn MemoryStore>, String> {
     let message = |error: MemoryError| chain(&error);
     let warn = |problems: Vec<String>| problems.iter().for_each(|problem| note(problem));
@@ -52,6 +64,8 @@ pub(crate) fn open(path: &Path) -> Result<Arc<dyn MemoryStore>, String> {
 }
 
 /// Returns conversations that remain until they are deleted.
+///
+/// The clock comes from the runtime, so tests control the times that are stored.
 pub(crate) fn conversations(store: Arc<dyn MemoryStore>, runtime: &Runtime) -> Conversations {
     Conversations::new(store)
         .world(runtime.world().clone())
@@ -59,6 +73,9 @@ pub(crate) fn conversations(store: Arc<dyn MemoryStore>, runtime: &Runtime) -> C
 }
 
 /// Returns the id of the conversation: the given name, the only one of a JSON file, or a new one.
+///
+/// A JSON file holds one conversation whose id is the name of the file without its extension:
+/// `notes.json` is the conversation `notes`.
 pub(crate) fn conversation(
     path: Option<&Path>,
     name: Option<&str>,
@@ -77,6 +94,8 @@ pub(crate) fn conversation(
 }
 
 /// Parses the name of a conversation.
+///
+/// An empty name often comes from an unset variable in a script, such as `--conversation "$ID"`.
 pub(crate) fn parse_name(name: &str) -> Result<String, String> {
     match name.is_empty() {
         true => Err(
@@ -88,6 +107,7 @@ pub(crate) fn parse_name(name: &str) -> Result<String, String> {
     }
 }
 
+/// Returns the extension of a path, if it is UTF-8.
 fn extension(path: &Path) -> Option<&str> {
     path.extension()?.to_str()
 }

@@ -1,4 +1,16 @@
 //! Models, and stored results of checks of their servers.
+//!
+//! Servers of open models differ in their handling of tools: some drop them, some return calls as
+//! text. `levity models check` finds out with three requests and stores the resulting mode; all
+//! other commands read it when they open a model of that server.
+//!
+//! The file `tool-modes.json` in the state folder is a cache. Losing it is harmless, so reading
+//! never fails, and a failed write is only a note. Entries expire after a week, and the oldest is
+//! dropped beyond 256 servers. Two processes that write at once may lose one of the entries, never
+//! the file, because it is replaced as a whole.
+//!
+//! Exit codes of the check: 0 if the model replied, 1 if not, 2 for an unknown model or a missing
+//! key.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -50,7 +62,9 @@ struct Check {
     json: bool,
 }
 
-/// Checks a model: 0 if it can use tools, 1 if it does not reply, 2 for an invalid call.
+/// Checks a model: 0 if it replies, 1 if it does not, 2 for an invalid call.
+///
+/// The model is opened without layers and stored modes, so that the check sees the server itself.
 pub(crate) async fn models(args: ModelsArgs) -> ExitCode {
     let Command::Check(check) = args.command;
     let models = match from_env() {
@@ -80,6 +94,7 @@ pub(crate) async fn models(args: ModelsArgs) -> ExitCode {
     }
 }
 
+/// Formats one line for each property, for people; programs use `--json`.
 fn check_text(server: &str, check: &ToolCheck) -> String {
     let tools = match &check.tools {
         ToolVisibility::Yes => "yes".to_owned(),
@@ -120,6 +135,9 @@ fn check_text(server: &str, check: &ToolCheck) -> String {
 
 /// Returns the models that the environment and the folder offer, with the tool modes that earlier
 /// commands stored for their servers.
+///
+/// All commands that open models use this function, or a stored mode would have no effect. Fails if
+/// a file of models is invalid.
 pub(crate) fn from_env() -> Result<Models, String> {
     let models = Models::from_env().map_err(|error| chain(&error))?;
     Ok(models.with_tool_modes(Arc::new(ToolModeFile)))
@@ -128,6 +146,7 @@ pub(crate) fn from_env() -> Result<Models, String> {
 /// A file in the user's state folder with the tool modes of servers.
 struct ToolModeFile;
 
+/// The key in the file is the server and model as `bare_model` names them.
 #[derive(Serialize, Deserialize)]
 struct StoredMode {
     mode: ToolMode,
@@ -136,6 +155,7 @@ struct StoredMode {
 }
 
 impl ToolModeFile {
+    /// Returns the path of the file in the state folder.
     fn file() -> Result<PathBuf, String> {
         Ok(state::folder()?.join("tool-modes.json"))
     }
@@ -149,6 +169,7 @@ impl ToolModeFile {
         serde_json::from_str(&text).unwrap_or_default()
     }
 
+    /// Creates the state folder if necessary, and replaces the file atomically.
     fn write(servers: &BTreeMap<String, StoredMode>) -> Result<(), String> {
         let file = Self::file()?;
         state::create(file.parent().unwrap_or(&file))?;
@@ -158,16 +179,20 @@ impl ToolModeFile {
     }
 }
 
+/// Seconds since 1970, from the clock of the system.
 fn now() -> u64 {
     SystemWorld.now().as_millis() / 1_000
 }
 
 impl ToolModes for ToolModeFile {
+    /// Reads the file at each call; models are opened rarely, and another process may have checked
+    /// a server in between.
     fn get(&self, server: &str) -> Option<ToolMode> {
         let stored = Self::read().remove(server)?;
         (now().saturating_sub(stored.at) < MAX_AGE.as_secs()).then_some(stored.mode)
     }
 
+    /// Expired entries are removed at each write, so the file does not grow.
     fn set(&self, server: &str, mode: ToolMode) {
         let mut servers = Self::read();
         servers.retain(|_, stored| now().saturating_sub(stored.at) < MAX_AGE.as_secs());

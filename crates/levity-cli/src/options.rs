@@ -1,4 +1,12 @@
 //! Options that commands share: limits, guards, a cache of replies, thinking.
+//!
+//! Values are parsed here into small enums at once, so that clap reports a wrong value with exit
+//! code 2 before anything starts; the enums become guards, layers and limits when a run is built.
+//!
+//! The order of layers is fixed: the cache lies inside of thinking, because the mode of thinking is
+//! part of the request that the cache compares. Replies in a folder are bound to this user by a
+//! secret and to the server of the model by its address, so neither another user of a shared folder
+//! nor another server can supply an answer.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Once};
@@ -48,6 +56,8 @@ pub(crate) struct RunOptions {
 }
 
 /// A rule of the option `--guard`.
+///
+/// Sizes are in bytes and greater than zero.
 #[derive(Clone, Debug, PartialEq)]
 enum Rule {
     Secrets { block: bool },
@@ -58,6 +68,8 @@ enum Rule {
     Topic(String),
 }
 
+/// Examples: `secrets`, `secrets:block`, `answer:20000`, `topic:orders and deliveries`. Each error
+/// states the valid form.
 fn rule(text: &str) -> Result<Rule, String> {
     let (kind, rest) = text
         .split_once(':')
@@ -101,6 +113,7 @@ enum Thinking {
     Always(ThinkingMode),
 }
 
+/// A number is a budget in tokens, and 0 means `off`.
 fn thinking(text: &str) -> Result<Thinking, String> {
     Ok(match text {
         "auto" => Thinking::Auto,
@@ -122,6 +135,8 @@ fn thinking(text: &str) -> Result<Thinking, String> {
 }
 
 /// The layers that wrap each model. Clones share the cache.
+///
+/// One value serves all models of a command, so agents of a team share the cache.
 #[derive(Clone)]
 pub(crate) struct Layers {
     cache: Option<Cache>,
@@ -132,6 +147,9 @@ pub(crate) struct Layers {
 
 impl Layers {
     /// Returns the model inside its layers; `place` identifies the server of the model.
+    ///
+    /// The namespace of the cache joins the secret and the place. Without a folder the secret is
+    /// empty, as nobody else can reach the memory of the process.
     pub(crate) fn around(&self, model: Arc<dyn Model>, place: &str) -> Arc<dyn Model> {
         // The thinking mode changes the reply, so the cache is the inner layer.
         let model = match &self.cache {
@@ -149,6 +167,9 @@ impl Layers {
     }
 
     /// Returns a warning about this model, if the user needs one.
+    ///
+    /// Only an explicit request for thinking is worth a warning; `auto` and `off` have nothing to
+    /// promise.
     pub(crate) fn note(&self, model: &dyn Model) -> Option<String> {
         let requested =
             matches!(self.thinking, Thinking::Always(mode) if mode != ThinkingMode::Off);
@@ -162,21 +183,28 @@ impl Layers {
 }
 
 impl RunOptions {
+    /// Returns the limits of a new run.
     pub(crate) fn limits(&self) -> Limits {
         self.limits.limits()
     }
 
     /// The limits, if any were given.
+    ///
+    /// A resumed run keeps its stored limits unless this returns some.
     pub(crate) fn given_limits(&self) -> Option<Limits> {
         self.limits.given()
     }
 
     /// Checks that the limit on money can be enforced for this model.
+    ///
+    /// A limit in money needs a known price; a model without one would pass it unnoticed.
     pub(crate) fn check_price(&self, model: &dyn Model) -> Result<(), String> {
         self.limits.check(model)
     }
 
     /// Returns the layers for models. Creates the folder of the cache if it does not exist.
+    ///
+    /// Fails if the folder of the cache cannot be created, or if no secret can be generated.
     pub(crate) fn layers(&self) -> Result<Layers, String> {
         let mut secret = Arc::default();
         let cache = match &self.cache {
@@ -209,6 +237,10 @@ impl RunOptions {
     }
 
     /// Builds the guards; `judge` is the model that judges topics.
+    ///
+    /// Rules of one kind are merged: one guard for secrets, which blocks if any rule blocks; one
+    /// for sizes, in which a later value replaces an earlier one; one for all topics together.
+    /// Guards for secrets come first, so that no key reaches the model that judges topics.
     pub(crate) fn guards(&self, judge: &Arc<dyn Model>) -> Vec<Arc<dyn Guard>> {
         let mut guards: Vec<Arc<dyn Guard>> = Vec::new();
         let block = self.guards.iter().filter_map(|rule| match rule {
@@ -259,6 +291,9 @@ impl RunOptions {
 
 /// Returns a secret of this user. Without it, no one else can write replies that levity accepts
 /// into a shared cache folder.
+///
+/// The secret is stored in `cache.key` of the state folder. If it cannot be stored, a random one
+/// serves this process: the cache then works within one call, and a note says so once.
 fn cache_secret() -> Result<Arc<str>, String> {
     let stored = state::folder().and_then(|folder| {
         state::create(&folder)?;
@@ -281,6 +316,10 @@ fn cache_secret() -> Result<Arc<str>, String> {
 
 /// Identifies the server of a model by its name, its address in a file, and the addresses in the
 /// environment.
+///
+/// Variables such as `OPENAI_BASE_URL` move a model to another server without changing its name.
+/// All of them are part of the place: one that does not matter costs a missed reply, while a
+/// missing one could return an answer of another server.
 pub(crate) fn place_of(name: &str, from_file: Option<&str>) -> String {
     let is_address = |name: &str| {
         ["_BASE_URL", "_HOST", "_ENDPOINT"]

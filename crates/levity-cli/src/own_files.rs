@@ -1,6 +1,15 @@
 //! Files that the command line or the environment names for levity itself. A tool that can write a
 //! journal could approve its own calls. A tool that can read a token file could impersonate any
 //! caller. A tool that can write a settings file could control the next start.
+//!
+//! Protection works in two steps. `register` runs once at the start and collects all paths of a
+//! fixed list of options and variables. `deny` then excludes those that lie below a workspace,
+//! together with the files that databases and writers place next to them, and refuses
+//! constellations in which exclusion is not enough: a workspace inside such a folder, or a link
+//! that an agent could replace.
+//!
+//! The list of options is explicit. A new option that names a file of levity must be added to it;
+//! options that name files for the agent, such as `--file`, must not.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
@@ -10,6 +19,8 @@ use levity::sandbox::WorkspaceBuilder;
 
 /// Options whose files only levity itself may read and write. They hold conversations or secrets,
 /// or control what levity does and which programs it starts.
+///
+/// These are the ids that clap gives to options, with underscores.
 const OPTIONS: [&str; 20] = [
     "journal",
     "memory",
@@ -38,6 +49,9 @@ const VARIABLES: [&str; 3] = ["LEVITY_MCP_SERVERS", "MCP_SERVERS_CONFIG", "LEVIT
 
 /// Prefixes and suffixes of files next to such a file, as globs. They match files of databases,
 /// tasks of a journal, an older log, and temporary or lock files.
+///
+/// The first pair is the file itself. For `runs.db` the list denies, among others, `runs.db-wal`,
+/// `runs.db.tasks` and `.runs.db.new`.
 const NEIGHBORS: [(&str, &str); 10] = [
     ("", ""),
     ("", "-wal"),
@@ -52,12 +66,21 @@ const NEIGHBORS: [(&str, &str); 10] = [
 ];
 
 /// The number of links that are followed in a path, as in the kernel.
+///
+/// A path with more links, such as a cycle, has no target and cannot be opened either.
 const MAX_LINKS: usize = 40;
 
 /// The files, each with the option or variable that names it.
+///
+/// Global, because workspaces are opened deep inside of commands and each of them must see the same
+/// list; forgetting to pass it would be a hole.
 static REGISTERED: OnceLock<Vec<(String, PathBuf)>> = OnceLock::new();
 
 /// Registers the files that the command line and the environment name.
+///
+/// Descends through all subcommands, since options belong to the level at which they are declared.
+/// Relative paths in variables are ignored here, as their readers ignore them. A second call has no
+/// effect.
 pub(crate) fn register(mut matches: &ArgMatches) {
     let in_environment = |name: &&str| {
         let path = PathBuf::from(std::env::var(name).ok()?.trim());
@@ -86,6 +109,9 @@ pub(crate) fn register(mut matches: &ArgMatches) {
 }
 
 /// Denies all tools of a workspace access to levity's own files in it.
+///
+/// Each file is denied as written and with its links resolved, together with the files that
+/// databases and atomic writes create next to it.
 ///
 /// # Errors
 /// Returns an error if the workspace is inside one of these files or folders, or if a link in the
@@ -144,6 +170,10 @@ pub(crate) fn deny(folder: &Path, builder: WorkspaceBuilder) -> Result<Workspace
 }
 
 /// Returns the places that a path may mean: as written, and with its links resolved.
+///
+/// A file may not exist yet, so the longest existing ancestor is resolved and the rest is appended.
+/// Paths with `..` are also taken literally, because the meaning of `missing/../x` changes when the
+/// missing folder is created. Denying one place too many costs nothing; one too few is a hole.
 fn places(path: &Path) -> Vec<PathBuf> {
     let Ok(absolute) = std::path::absolute(path) else {
         return Vec::new();
@@ -178,6 +208,9 @@ fn places(path: &Path) -> Vec<PathBuf> {
 }
 
 /// Returns the first link below `root` that the path leads through.
+///
+/// Follows the path part by part, like the kernel does. Links outside of the workspace are resolved
+/// and followed on; the agent cannot change them.
 fn link_within(root: &Path, path: &Path) -> Option<PathBuf> {
     let mut rest = std::path::absolute(path).ok()?;
     let mut real = PathBuf::new();
@@ -208,6 +241,8 @@ fn link_within(root: &Path, path: &Path) -> Option<PathBuf> {
 }
 
 /// Returns a glob that matches only this path.
+///
+/// For example, `a[1].db` becomes `a\[1\].db`.
 fn literal(path: &str) -> String {
     let mut glob = String::new();
     for char in path.chars() {

@@ -1,4 +1,16 @@
 //! The command that makes plans and carries them out from the terminal.
+//!
+//! `levity plan GOAL` makes a plan with a planner, carries it out with a team of agents, shows it
+//! as a tree, and prints the answer. With `--sessions DIR`, the folder holds one session file for
+//! each plan, for people and other tools, and a journal, from which a plan is resumed exactly.
+//!
+//! Three ways start a run: a goal (or a plan from a file), `--resume`, and `--fork` with the
+//! completed steps of another session. Resuming prefers the journal; without one, or after an early
+//! end, a new session starts from the completed steps of the old one, and a note says so.
+//!
+//! Modules: `team` builds the agents, `drive` asks questions, `display`, `screen`, `live`, `inline`
+//! and `draw` show progress, `end` prints the result, `given_files` is the tool for `--file`, and
+//! `demo` the model without a key. Exit codes are listed in `end`.
 
 pub(crate) mod demo;
 mod display;
@@ -90,7 +102,8 @@ pub(crate) struct PlanArgs {
 }
 
 /// Plans and carries out the goal, and returns the exit code: 0 if the goal was reached, 1 if
-/// nothing was done, 2 for an invalid call, 4 for part of the work, 130 after Ctrl-C.
+/// nothing was done, 2 for an invalid call, 3 if the run is waiting, 4 for part of the work, 130
+/// after Ctrl-C.
 pub(crate) async fn plan(args: PlanArgs) -> ExitCode {
     match run_plan(&args).await {
         Ok(code) => code,
@@ -99,6 +112,9 @@ pub(crate) async fn plan(args: PlanArgs) -> ExitCode {
 }
 
 /// Opens the sessions of a folder, with one warning if a session cannot be stored.
+///
+/// A session that cannot be written does not stop the plan, because the journal has the truth; the
+/// file is for inspection.
 pub(crate) fn sessions(folder: &Path) -> SessionFolder {
     let warned = Once::new();
     // The run continues and retries with the next write, so one warning is enough.
@@ -113,12 +129,15 @@ pub(crate) fn sessions(folder: &Path) -> SessionFolder {
 }
 
 /// The folder of the sessions, and the journal in it.
+///
+/// Both lie in one folder, so one option suffices and a copied folder is complete.
 struct SessionStore {
     sessions: SessionFolder,
     journal: PathBuf,
 }
 
 impl SessionStore {
+    /// Names the files of a session folder; nothing is created yet.
     fn new(folder: &Path) -> Self {
         Self {
             sessions: sessions(folder),
@@ -126,6 +145,8 @@ impl SessionStore {
         }
     }
 
+    /// Creates the journal if necessary. The error names the folder that the user gave, and not the
+    /// journal within it.
     fn open_journal(&self, trust: Trust) -> Result<Arc<OwnJournal>, String> {
         let failed = |error| {
             format!(
@@ -138,6 +159,9 @@ impl SessionStore {
     }
 }
 
+/// Files are checked first, before a model is called or a session is created. MCP servers are ended
+/// in each case. The note about the stored session follows the answer, so it is the last line of a
+/// successful call.
 async fn run_plan(args: &PlanArgs) -> Result<ExitCode, String> {
     let unreadable = args
         .files
@@ -181,6 +205,7 @@ async fn run_plan(args: &PlanArgs) -> Result<ExitCode, String> {
 }
 
 impl PlanArgs {
+    /// Opens the logs too, which fails for a path that cannot be written.
     fn display(&self, view: PlanView) -> Result<Arc<PlanDisplay>, String> {
         Ok(PlanDisplay::new(
             view,
@@ -192,6 +217,8 @@ impl PlanArgs {
 }
 
 /// Shows a run until it ends, then prints its result.
+///
+/// `levity runs resume` follows a team with it, without the export of a graph.
 pub(crate) async fn show(
     run: RunHandle<Team>,
     display: Arc<PlanDisplay>,
@@ -202,6 +229,8 @@ pub(crate) async fn show(
     end::print_answer(&outcome, kind == ViewKind::Json, kind == ViewKind::None)
 }
 
+/// The graph follows the answer on standard output, also after a failure, because it shows the
+/// failed step.
 fn conclude(args: &PlanArgs, outcome: &PlanOutcome) -> ExitCode {
     let code = end::print_answer(
         outcome,
@@ -217,6 +246,7 @@ fn conclude(args: &PlanArgs, outcome: &PlanOutcome) -> ExitCode {
 /// A run in progress, and its display.
 type StartedRun = (RunHandle<Team>, Arc<PlanDisplay>);
 
+/// clap guarantees that `--resume` and `--fork` come with `--sessions` and exclude each other.
 async fn start(
     args: &PlanArgs,
     team: &Team,
@@ -237,6 +267,8 @@ async fn start(
 }
 
 /// Starts a new run, of a goal or of a plan from a file.
+///
+/// A plan from a file may have a goal in addition, which its agents see.
 fn start_new(args: &PlanArgs, team: &Team) -> Result<StartedRun, String> {
     let goal = args.goal.clone().unwrap_or_default();
     let input = match &args.plan {
@@ -247,6 +279,10 @@ fn start_new(args: &PlanArgs, team: &Team) -> Result<StartedRun, String> {
 }
 
 /// Resumes a run from its journal, or from its session file if there is no journal.
+///
+/// The id may be a unique beginning of a session's id, or the full id of a run without a session
+/// file. A run that was cancelled or that ended with part of its work cannot be continued in its
+/// journal, where the end is final.
 async fn resume(
     args: &PlanArgs,
     team: &Team,
@@ -300,6 +336,9 @@ async fn resume(
 }
 
 /// Returns the session of a run with all its events, because its file may be a step behind.
+///
+/// The file is written while the run goes on and after the fact, so a crash may leave it behind the
+/// journal; the events of the journal bring it up to date.
 async fn current_session(
     session_store: &SessionStore,
     run: &RunId,
@@ -316,11 +355,16 @@ async fn current_session(
 }
 
 /// Returns `true` if a run ended before all steps were attempted, so that it can be resumed.
+///
+/// Completed and failed runs are not among them.
 fn ended_early(status: &Status) -> bool {
     matches!(status, Status::Cancelled { .. } | Status::Partial(_))
 }
 
 /// Starts a new run from the completed steps of a session.
+///
+/// Steps of `--redo`, and all that depend on them, are repeated. A given goal replaces the one of
+/// the session.
 fn start_from_session(
     args: &PlanArgs,
     team: &Team,
@@ -338,6 +382,8 @@ fn start_from_session(
     start_run(args, team, TeamInput::from(seed).goal(goal))
 }
 
+/// An error here is an invalid plan, found before the first model call; a plan from a file gets the
+/// advice to correct it.
 fn start_run(args: &PlanArgs, team: &Team, input: TeamInput) -> Result<StartedRun, String> {
     let display = args.display(PlanView::new())?;
     let run = team.run(input).on_event(display.watcher());

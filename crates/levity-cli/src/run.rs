@@ -1,3 +1,14 @@
+//! `levity run GOAL`: one agent, one goal, one answer.
+//!
+//! The command builds an agent from its options, starts a run or resumes the one with the given id,
+//! follows it on the terminal and prints the answer to standard output. Repeating the same call
+//! with `--journal` and `--id` is safe: a run that has ended prints its answer again, an
+//! interrupted one continues, and nothing is done twice. The goal must be the same, or the call is
+//! refused.
+//!
+//! A conversation (`--memory`) is something else than a journal: it keeps the messages over several
+//! runs, while a journal keeps the steps of one run.
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -40,6 +51,9 @@ pub(crate) struct Run {
 
 /// Runs an agent and returns the exit code: 0 for an answer, 1 for none, 2 for an invalid call, 3
 /// if the run is waiting, 130 after Ctrl-C.
+///
+/// The files of logs are opened first and the agent is built last, so that wrong options fail
+/// before an MCP server is started.
 pub(crate) async fn run(args: Run) -> ExitCode {
     if args.agent.park && args.journal.is_none() {
         return report_error("`--park` requires a journal; name one with `--journal`", 2);
@@ -67,6 +81,8 @@ pub(crate) async fn run(args: Run) -> ExitCode {
 }
 
 /// Returns the runtime, and the records of the run if the journal has it.
+///
+/// Without a journal, or for a new run without an id, there are no records.
 async fn prepare(args: &Run) -> Result<(Runtime, Vec<Record>), String> {
     let Some(path) = &args.journal else {
         return Ok((Runtime::new(), Vec::new()));
@@ -80,6 +96,8 @@ async fn prepare(args: &Run) -> Result<(Runtime, Vec<Record>), String> {
 }
 
 /// Reads the records of a run to resume, which must belong to the user and have this goal.
+///
+/// The error quotes both goals, cut to 500 characters each.
 async fn read_records(journal: &OwnJournal, id: &RunId, goal: &str) -> Result<Vec<Record>, String> {
     // A run that cannot be read reports its error when it is opened.
     let records = journal.read(id).await.unwrap_or_default();
@@ -100,6 +118,10 @@ async fn read_records(journal: &OwnJournal, id: &RunId, goal: &str) -> Result<Ve
 }
 
 /// Starts the run, or resumes it if the journal has it.
+///
+/// A resumed run already belongs to a conversation, so `--conversation` only labels its log. A new
+/// run with a memory but without a named conversation gets a new one, whose id is printed as a
+/// note.
 async fn start(agent: &Agent, args: &Run, records: &[Record], logs: &Logs) -> RunHandle<Agent> {
     if let Some(id) = args.id.as_ref().filter(|_| !records.is_empty()) {
         let mut resume = agent

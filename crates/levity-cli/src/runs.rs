@@ -1,3 +1,13 @@
+//! Commands on stored runs: list, show, compare, resume, replay, fork, control, export, import and
+//! delete.
+//!
+//! Three levels of access exist. Reading (`list`, `storage`) works on every journal. Control
+//! (`control`) stores a request for the driver of a run. Driving (`drive`) performs the effects of
+//! a run, and is allowed for runs that this user started or trusts by an option.
+//!
+//! Each subcommand returns a `CommandResult`; an error message becomes exit code 1 here, in one
+//! place. Commands that drive a run return the exit codes of the run instead.
+
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -78,10 +88,13 @@ pub(crate) struct RunArg {
 }
 
 impl RunArg {
+    /// The id is taken as written; unlike ids of sessions, it cannot be shortened.
     fn id(&self) -> RunId {
         RunId::new(self.run.as_str())
     }
 
+    /// Opens the journal for reading, without any check of ownership. Fails if the journal or the
+    /// run does not exist.
     async fn records(&self) -> Result<(Arc<dyn Journal>, Vec<Record>), String> {
         let journal = self.place.open()?;
         let records = read(&*journal, &self.id()).await?;
@@ -90,6 +103,9 @@ impl RunArg {
 
     /// Reads the records of a run to resume, which must belong to the user or be trusted. Prints
     /// the calls that were approved in a trusted run of another user.
+    ///
+    /// The notes appear before the run is admitted. A journal of a stranger can contain decisions
+    /// that allow dangerous calls, and a resumed run would execute them without asking again.
     async fn own_records(&self, trust: Trust) -> Result<(Arc<OwnJournal>, Vec<Record>), String> {
         let (journal, id) = (self.place.open_own(trust)?, self.id());
         let records = read(&*journal, &id).await?;
@@ -114,6 +130,9 @@ impl RunArg {
 }
 
 /// Returns the goal of an agent, if these are the records of an agent's run.
+///
+/// `levity run --id` compares it with the goal of the command, to detect an id that is used for
+/// something else.
 pub(crate) fn goal_of(records: &[Record]) -> Option<String> {
     match &records.first()?.entry {
         Entry::Opened(opened) => timeline::goal(&opened.state),
@@ -122,6 +141,9 @@ pub(crate) fn goal_of(records: &[Record]) -> Option<String> {
 }
 
 /// Reads the records of an existing run.
+///
+/// A journal returns no records for an unknown run; this function turns that into an error with
+/// advice.
 async fn read(journal: &dyn Journal, run: &RunId) -> Result<Vec<Record>, String> {
     let records = journal.read(run).await.map_err(|error| chain(&error))?;
     if records.is_empty() {

@@ -1,4 +1,13 @@
 //! The commands that serve an agent to other programs.
+//!
+//! `http` serves runs to programs, `mcp` serves a tool to models of other programs, and `tokens`
+//! manages the tokens of both; `access` holds what the two servers share. This module has the life
+//! cycle: it installs signal handlers, announces the address, serves, and stops in order.
+//!
+//! Ctrl-C or a termination signal stops a server gracefully: the listener accepts no more
+//! connections and requests in progress may end. Runs in a journal stay there and are resumed by
+//! the next server. Only runs that this user marked, or trusts by option, are resumed, because a
+//! journal may come from somewhere else.
 
 use std::pin::pin;
 use std::process::ExitCode;
@@ -45,6 +54,10 @@ pub(crate) async fn serve(args: Serve) -> ExitCode {
 
 /// Serves on a listener until this process receives a shutdown signal, and returns the exit code.
 /// `report` prints the address.
+///
+/// The first `select!` polls the signal once before the address is printed. A script that waits for
+/// the address may then send a signal at once, and it is not lost. A signal during the work cancels
+/// the listener's token, and the function waits until `serve` returns.
 async fn serve_until_shutdown<F>(
     listener: Listener,
     report: impl FnOnce(&Listener),
@@ -93,6 +106,9 @@ pub(crate) async fn shutdown_signal() {
 }
 
 /// Restricts the runs of a server to those that are marked or trusted.
+///
+/// Runs without a journal have no marks and need no restriction, since all of them were started by
+/// this process.
 pub(crate) fn resume_only_marked(runs: Runs, marks: Option<Arc<Marks>>) -> Runs {
     match marks {
         Some(marks) => runs.resume_if(move |run| marks.check(run)),
@@ -101,6 +117,9 @@ pub(crate) fn resume_only_marked(runs: Runs, marks: Option<Arc<Marks>>) -> Runs 
 }
 
 /// Resumes the runs that an earlier server left, and reports those that cannot be resumed.
+///
+/// Runs beyond the limit of runs in progress are queued and not lost. Only a journal that cannot be
+/// listed is an error; a single run that cannot be resumed is a note.
 async fn resume(runs: &Runs) -> Result<(), String> {
     for (run, error) in runs.resume_all().await.map_err(|error| chain(&error))? {
         note(&format!("run {run} was not resumed: {}", chain(&error)));

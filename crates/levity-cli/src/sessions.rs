@@ -1,4 +1,12 @@
 //! Commands for stored sessions.
+//!
+//! A session is the file that a plan leaves behind for people and tools: the steps, their results,
+//! cost and time. `list`, `show` and `export` only read the folder of sessions, so they are safe
+//! while runs write to it.
+//!
+//! Contents are untrusted text of models. Lists print each field on one line and cut it; JSON is
+//! parsed and printed again with unsafe characters escaped. Exit codes: 0, or 1 if the folder or
+//! the session cannot be read; clap returns 2 for a wrong call.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -97,6 +105,8 @@ pub(crate) async fn sessions(args: Sessions) -> ExitCode {
 }
 
 impl List {
+    /// Prints one line or one JSON object for each session. A file that is not a valid session is
+    /// listed with its problem, so one damaged file does not hide the others.
     async fn list(self) -> Result<(), String> {
         let mut filter = SessionFilter::new().limit(self.limit);
         (filter.status, filter.query) = (self.status, self.query);
@@ -118,6 +128,8 @@ impl List {
     }
 }
 
+/// Formats time, id, status, and the goal or the problem, for a line of about 200 characters at
+/// most.
 fn line(info: &SessionInfo) -> String {
     let created = info.created.map(|at| at.to_string()).unwrap_or_default();
     let about = info.problem.as_deref().unwrap_or(&info.query);
@@ -130,6 +142,8 @@ fn line(info: &SessionInfo) -> String {
 }
 
 impl Show {
+    /// Prints the tree of steps, then a summary with totals. The id may be shortened to any unique
+    /// beginning.
     async fn show(self) -> Result<(), String> {
         let session = Folder::open(&self.place.sessions)
             .load(&self.id)
@@ -146,6 +160,7 @@ impl Show {
 }
 
 impl Export {
+    /// Drawings are computed from the loaded session; JSON is the stored value itself.
     async fn export(self) -> Result<(), String> {
         let folder = Folder::open(&self.place.sessions);
         let drawing = match self.format {
@@ -161,6 +176,9 @@ impl Export {
 }
 
 /// Prints a session as it is stored.
+///
+/// The value is parsed and printed on one line. That makes it valid JSON on a terminal too, where
+/// unsafe characters must be escaped; the order of keys and the spacing of the file are not kept.
 async fn print_file(folder: &Folder, id: &str) -> Result<(), String> {
     let path = folder.find(id).await.map_err(|error| chain(&error))?;
     // Loading the session first makes sure that the file exists, is a session and is not too large.

@@ -1,4 +1,10 @@
 //! State of a user that commands store between two calls.
+//!
+//! The state holds tokens, marks of own runs and similar small files. It lies outside of every
+//! workspace and repository, so neither an agent with file tools nor a copied folder can bring or
+//! change it. Folders are created with the mode 0700 on Unix.
+//!
+//! Nothing is created by looking a path up; commands that only read leave no trace.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -7,6 +13,10 @@ use levity::core::Digest;
 
 /// Returns the folder for this user's state, below `XDG_STATE_HOME`, or `LOCALAPPDATA` on Windows,
 /// or `~/.local/state`.
+///
+/// Relative values of the variables are ignored, as the XDG specification demands: they would place
+/// the state into the current folder, which may be an untrusted repository. Fails if no variable
+/// gives an absolute path.
 pub(crate) fn folder() -> Result<PathBuf, String> {
     let named = |variable: &str| {
         env::var_os(variable)
@@ -24,6 +34,9 @@ pub(crate) fn folder() -> Result<PathBuf, String> {
 }
 
 /// Creates a folder that only its owner can read.
+///
+/// Missing parents are created with the same mode. The permissions of a folder that already exists
+/// stay unchanged.
 pub(crate) fn create(folder: &Path) -> Result<(), String> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
@@ -35,6 +48,10 @@ pub(crate) fn create(folder: &Path) -> Result<(), String> {
 }
 
 /// Returns a name for the state of a folder, unique to that folder.
+///
+/// The name has at most 40 characters of the last component, for people, and a digest of the whole
+/// path, for uniqueness: `/home/a/my app` becomes `my_app-` and a digest. Callers pass an absolute
+/// path; a relative one would depend on the current folder.
 pub(crate) fn name_of(folder: &Path) -> String {
     let text = folder.to_string_lossy();
     let last: String = folder

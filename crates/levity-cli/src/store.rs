@@ -1,4 +1,14 @@
 //! The journal that stores runs.
+//!
+//! A journal is a folder with one file for each run, or one SQLite file. The path alone decides: an
+//! existing file or a name that ends with `.db` is SQLite, all else is a folder. The rule also
+//! holds for a journal that does not exist yet, so the same option works for the first and for
+//! every later call.
+//!
+//! Two ways of opening differ in trust. `open` reads runs, which is safe for every journal.
+//! `open_own` wraps the journal so that only runs which this user marked (or trusts by an option)
+//! are driven: a stored run contains calls that would be executed, and a journal may come from a
+//! stranger. See `marks`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,6 +31,10 @@ pub(crate) struct JournalArg {
 impl JournalArg {
     /// Opens the journal, which must exist: listing runs does not create one. Use
     /// [`open_own`](Self::open_own) to resume runs.
+    ///
+    /// # Errors
+    /// The path does not exist, or the journal cannot be opened. The message suggests `--journal`,
+    /// because the default `runs` is relative to the current folder.
     pub(crate) fn open(&self) -> Result<Arc<dyn Journal>, String> {
         if !self.journal.exists() {
             return Err(format!(
@@ -33,6 +47,8 @@ impl JournalArg {
     }
 
     /// Opens the journal to drive or resume runs of this user.
+    ///
+    /// Like `open`, it does not create a journal: a run to resume must exist already.
     pub(crate) fn open_own(&self, trust: Trust) -> Result<Arc<OwnJournal>, String> {
         Ok(Arc::new(OwnJournal::new(
             self.open()?,
@@ -48,6 +64,8 @@ pub(crate) fn open_own(path: &Path, trust: Trust) -> Result<Arc<OwnJournal>, Jou
 }
 
 /// Opens a journal to read it, and creates it if it does not exist.
+///
+/// Damaged entries that the journal could skip are printed as notes; they do not fail the command.
 pub(crate) fn open(path: &Path) -> Result<Arc<dyn Journal>, JournalError> {
     if path.is_file() || path.extension().is_some_and(|extension| extension == "db") {
         let journal = SqliteJournal::new(path)?;

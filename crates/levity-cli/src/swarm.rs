@@ -1,4 +1,15 @@
 //! The command that runs a swarm from the terminal.
+//!
+//! `levity swarm GOAL` builds a router with the preset workers researcher, coder and reviewer,
+//! starts or resumes a run, follows it on the terminal, and prints the answer. `serve` and `runs
+//! resume` build the same swarm through `SwarmShape::build`, so a stored run continues with equal
+//! workers.
+//!
+//! Parts: `lines` formats events, `display` holds the state on the terminal, `end` prints the
+//! result and chooses the exit code, and `demo` replaces the model if none is configured. The order
+//! of the work is fixed: the journal opens first, then the plan file is read, then MCP servers
+//! start, then the run. Problems of all these steps are wrong calls with exit code 2; MCP servers
+//! that were started are stopped in each case.
 
 mod demo;
 mod display;
@@ -113,6 +124,7 @@ enum WorkerName {
 }
 
 impl WorkerName {
+    /// The names of the preset workers in levity-swarm, in the same order as its list of workers.
     fn as_str(self) -> &'static str {
         match self {
             Self::Researcher => "researcher",
@@ -131,6 +143,8 @@ pub(crate) async fn swarm(args: SwarmArgs) -> ExitCode {
     }
 }
 
+/// Opens what the run needs and performs it. An `Err` is a wrong call, found before or at the start
+/// of the run; a run that fails later is an `Ok` with its exit code.
 async fn prepare(args: &SwarmArgs) -> Result<ExitCode, String> {
     let runtime = match &args.journal {
         Some(path) => Runtime::new()
@@ -145,6 +159,8 @@ async fn prepare(args: &SwarmArgs) -> Result<ExitCode, String> {
     mcp_servers.end(run_swarm(args, &swarm, plan).await).await
 }
 
+/// Runs the swarm while its MCP servers live; the caller ends them. Logs are opened before the run
+/// starts and stay open until its end.
 async fn run_swarm(
     args: &SwarmArgs,
     swarm: &Swarm,
@@ -175,6 +191,8 @@ async fn run_swarm(
 }
 
 /// Shows a run until it ends, then prints its result.
+///
+/// Also used by `levity runs resume`, so a resumed swarm looks like a new one.
 pub(crate) async fn show(
     run: RunHandle<Swarm>,
     display: Arc<SwarmDisplay>,
@@ -188,6 +206,9 @@ pub(crate) async fn show(
 
 impl SwarmShape {
     /// Returns the name of a given option, if there is one.
+    ///
+    /// Commands that accept several kinds of runs use it to refuse an option that does not apply to
+    /// the requested kind, such as `--talk` for a single agent.
     pub(crate) fn given(&self) -> Option<&'static str> {
         let workers = (!self.workers.is_empty()).then_some("--worker");
         let max_delegations = self.max_delegations.map(|_| "--max-delegations");
@@ -197,6 +218,8 @@ impl SwarmShape {
     }
 
     /// Returns the names of the workers of this swarm.
+    ///
+    /// All workers take part unless `--worker` selects some.
     fn names(&self) -> Vec<&'static str> {
         let all = if self.workers.is_empty() {
             WorkerName::value_variants()
@@ -207,6 +230,9 @@ impl SwarmShape {
     }
 
     /// Builds the swarm with this runtime, and returns it with the MCP servers that run beside it.
+    ///
+    /// MCP servers start before the swarm is built, because their tools are part of its workers. If
+    /// building fails, they are ended before the error returns, so no process is left behind.
     pub(crate) async fn build(
         &self,
         common: &Common,
@@ -221,6 +247,10 @@ impl SwarmShape {
         }
     }
 
+    /// Builds the swarm while the MCP servers run. The router and all workers share one model with
+    /// its layers, such as the cache. Guards apply to the whole swarm; approval rules and the tool
+    /// `ask_user` are added to each worker. Defaults are 16 parallel workers and
+    /// `Router::DEFAULT_DELEGATIONS` delegations.
     fn with_servers(
         &self,
         common: &Common,
@@ -244,9 +274,9 @@ impl SwarmShape {
             .open_shared(&common.options, report, || demo::model(pause))?;
         let mut ready = PresetWorkers::new(model.clone())
             .runtime(runtime.clone())
-            .finish(|_, agent| agent.ask_user());
+            .customize(|_, agent| agent.ask_user());
         if let Some(turns) = common.max_turns {
-            ready = ready.finish(move |_, agent| agent.max_turns(turns));
+            ready = ready.customize(move |_, agent| agent.max_turns(turns));
         }
         common
             .tools
@@ -282,6 +312,13 @@ impl SwarmShape {
 }
 
 /// Starts a run, or resumes one.
+///
+/// A resumed run keeps its stored goal and plan; only limits that the user gives now replace the
+/// stored ones. A run that was paused continues, because resuming it is the user's wish.
+///
+/// # Errors
+/// The run to resume does not exist, the id of a new run is taken, the journal cannot be read, or
+/// the plan cannot be carried out.
 async fn start(
     args: &SwarmArgs,
     swarm: &Swarm,
@@ -325,6 +362,9 @@ async fn start(
 }
 
 /// Returns the id if no run in the journal has it.
+///
+/// Without this check, a second run with the same id would resume the first one with another goal.
+/// It also reads the run, so an unreadable journal fails here.
 async fn check_unused(id: &str, swarm: &Swarm) -> Result<RunId, String> {
     let id = RunId::new(id);
     match swarm.runtime().journal().read(&id).await {
@@ -336,6 +376,8 @@ async fn check_unused(id: &str, swarm: &Swarm) -> Result<RunId, String> {
     }
 }
 
+/// Attaches the display and the logs, and starts the run. An error of a run with `--plan` ends with
+/// the advice to correct the plan.
 fn start_run(
     args: &SwarmArgs,
     run: levity::runtime::Run<Swarm>,
@@ -351,6 +393,9 @@ fn start_run(
 }
 
 /// Reads a plan from a file: a list of delegations, or an object with one, as a router writes it.
+///
+/// serde's message for an untagged enum does not name the wrong field, so the error shows the
+/// expected form instead.
 fn read_plan(path: &std::path::Path) -> Result<Vec<Delegation>, String> {
     #[derive(serde::Deserialize)]
     #[serde(untagged)]

@@ -1,4 +1,16 @@
 //! Output to the terminal, and input from files and pipes.
+//!
+//! All output of the commands passes through this module, because most of it is untrusted: models,
+//! tools, web pages and stored runs can contain escape sequences that move the cursor, recolour
+//! text or change the title, and characters that reorder or hide text. Text is printed with such
+//! characters replaced by U+FFFD; JSON is printed with them escaped, so its value stays the same.
+//!
+//! Streams: answers and JSON go to standard output, notes and errors to standard error with the
+//! prefix `levity: `. A closed pipe (`levity .. | head`) is no error. Each error is one line of the
+//! form `problem; next step`.
+//!
+//! Input from files and pipes has a limit in bytes, and a longer input fails instead of being cut:
+//! half a plan or half a script would be another plan.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -9,6 +21,9 @@ use std::process::ExitCode;
 pub(crate) use levity::core::text::chain;
 
 /// Prints text to the standard output, and ignores a closed pipe.
+///
+/// The text has no line break added. The output is flushed at once, because the deltas of a model
+/// arrive in pieces without a line break.
 pub(crate) fn print_text(text: &str) {
     let mut out = io::stdout().lock();
     let _ = out
@@ -18,6 +33,8 @@ pub(crate) fn print_text(text: &str) {
 
 /// Replaces characters that would control a terminal or disguise the text. Models and web pages may
 /// have written it.
+///
+/// Line breaks and tabs stay. Text without such characters, which is nearly all of it, is borrowed.
 pub(crate) fn sanitize(text: &str) -> Cow<'_, str> {
     if text.contains(is_unsafe) {
         text.replace(is_unsafe, "\u{fffd}").into()
@@ -27,9 +44,15 @@ pub(crate) fn sanitize(text: &str) -> Cow<'_, str> {
 }
 
 /// The maximum size of a plan or a script, in bytes.
+///
+/// 64 MiB, far above any plan that a person or a model writes, and far below the memory of a
+/// machine.
 const MAX_TEXT: u64 = 64 << 20;
 
 /// Reads a file that the user names, or a pipe, unless it is too large.
+///
+/// The limit is checked while reading and not by the size of the file, because a pipe or a device
+/// has no size. Fails for a file that cannot be opened, that is not UTF-8, or that is too large.
 pub(crate) fn read_text(path: &Path) -> Result<String, String> {
     let failed = |error: io::Error| format!("cannot read `{}`: {error}", path.display());
     let mut text = String::new();
@@ -54,6 +77,7 @@ pub(crate) fn read_stdin(max: u64) -> Result<Vec<u8>, String> {
         .map_err(|error| format!("cannot read standard input: {error}"))
 }
 
+/// Reads one byte more than allowed to tell an input of exactly `max` bytes from a longer one.
 fn read_all(input: impl io::Read, max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     input.take(max + 1).read_to_end(&mut bytes)?;
@@ -73,6 +97,10 @@ pub(crate) fn counted(number: u64, unit: &str) -> String {
 
 /// Quotes a word for a shell, for use in a suggested command. Ids and paths may come from an
 /// untrusted folder.
+///
+/// A user copies suggested commands into a shell, so an id such as `x; rm -rf ~` must stay one
+/// word. Words of letters, digits and `._/:@%+=,-` stay as they are; all others are set in single
+/// quotes.
 pub(crate) fn shell_quote(word: &str) -> Cow<'_, str> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._/:@%+=,-".contains(c);
     match !word.is_empty() && word.chars().all(plain) {
@@ -82,6 +110,8 @@ pub(crate) fn shell_quote(word: &str) -> Cow<'_, str> {
 }
 
 /// Returns `true` if a character is invisible or shown as a blank, so that it can disguise a text.
+///
+/// Zero-width joiners are not in the list, because emoji and several scripts need them.
 fn is_invisible(char: char) -> bool {
     matches!(
         char,
@@ -94,6 +124,9 @@ fn is_invisible(char: char) -> bool {
 
 /// Returns `true` if a character controls a terminal, changes the direction of text, or is
 /// invisible.
+///
+/// A text that changes its direction can show the arguments of a call in another order than the one
+/// that is executed, so these characters are as dangerous for an approval as escape sequences.
 fn is_unsafe(char: char) -> bool {
     let changes_direction = matches!(
         char,
@@ -104,6 +137,8 @@ fn is_unsafe(char: char) -> bool {
 
 /// Escapes the characters of JSON for which [`is_unsafe`] is `true`. They occur only in its
 /// strings, so the value stays the same.
+///
+/// Characters above U+FFFF become a pair of surrogates, as JSON requires.
 fn sanitize_json(json: &str) -> String {
     let mut line = String::with_capacity(json.len());
     for char in json.chars() {
@@ -119,6 +154,9 @@ fn sanitize_json(json: &str) -> String {
 }
 
 /// Shortens a long text to its beginning.
+///
+/// The beginning has 500 characters; the length of the whole text in bytes follows, as in `abc..
+/// (81920 bytes)`.
 pub(crate) fn shorten(text: String) -> String {
     const MAX_CHARS: usize = 500;
     match text.char_indices().nth(MAX_CHARS) {
@@ -129,6 +167,10 @@ pub(crate) fn shorten(text: String) -> String {
 
 /// Returns a text for a decision in full, unless it is longer than 8 KiB. Then it leaves out the
 /// middle, and states how many bytes are missing.
+///
+/// A person who approves a call must see both of its ends: a harmless beginning could otherwise
+/// hide a harmful end behind a long middle. The stated number of bytes makes the gap visible, and
+/// `is_shown_in_full` lets callers refuse a decision on a call with a gap.
 pub(crate) fn omit_middle(text: &str) -> Cow<'_, str> {
     if is_shown_in_full(text) {
         return text.into();
@@ -155,6 +197,9 @@ pub(crate) fn is_shown_in_full(text: &str) -> bool {
 const MAX_SHOWN: usize = 8 << 10;
 
 /// Prints a value as one line of JSON.
+///
+/// A value that cannot be serialized prints nothing. Unsafe characters are escaped on pipes too,
+/// because the line often ends on a terminal after `jq` or `grep`.
 pub(crate) fn print_json(value: &impl serde::Serialize) {
     if let Ok(line) = serde_json::to_string(value) {
         print_text(&format!("{}\n", sanitize_json(&line)));
@@ -163,6 +208,9 @@ pub(crate) fn print_json(value: &impl serde::Serialize) {
 
 /// Prints JSON unchanged. On a terminal, escapes replace characters that would control the
 /// terminal.
+///
+/// Exports of runs must be byte-identical to be imported again and compared, so a file or a pipe
+/// receives the bytes as they are. Bytes that are not UTF-8 are replaced on a terminal only.
 pub(crate) fn write_json(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match out.is_terminal() {
@@ -173,12 +221,18 @@ pub(crate) fn write_json(bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Prints a note to the standard error.
+///
+/// System errors in the text are explained first, see `explain`. A failed write is ignored: a
+/// program without standard error should still do its work.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr(), "levity: {}", sanitize(&explain(text)));
 }
 
 /// Replaces the text of a system error by a plain reason, and adds the next step if the message has
 /// none.
+///
+/// For example, "cannot read `a.json`: No such file or directory (os error 2)" becomes "cannot read
+/// `a.json`: no such file or folder; check the path".
 fn explain(text: &str) -> Cow<'_, str> {
     plain_reason(text).map_or(text.into(), |(problem, reason, step, rest)| {
         let has_step = problem.contains("; ") || !rest.is_empty();
@@ -188,6 +242,10 @@ fn explain(text: &str) -> Cow<'_, str> {
 }
 
 /// Splits a message at a system error: the text before it, its reason, the next step, and the rest.
+///
+/// The words of the system are recognized by asking the system for its text of the same code, so
+/// this works in every language of the system. Returns `None` for codes without a plain reason, and
+/// the message then stays unchanged.
 fn plain_reason(text: &str) -> Option<(&str, &'static str, &'static str, &str)> {
     if let Some(problem) = text.strip_suffix("stream did not contain valid UTF-8") {
         return Some((problem, "it is not UTF-8", "; save it as UTF-8", ""));
@@ -217,6 +275,8 @@ fn plain_reason(text: &str) -> Option<(&str, &'static str, &'static str, &str)> 
 }
 
 /// Adds the next step to a message that has none.
+///
+/// A message with `; ` already has a step, by the convention of all messages of the workspace.
 pub(crate) fn advise(problem: String, step: &str) -> String {
     match problem.contains("; ") {
         true => problem,
@@ -225,6 +285,8 @@ pub(crate) fn advise(problem: String, step: &str) -> String {
 }
 
 /// Prints an error message, and returns its exit code.
+///
+/// Use the code 0 for a message about a run that still has an answer.
 pub(crate) fn report_error(problem: &str, code: u8) -> ExitCode {
     note(problem);
     ExitCode::from(code)

@@ -1,4 +1,12 @@
 //! The token that clients of a server must send, and its file.
+//!
+//! HTTP servers, MCP servers over HTTP and bridges accept only clients that send a token. This
+//! module finds it, creates it at the first start, and tells the user about its location. The token
+//! itself is printed once, when it is created, and never again.
+//!
+//! The order of the sources is: the named file, the environment, the state folder of the user. An
+//! explicit option thereby wins over an environment that the user may have forgotten. The file in
+//! the state folder lies in a folder that only its owner can read.
 
 use std::path::{Path, PathBuf};
 
@@ -8,6 +16,8 @@ use crate::state;
 use crate::terminal::{chain, note};
 
 /// The source of a token.
+///
+/// The client side of a bridge reads the same source without creating anything.
 pub(crate) enum Source {
     /// The environment holds the token.
     Env(Token),
@@ -17,6 +27,9 @@ pub(crate) enum Source {
 
 /// Finds the source of the token: the file `named`, if given; else the variable `env`, if set; else
 /// the file `name` in the user's state folder.
+///
+/// Nothing is read from the file and nothing is created. Fails if the variable holds an invalid
+/// token, or if no state folder can be determined; the message then lists the two alternatives.
 pub(crate) fn source(env: &str, named: Option<&Path>, name: &str) -> Result<Source, String> {
     if let Some(file) = named {
         return Ok(Source::File(file.to_owned()));
@@ -35,6 +48,10 @@ pub(crate) fn source(env: &str, named: Option<&Path>, name: &str) -> Result<Sour
 
 /// Returns the token that clients must send, from its [`source`]. If the file does not exist,
 /// levity creates it with a new token and prints the token once.
+///
+/// The folder is created only for the default file; the folder of a file that the user named must
+/// exist, because a mistyped path should not leave new folders behind. Notes go to standard error,
+/// so standard output remains free for the protocol.
 pub(crate) fn token(env: &str, named: Option<&Path>, name: &str) -> Result<Token, String> {
     let path = match source(env, named, name)? {
         Source::Env(token) => {

@@ -1,4 +1,19 @@
 //! The tools of an agent on the command line.
+//!
+//! The options of this module turn into tools in three ways, one for each kind of run: a builder of
+//! one agent (`add_to`), the parts of a team (`add_to_parts`) and the preset workers of a swarm
+//! (`add_to_workers`). All three collect the same `ToolSet` first, so an option means the same for
+//! each kind.
+//!
+//! Defaults are safe. Without options an agent has only the clock. `--workspace` adds files and
+//! commands of one folder; commands require a sandbox of the level `Guarded` without network. A
+//! system that cannot provide this level loses the commands, with a note, and not the files.
+//! `--weak` lowers the level, `--network` opens the network, and `--allow` removes the approval for
+//! commands that begin with the given words.
+//!
+//! levity's own files below the workspace (journals, memories, keys) are denied to the tools, see
+//! `own_files`. A problem with an option is an `Err` with one line, which the commands print with
+//! exit code 2.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -53,8 +68,13 @@ pub(crate) struct ToolArgs {
 }
 
 /// The requested tools, before they are added to agents.
+///
+/// Each part is taken out once, by the function that adds it. Parts stay separate because the three
+/// kinds of runs add them by different methods: a source can change its tools while an agent runs,
+/// while the parts of a team hold a fixed list.
 struct ToolSet {
     now: Arc<dyn Tool>,
+    /// The folder for the file tools; also the working folder of commands.
     workspace: Option<Workspace>,
     command: Option<RunCommand>,
     web: Option<WebFetch>,
@@ -66,6 +86,8 @@ struct ToolSet {
 
 impl ToolSet {
     /// Returns the tools, except those of the folder and those for files of the workspace.
+    ///
+    /// Commands and web are moved out, so a second call returns only the clock.
     fn tools(&mut self) -> Vec<Arc<dyn Tool>> {
         let mut tools = vec![self.now.clone()];
         tools.extend(
@@ -81,6 +103,10 @@ impl ToolSet {
 impl ToolArgs {
     /// Adds these tools and the context files of the workspace to the agent; `report` receives
     /// notes about the tools.
+    ///
+    /// Tools of the folder (`--tools`) are added as a source, so files that change while the agent
+    /// runs take effect. Python code may call the file tools only: it receives their specifications
+    /// and every call passes the agent's own policy.
     pub(crate) fn add_to(
         &self,
         mut agent: AgentBuilder,
@@ -105,6 +131,10 @@ impl ToolArgs {
     }
 
     /// Adds these tools to the parts of a team, for agents that name them.
+    ///
+    /// The agents of a team are described in a file that names tools, so these parts are an offer:
+    /// an agent that does not name a tool does not have it. The folder's tools are read once, and
+    /// later changes of its files have no effect.
     pub(crate) fn add_to_parts(
         &self,
         mut parts: AgentParts,
@@ -129,6 +159,10 @@ impl ToolArgs {
     }
 
     /// Adds to each worker the tools of its role and the context files of the workspace.
+    ///
+    /// The preset workers decide by their role which parts they use: each has the clock and the
+    /// context files, only the researcher fetches pages, and only the coder runs commands and
+    /// Python code.
     pub(crate) fn add_to_workers(
         &self,
         ready: PresetWorkers,
@@ -158,10 +192,10 @@ impl ToolArgs {
             ready = ready.source(folder);
         }
         if let Some(context) = context {
-            ready = ready.finish(move |_, agent| agent.context(context.clone()));
+            ready = ready.customize(move |_, agent| agent.context(context.clone()));
         }
         if self.python {
-            ready = ready.finish(move |name, agent| match name {
+            ready = ready.customize(move |name, agent| match name {
                 "coder" => agent.program(RunPython::new().specs(for_python.clone())),
                 _ => agent,
             });
@@ -170,6 +204,9 @@ impl ToolArgs {
     }
 
     /// Opens the workspace, if one is named.
+    ///
+    /// # Errors
+    /// Returns an error if the folder cannot be opened, or conflicts with levity's own files.
     pub(crate) fn open_workspace(&self) -> Result<Option<Workspace>, String> {
         self.workspace
             .as_deref()
@@ -179,6 +216,9 @@ impl ToolArgs {
 
     /// Returns a note for each option that affects none of these workers. Only the researcher
     /// fetches pages, and only the coder writes files, runs commands and Python.
+    ///
+    /// For example, `--web` with the workers `coder` and `reviewer` returns one note. The notes are
+    /// warnings and not errors, because a script may select workers and options independently.
     pub(crate) fn unused_options(&self, workers: &[&str]) -> Vec<&'static str> {
         let has = |name: &str| workers.contains(&name);
         let commands = !self.allow.is_empty() || self.weak || self.network;
@@ -204,6 +244,9 @@ impl ToolArgs {
             .collect()
     }
 
+    /// Opens all that the options name, and reports problems of single files in the folder of tools
+    /// through `report`; a folder that cannot be read at all is an error. The sandbox is built here
+    /// too, so that a wrong option fails before a model is called.
     fn collect_tools(&self, quiet: bool, report: impl Fn(&str)) -> Result<ToolSet, String> {
         let mut set = ToolSet {
             now: Arc::new(Now::new()),
@@ -232,6 +275,9 @@ impl ToolArgs {
 
     /// Returns the tool for commands, if the system can confine them to the workspace or `--weak`
     /// is set.
+    ///
+    /// A sandbox below the required level is a note and not an error: the agent then works without
+    /// commands.
     fn command(
         &self,
         workspace: &Workspace,
@@ -254,6 +300,8 @@ impl ToolArgs {
         }
     }
 
+    /// Opens the folder with levity's own files denied, and read-only if requested. The error names
+    /// the folder once, also when the cause already begins with its name.
     fn open(&self, folder: &Path) -> Result<Workspace, String> {
         let builder = own_files::deny(folder, Workspace::builder(folder))?;
         let builder = if self.read_only {
@@ -270,6 +318,8 @@ impl ToolArgs {
         })
     }
 
+    /// Builds the sandbox for commands. `--weak` asks for the level `Open`, which every system
+    /// provides; otherwise `Guarded` is required and its absence is the error `InsufficientLevel`.
     fn sandbox(&self, workspace: &Workspace) -> Result<Sandbox, SandboxError> {
         let network = if self.network {
             Network::Any
@@ -287,6 +337,8 @@ impl ToolArgs {
             .build()
     }
 
+    /// Returns the policy for commands: those that only read are allowed within the workspace,
+    /// those that begin with the words of an `--allow` too, and all others need approval.
     fn policy(&self, workspace: &Workspace) -> CommandPolicy {
         let allow = |policy: CommandPolicy, words: &String| policy.allow(words);
         self.allow
@@ -296,6 +348,9 @@ impl ToolArgs {
 }
 
 /// Parses the first words of commands that may run.
+///
+/// A value of blanks would match every command, so it is refused here instead of being passed to
+/// the policy.
 fn first_words(text: &str) -> Result<String, String> {
     match text.split_whitespace().next() {
         Some(_) => Ok(text.to_owned()),
@@ -306,6 +361,10 @@ fn first_words(text: &str) -> Result<String, String> {
 /// Returns the context files of the workspace, down to the folder in which the command was called.
 /// Prints their names when they are read, and again when they change. A run that is resumed from
 /// its journal reads none.
+///
+/// Names of files are untrusted: a name with a line break could forge a note of levity, so breaks
+/// are replaced before the note is printed. Nothing is printed when `quiet` is set, or when the
+/// same names are read again at the next turn.
 fn context(workspace: &Workspace, quiet: bool) -> ContextFiles {
     let here = std::env::current_dir().ok();
     let here = here
@@ -339,6 +398,9 @@ pub(crate) struct SandboxArgs {
 }
 
 /// Prints how commands are confined in a folder.
+///
+/// The sandbox is built at the level `Open`, so that a weak system is described instead of refused.
+/// Exit codes: 0, or 1 if the folder cannot be opened.
 pub(crate) fn print_sandbox(args: &SandboxArgs) -> ExitCode {
     let sandbox = Workspace::open(&args.folder)
         .map_err(|error| chain(&error))

@@ -1,4 +1,16 @@
 //! Errors in the arguments of the command, each on one line.
+//!
+//! clap reports a wrong call in several paragraphs: the problem, tips, the usage and a hint at
+//! `--help`. levity's errors are one line that ends with the next step, so this module joins the
+//! paragraphs that help and drops the others.
+//!
+//! Exit codes: 0 for `--help` and `--version`, 2 for every wrong call, also for a missing
+//! subcommand. Requested help and the version go to standard output as clap formats them; errors go
+//! to standard error with the prefix `levity: `.
+//!
+//! The rewriting works on clap's rendered text and not on its structured context, because the text
+//! of the tips exists only there. A text that clap changes in a later version stays readable: it is
+//! then printed as clap wrote it, on one line.
 
 use std::process::ExitCode;
 
@@ -8,6 +20,9 @@ use clap::error::ErrorKind;
 use crate::terminal::report_error;
 
 /// Prints the help, the version, or an error on one line, and returns the exit code.
+///
+/// The exit code of help and version is the one that clap chooses, because help that was printed
+/// for a missing subcommand is a wrong call, although the kind of the error names help.
 pub(crate) fn report(error: &Error) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp
@@ -22,6 +37,19 @@ pub(crate) fn report(error: &Error) -> ExitCode {
 }
 
 /// Joins the paragraphs of an error: the problem, the tips, and the usage if nothing else helps.
+///
+/// For example, clap's text
+///
+/// ```text
+/// error: invalid value 'fast' for '--view <VIEW>'
+///   [possible values: auto, tree]
+///
+/// For more information, try '--help'.
+/// ```
+///
+/// becomes `invalid value 'fast' for '--view <VIEW>'; use auto, tree`. The usage follows only
+/// when the line has no other advice and the problem is not an invalid value, because the usage of
+/// a command with many options is longer than the problem.
 fn one_line(text: &str) -> String {
     let paragraphs: Vec<String> = text
         .split("\n\n")
@@ -51,6 +79,9 @@ fn one_line(text: &str) -> String {
 }
 
 /// Replaces the messages of Rust's parser for numbers.
+///
+/// Rust names types in these messages ("target type"), which says nothing to a user of a command.
+/// All five reasons become one, because the remedy is the same. Other problems return unchanged.
 fn plain_number(problem: &str) -> String {
     let reasons = [
         "invalid digit found in string",

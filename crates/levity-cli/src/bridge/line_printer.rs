@@ -1,4 +1,9 @@
 //! Output for the operator of a host.
+//!
+//! The host's protocol must not depend on its terminal: a stopped terminal (Ctrl-S) or a pipe that
+//! nobody reads would block a write, and with it all clients. Lines therefore pass through a
+//! bounded queue to a thread. A full queue drops lines and reports their number later, in order,
+//! instead of growing.
 
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -15,10 +20,14 @@ const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Prints lines on a separate thread, so that a stopped terminal or an unread pipe blocks nothing
 /// else.
+///
+/// Clones share the queue; each part of the host holds one.
 #[derive(Clone)]
 pub(super) struct LinePrinter(Arc<Mutex<Lines>>);
 
+/// The sending side of the queue; `None` in it ends the printing.
 struct Lines {
+    /// The queue; `None` is the last entry and ends the thread.
     send: SyncSender<Option<String>>,
     dropped: u64,
     /// A channel that closes when the last line is printed.
@@ -26,6 +35,7 @@ struct Lines {
 }
 
 impl LinePrinter {
+    /// Fails if the system cannot start another thread.
     pub(super) fn new() -> io::Result<Self> {
         let (send, lines) = sync_channel::<Option<String>>(MAX_QUEUED);
         let (done, printed) = sync_channel(0);
@@ -46,6 +56,8 @@ impl LinePrinter {
     }
 
     /// Queues a text to be printed as one line.
+    ///
+    /// Never blocks. Line breaks become blanks, so text of a client stays on its line.
     pub(super) fn line(&self, text: &str) {
         let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let line = format!("{}\n", text.replace('\n', " "));

@@ -1,4 +1,13 @@
 //! The agent of another program as the commander of a host.
+//!
+//! With `--commander COMMAND` a host passes tasks to another program, such as a coding agent of
+//! another vendor. levity treats the program as a model with one turn: the task is its prompt on
+//! standard input, its standard output is the answer. The journal, the limits, cancellation and the
+//! protocol of the bridge then apply to it without further code.
+//!
+//! The program is not confined: it runs with the rights of the operator, who chose it. Output is
+//! limited to 1 MiB and more is dropped while it is still read, so the program never blocks on a
+//! full pipe.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -21,6 +30,9 @@ const MAX_SHOWN: usize = 400;
 ///
 /// levity starts it again for each task, in the workspace and with the environment of the host. It
 /// is killed with all processes that it started once no caller waits for the answer.
+///
+/// Only the last message of the user is passed; the history of levity would not fit a program with
+/// its own memory.
 pub(super) struct Program {
     card: ModelCard,
     command: String,
@@ -28,6 +40,7 @@ pub(super) struct Program {
 }
 
 impl Program {
+    /// Creates a commander that runs this shell command in this folder.
     pub(super) fn new(command: &str, folder: PathBuf) -> Self {
         Self {
             card: ModelCard::new("program", command),
@@ -36,6 +49,13 @@ impl Program {
         }
     }
 
+    /// Writes and reads at the same time, since a program may fill its output before it has read
+    /// its input.
+    ///
+    /// # Errors
+    /// The program cannot be started, cannot be awaited, or ends with a failure; the message then
+    /// has the end of its standard error. Each is a bad request, which is not retried: the program
+    /// may have changed files.
     async fn answer(&self, prompt: &str) -> Result<String, ModelError> {
         let mut command = shell_command(&self.command);
         command.current_dir(&self.folder).kill_on_drop(true);
@@ -108,6 +128,8 @@ impl Model for Program {
     }
 }
 
+/// The new process group makes it possible to kill the shell together with all that it started. On
+/// Windows only the process itself is killed.
 fn shell_command(line: &str) -> Command {
     #[cfg(unix)]
     {
@@ -137,6 +159,7 @@ async fn read(pipe: Option<impl AsyncRead + Unpin>, limit: u64) -> (Vec<u8>, boo
     (bytes, more == 0)
 }
 
+/// Errors are usually at the end of the output, so the last 400 characters are kept, on one line.
 fn last_text(errors: &[u8]) -> String {
     let text = String::from_utf8_lossy(errors);
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -148,12 +171,15 @@ fn last_text(errors: &[u8]) -> String {
 }
 
 /// A process and its child processes, which end with it.
+///
+/// `leader` is taken by the first kill, so a process id that the system has reused is never killed.
 struct Group {
     child: Child,
     #[cfg(unix)]
     leader: Option<rustix::process::Pid>,
 }
 
+/// The standard input, output and error of a child process.
 type Pipes = (
     Option<tokio::process::ChildStdin>,
     Option<tokio::process::ChildStdout>,
@@ -161,6 +187,7 @@ type Pipes = (
 );
 
 impl Group {
+    /// Takes over a child process that leads its own group.
     fn of(child: Child) -> Self {
         #[cfg(unix)]
         let leader = child
@@ -174,6 +201,7 @@ impl Group {
         }
     }
 
+    /// Takes the pipes out, so the child can be awaited while they are in use.
     fn pipes(&mut self) -> Pipes {
         (
             self.child.stdin.take(),
@@ -189,6 +217,8 @@ impl Group {
         status
     }
 
+    /// Kills the whole group once. Later calls do nothing, because the id may belong to another
+    /// process by then.
     fn kill(&mut self) {
         #[cfg(unix)]
         if let Some(leader) = self.leader.take() {

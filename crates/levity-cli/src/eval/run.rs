@@ -1,4 +1,15 @@
 //! `levity eval run`: the subject answers cases.
+//!
+//! A suite is a list of cases: BFCL's own files, or a file with one case as JSON per line. The
+//! subject is a levity agent around a model, or a program that speaks one line of JSON per case or
+//! turn, so other frameworks can be compared under the same conditions.
+//!
+//! Results go to a folder after each trial. A stopped evaluation continues there and repeats
+//! nothing; its header (suite, model, settings) must be equal, or the call is refused, because
+//! mixed settings would make the scores meaningless. The runs of an agent are stored below `runs`,
+//! the output of a program in `subject.log`.
+//!
+//! Checks come first: cases, model and the tools of BFCL are verified before the folder is created.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -117,6 +128,8 @@ struct ModelOptions {
     seed: Option<u64>,
 }
 
+/// Ends with the same report that `levity eval score` prints. Errors of single trials are counted
+/// and do not end the evaluation.
 pub(super) async fn run(args: Run) -> Result<(), Problem> {
     let cases = args.cases()?;
     if cases.is_empty() {
@@ -162,6 +175,9 @@ pub(super) async fn run(args: Run) -> Result<(), Problem> {
 }
 
 /// Formats one line for each trial.
+///
+/// For example `12 of 40 (9 passed, 75%): simple_11 in 1.2 s: pass`. Cases that only the suite's
+/// judge can score are counted apart until the end.
 fn line(progress: &EvalProgress<'_>) -> String {
     let EvalProgress {
         done,
@@ -202,6 +218,9 @@ fn line(progress: &EvalProgress<'_>) -> String {
 }
 
 impl Run {
+    /// # Errors
+    /// The suite cannot be read, it lacks a named category, or a case of a file needs an
+    /// environment or a judge that the command line does not offer.
     fn cases(&self) -> Result<Vec<Case>, Problem> {
         let mut selection = Selection::new();
         selection.odd = if self.odd {
@@ -249,6 +268,8 @@ impl Run {
 
     /// Returns the name of the suite; for a file, without its folder, which may differ on another
     /// machine.
+    ///
+    /// Two machines can then continue the same results, although their folders differ.
     fn suite(&self) -> String {
         let name = Path::new(&self.suite)
             .file_name()
@@ -256,6 +277,8 @@ impl Run {
         name.unwrap_or_else(|| self.suite.clone())
     }
 
+    /// Settings must be equal to continue; a fact such as the folder of the data may differ. A
+    /// password or key within the model's address is left out.
     fn header(&self) -> Header {
         let ModelOptions {
             temperature,
@@ -291,6 +314,8 @@ impl Run {
         }
     }
 
+    /// The default name is `levity` and the model without its address, or the command line of the
+    /// program.
     fn name(&self) -> String {
         match (&self.name, &self.model) {
             (Some(name), _) => name.clone(),
@@ -319,6 +344,8 @@ impl Run {
             .map_err(|error| Problem::call(chain(&error)))
     }
 
+    /// The folder `runs` must not be a link, because the folder of results may come from somebody
+    /// else and levity would write outside of it.
     fn subject(&self, results: &Results, host: ToolHost) -> Result<Box<dyn Subject>, Problem> {
         let Some(spec) = &self.model else {
             let (program, args) = self

@@ -1,4 +1,11 @@
 //! Tools of MCP servers for an agent on the command line.
+//!
+//! Servers start with a command and end with it. The command waits for them up to `--mcp-wait`
+//! seconds, then starts the agent anyway; tools of slower servers join at a later turn. A server
+//! that fails is reported and left out, because an agent without one tool is often still useful.
+//!
+//! The config decides about the programs that run with the rights of the user, so levity reads it
+//! only from the option or the environment, and never from the current folder or the workspace.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -29,11 +36,17 @@ pub(crate) struct McpArgs {
 }
 
 /// Servers that run beside an agent. Dropping them stops them at once.
+///
+/// Empty if no server is configured, so callers need no case distinction.
 #[derive(Default)]
 pub(crate) struct McpServers(Option<Servers>);
 
 impl McpArgs {
     /// Starts the servers; `report` receives warnings about them.
+    ///
+    /// # Errors
+    /// A file was named and has no usable server, or a name or setting of the servers is invalid. A
+    /// problem of a single server is only reported.
     pub(crate) async fn start(&self, report: impl Fn(&str)) -> Result<McpServers, String> {
         let config = read(self.mcp.as_deref());
         problems_in(&config, self.mcp.as_deref()).for_each(|problem| report(&problem));
@@ -71,6 +84,9 @@ impl McpArgs {
 
 impl McpServers {
     /// Adds the tools of the servers to the agent.
+    ///
+    /// The servers are a source, so tools that appear or vanish later take effect; helper tools let
+    /// the agent list the servers, their tools and their health.
     pub(crate) fn add_to(&self, agent: AgentBuilder) -> AgentBuilder {
         match &self.0 {
             Some(servers) => agent.tools(servers.helper_tools()).source(servers.clone()),
@@ -88,6 +104,8 @@ impl McpServers {
     }
 
     /// Adds the servers to the parts of a team, each by its name.
+    ///
+    /// Agents of a team name servers in their config, so each is offered separately.
     pub(crate) fn add_to_parts(&self, mut parts: AgentParts) -> AgentParts {
         let Some(servers) = &self.0 else { return parts };
         for server in servers.all() {
@@ -96,7 +114,10 @@ impl McpServers {
         parts
     }
 
-    /// Stops the servers in order, and returns `done`.
+    /// Stops the servers in order, and returns `result`.
+    ///
+    /// An orderly stop lets a server close its files; dropping would kill it. Passing the result
+    /// through keeps callers to one expression, so none forgets the stop on an early return.
     pub(crate) async fn end<T>(self, result: T) -> T {
         if let Some(servers) = self.0 {
             servers.stop().await;

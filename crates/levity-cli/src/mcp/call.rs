@@ -1,4 +1,12 @@
 //! A single call of a tool.
+//!
+//! `levity mcp call SERVER TOOL '{"a": 1}'` starts one server, calls one tool and stops the server,
+//! for tests of servers and for scripts. No model and no policy is involved: the user calls the
+//! tool directly.
+//!
+//! The result goes to standard output as text, or as one JSON object with `--json`; progress of the
+//! tool goes to standard error. Exit codes: 0, 1 if the server or the tool fails, 2 for a wrong
+//! call, 130 after Ctrl-C.
 
 use std::process::ExitCode;
 
@@ -11,6 +19,8 @@ use super::{CommandResult, ConfigArg, INTERRUPTED, report_status, select_servers
 use crate::terminal::{chain, note, print_json, print_text, read_stdin, report_error};
 
 /// The maximum size of the arguments, in bytes.
+///
+/// 16 MiB, enough for a file in base64 as an argument.
 const MAX_ARGS: u64 = 16 << 20;
 
 #[derive(Args)]
@@ -29,6 +39,7 @@ pub(super) struct Call {
 }
 
 impl Call {
+    /// The arguments are parsed before the server starts, so a typing error costs no time.
     pub(super) async fn call(self) -> CommandResult {
         let args = self.arguments()?;
         let configs = select_servers(&self.source.read()?, Some(&self.server))?;
@@ -58,6 +69,8 @@ impl Call {
         }
     }
 
+    /// Missing arguments are an empty object. Anything else than an object is refused, because MCP
+    /// accepts nothing else.
     fn arguments(&self) -> Result<Value, String> {
         let text = match self.args.as_deref() {
             None => return Ok(json!({})),
@@ -74,6 +87,8 @@ impl Call {
         }
     }
 
+    /// With `--json`, an error is part of the object on standard output and the exit code is 1, so
+    /// a program reads one place in both cases.
     fn show(&self, result: &Result<ToolOutput, Error>) -> ExitCode {
         match result {
             Ok(output) if self.json => {
@@ -92,6 +107,7 @@ impl Call {
     }
 }
 
+/// Media are named and not printed, since their bytes would harm a terminal.
 fn print(output: &ToolOutput) {
     let text = output.as_text();
     if !text.is_empty() {

@@ -1,5 +1,12 @@
 //! A demonstration for when no model is configured: a plan, two parallel steps, one that fails, and
 //! a change of the plan.
+//!
+//! The scripted model lets a user see a tree, a failure and a change of the plan without a key, a
+//! cost or a network. It is a pure function of the last message of the user: it recognizes the
+//! planner by sentences of levity's own instructions, and the steps by marks such as `[demo:
+//! fails]` that its own plan contains.
+//!
+//! `paced` and `last_user_text` serve the demonstration of `swarm` too.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +21,8 @@ use levity::test::FunctionModel;
 use serde_json::{Value, json};
 
 /// The time that a reply takes on a terminal.
+///
+/// Long enough to see each step start and end, short enough for a demonstration of a few seconds.
 pub(crate) const PAUSE: Duration = Duration::from_millis(700);
 
 /// Makes a model that plays all agents of a short demonstration for any goal.
@@ -26,6 +35,8 @@ pub(crate) fn paced(model: FunctionModel, pause: Duration) -> Arc<dyn Model> {
     Arc::new(PacedModel { model, pause })
 }
 
+/// Waits before it replies, in real time; without a terminal the pause is zero, so tests do not
+/// wait.
 struct PacedModel {
     model: FunctionModel,
     pause: Duration,
@@ -45,6 +56,7 @@ impl Model for PacedModel {
     }
 }
 
+/// The failure is a bad request, which no layer repeats, so the plan itself has to change.
 fn reply(request: &Request) -> Result<Response, ModelError> {
     let prompt_text = last_user_text(request);
     let reply = match () {
@@ -66,6 +78,7 @@ fn reply(request: &Request) -> Result<Response, ModelError> {
 const ANSWER: &str = "A scripted model cannot answer this. It only showed how a plan is made, how \
     a step fails, and how another step replaces it.";
 
+/// Returns an empty text if the history has no message of a user.
 pub(crate) fn last_user_text(request: &Request) -> String {
     let messages = request.history.messages();
     let last = messages
@@ -76,6 +89,7 @@ pub(crate) fn last_user_text(request: &Request) -> String {
         .unwrap_or_default()
 }
 
+/// Two steps run in parallel and one depends on both; the second one fails.
 fn first_plan() -> Value {
     let step = |id: &str, agent: &str, about: &str, mark: &str, reads: &[&str], writes: &str| {
         let prompt = format!("{about} [demo: {mark}]");
@@ -102,6 +116,8 @@ fn first_plan() -> Value {
     ]})
 }
 
+/// Replaces the failed step by one that needs no source; `instead_of` keeps the dependency of the
+/// last step intact.
 fn changed_plan() -> Value {
     json!({
         "reason": "the second source is down",

@@ -1,4 +1,8 @@
 //! The display of a plan: its view from events, and the screen that shows it.
+//!
+//! The runtime calls the watcher for each event, so the view is complete; the loop in
+//! `crate::drive` refreshes the screen at its own rate. Both meet in one mutex. The lock is held
+//! for the time of one drawing at most, and never across an await.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,6 +23,7 @@ pub(crate) struct PlanDisplay {
     pub(super) park: bool,
 }
 
+/// View and screen change together, so a drawn frame always belongs to one state.
 pub(super) struct State {
     pub(super) view: PlanView,
     pub(super) screen: Screen,
@@ -27,6 +32,8 @@ pub(super) struct State {
 }
 
 impl PlanDisplay {
+    /// The view of a resumed run already contains its earlier events; a new run passes an empty
+    /// one.
     pub(crate) fn new(view: PlanView, kind: ViewKind, logs: Logs, park: bool) -> Arc<Self> {
         let screen = Screen::new(kind, &view);
         let state = Mutex::new(State {
@@ -43,6 +50,9 @@ impl PlanDisplay {
     }
 
     /// Returns a callback that handles the events of a run.
+    ///
+    /// The log is written first: it has no limits of a terminal and must contain an event even if
+    /// drawing fails.
     pub(crate) fn watcher(self: &Arc<Self>) -> impl Fn(&Event) + Send + Sync + use<> {
         let (display, log) = (self.clone(), self.logs.watcher(None));
         move |event| {
@@ -52,12 +62,15 @@ impl PlanDisplay {
         }
     }
 
+    /// A poisoned lock is used anyway; a panic elsewhere should not hide the rest of the run.
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
+    /// A live screen is not drawn here but by the loop, which limits the rate. Lines wait while a
+    /// question is open.
     fn event(&mut self, event: &Event) {
         self.view.apply(event);
         self.screen.event(event);
@@ -67,6 +80,7 @@ impl State {
         }
     }
 
+    /// Shows the view as of `now`, which matters for elapsed times.
     pub(super) fn show(&mut self, now: Timestamp) {
         self.screen.show(&self.view, now);
     }

@@ -1,4 +1,7 @@
 //! The content of the live view: the state of the run, the tree, and the last lines of the log.
+//!
+//! The functions are pure: a view, a time and an area go in, cells of a buffer come out, so the
+//! tests compare text. All text of models and steps is sanitized before it reaches a cell.
 
 use std::time::Duration;
 
@@ -12,9 +15,13 @@ use ratatui_core::style::{Color, Style};
 use crate::terminal::sanitize;
 
 /// The minimum number of log lines when the tree needs the whole screen.
+///
+/// Four lines show the latest actions of parallel steps without taking the room of the tree.
 const LOG: u16 = 4;
 
 /// Draws the current state of the view.
+///
+/// Rows beyond the area are dropped silently; the head always has the first one.
 pub(super) fn draw(view: &PlanView, now: Timestamp, area: Rect, buffer: &mut Buffer) {
     let mut rows = area.rows();
     let mut put = |text: &str, style: Style| {
@@ -40,6 +47,9 @@ pub(super) fn draw(view: &PlanView, now: Timestamp, area: Rect, buffer: &mut Buf
 }
 
 /// Returns the number of rows for the tree, and for the log with its heading.
+///
+/// The tree gets as many rows as it has lines, and the log the rest. If they do not both fit, the
+/// log keeps five rows, including its heading. If there are fewer than ten rows, it disappears.
 fn share(rows: u16, view: &PlanView) -> (u16, u16) {
     let tree = u16::try_from(view.steps().len() + 1).unwrap_or(u16::MAX);
     // A small screen has no room for both.
@@ -49,6 +59,9 @@ fn share(rows: u16, view: &PlanView) -> (u16, u16) {
 }
 
 /// Formats the state of the run as one line.
+///
+/// For example `running · 12 s · 2 of 5 steps · 1 failed · Ctrl-C cancels`. Zero counts are left
+/// out, and Ctrl-C is not offered after the end.
 fn head(view: &PlanView, now: Timestamp) -> String {
     let totals = view.totals();
     let elapsed = view
@@ -77,6 +90,10 @@ fn head(view: &PlanView, now: Timestamp) -> String {
 }
 
 /// Returns the part of the tree that fits, with the running steps in it.
+///
+/// The last running or waiting step stays visible with one line below it, because the newest work
+/// is usually there. Hidden lines are counted at both ends, as in `… 12 above`; a single hidden
+/// line at the end is shown itself, as the count would need the same row.
 fn tree(view: &PlanView, now: Timestamp, width: u16, rows: u16) -> Vec<String> {
     let rows = usize::from(rows);
     // Running steps may be far below the first lines.
@@ -114,6 +131,9 @@ fn tree(view: &PlanView, now: Timestamp, width: u16, rows: u16) -> Vec<String> {
 }
 
 /// Returns the colour of a step's line, by its status sign.
+///
+/// The sign is searched in the formatted line, since the tree is text at this point. A description
+/// that contains such a sign between blanks can colour its line wrongly, which does no harm.
 fn colour(line: &str) -> Style {
     let options = TreeOptions::new();
     let has = |status: StepStatus| line.contains(&format!(" {} ", options.mark(status)));
@@ -129,6 +149,9 @@ fn colour(line: &str) -> Style {
 }
 
 /// Formats a line of the log: the time since the start, the step, and the text.
+///
+/// For example ` 12.3s fetch: calls web_fetch`. Plain output uses the same format, so a log of a
+/// pipe and of a terminal can be compared.
 pub(super) fn log_line(view: &PlanView, line: &levity::observe::LogLine) -> String {
     let since = view
         .started()

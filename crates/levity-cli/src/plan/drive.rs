@@ -1,4 +1,13 @@
 //! Drives a plan: its questions and its decisions.
+//!
+//! The loop that waits for events, keys and signals is shared by all kinds of runs
+//! (`crate::drive`); this module adds the parts that only plans have: the question about a whole
+//! plan and the approval of its changes.
+//!
+//! A plan is approved as shown. All fields of all steps are printed, since a prompt or a tool that
+//! is not visible could not be judged, and a plan of more than 8 KiB needs the typed word for long
+//! calls instead of `y`. Any other text than yes or no is a wish for a change, and goes back to the
+//! planner.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +25,8 @@ use crate::follow::{LONG_CALL, decision, question};
 use crate::terminal::is_shown_in_full;
 
 /// The result of a driven plan.
+///
+/// The view outlives the run, because the summary and the exported graph are made from it.
 pub(super) struct PlanOutcome {
     /// The result of the run, or `None` if a second Ctrl-C ended the command.
     pub(super) result: Option<levity::dag::Result<TeamAnswer>>,
@@ -25,6 +36,8 @@ pub(super) struct PlanOutcome {
 }
 
 /// Shows a run until it ends.
+///
+/// Takes the view out of the display at the end, so it is not copied.
 pub(super) async fn drive(
     run: RunHandle<Team>,
     display: Arc<PlanDisplay>,
@@ -48,6 +61,8 @@ impl RunDisplay for PlanDisplay {
         self.news.notified().await;
     }
 
+    /// With `--park` nothing is asked here: the run is left in its journal, and `levity runs
+    /// approve` answers.
     fn asks(&self) -> Vec<Ask> {
         match self.park {
             true => Vec::new(),
@@ -60,6 +75,7 @@ impl RunDisplay for PlanDisplay {
         }
     }
 
+    /// Names the step that asks, since several steps may ask at once.
     fn question(&self, ask: &Ask) -> String {
         let state = self.lock();
         let step = state
@@ -96,6 +112,9 @@ impl RunDisplay for PlanDisplay {
 }
 
 /// Returns the text of a question, with the step that asks it.
+///
+/// The question about a plan shows the plan, its reason and the possible answers in this order, so
+/// the last line is the prompt.
 fn question_text(step: Option<&str>, ask: &Ask) -> String {
     if ask.call.name == CARRY_OUT {
         let proposed = proposed(ask);
@@ -115,6 +134,9 @@ fn question_text(step: Option<&str>, ask: &Ask) -> String {
 }
 
 /// Returns the proposed plan or change as text.
+///
+/// The arguments of the call are a plan at first, and a difference to it later; both are recognized
+/// by their form. Arguments of neither form are shown as JSON and not hidden.
 fn proposed(ask: &Ask) -> String {
     let args = &ask.call.args;
     if let Some(plan) = Plan::deserialize(args)
@@ -144,6 +166,9 @@ fn proposed(ask: &Ask) -> String {
 }
 
 /// Returns all fields of a step of a proposed plan, because the user approves all of them.
+///
+/// Fields come from the serialized step, so a field that a later version adds is shown without a
+/// change here. Continued lines are indented, and cannot imitate another step.
 fn details(step: &Step) -> String {
     let mut text = format!("  step {}:\n", step.id);
     if let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(step) {
@@ -157,6 +182,8 @@ fn details(step: &Step) -> String {
     text
 }
 
+/// An empty line denies, because Enter must never approve. `y` does not approve a plan that was not
+/// shown in full. Questions of agents are decided by the rules that all kinds of runs share.
 fn decision_from_line(ask: &Ask, line: &str) -> Decision {
     let is_complete = ask.call.name != CARRY_OUT || is_shown_in_full(&proposed(ask));
     match line {

@@ -1,4 +1,17 @@
 //! The output at the end of a plan.
+//!
+//! | exit code | meaning |
+//! |---|---|
+//! | 0 | the goal was reached, possibly as best effort |
+//! | 1 | nothing was done |
+//! | 2 | the given plan is invalid |
+//! | 3 | the run is parked and waits |
+//! | 4 | some steps are completed |
+//! | 130 | Ctrl-C ended the run |
+//!
+//! Only the answer goes to standard output. The tree, the table of costs and the errors go to
+//! standard error, so a pipe receives the answer alone. A failed plan prints the part of the answer
+//! that it reached.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -30,6 +43,9 @@ pub(crate) enum Drawing {
 
 /// Prints the answer to the standard output, and a summary and the errors to the standard error.
 /// Returns the exit code.
+///
+/// With `json`, the answer is not printed, because the last event contains it. A parked run names
+/// both ways of resuming it, with the id quoted for a shell.
 pub(super) fn print_answer(outcome: &PlanOutcome, json: bool, quiet: bool) -> ExitCode {
     let Some(result) = &outcome.result else {
         return report_error(
@@ -70,6 +86,9 @@ pub(super) fn print_answer(outcome: &PlanOutcome, json: bool, quiet: bool) -> Ex
 }
 
 /// Returns the exit code for an error, which calling programs rely on.
+///
+/// An invalid plan (`Faults`) counts as a wrong call. The check for Ctrl-C precedes the one for
+/// partial work: a script that is interrupted must see 130.
 fn code(error: &Error, interrupted: bool) -> u8 {
     let some = |finished: TeamAnswer| {
         finished
@@ -86,12 +105,16 @@ fn code(error: &Error, interrupted: bool) -> u8 {
 }
 
 /// Prints the tree and the table to the standard error.
+///
+/// Writes without the prefix `levity: `, as it is a table and no message.
 fn summary(view: &PlanView) {
     let text = format!("\n{}\n{}", view.tree(TreeOptions::new()), view.summary());
     let _ = io::stderr().write_all(sanitize(&text).as_bytes());
 }
 
 /// Prints the graph in the given format.
+///
+/// Also used by `levity sessions export`, so both print the same graph.
 pub(crate) fn export(view: &PlanView, drawing: Drawing) {
     print_text(&match drawing {
         Drawing::Mermaid => view.mermaid(),

@@ -1,4 +1,11 @@
 //! The tool with which agents read the given files.
+//!
+//! `levity plan --file data/report.csv` shows a profile of the file to the planner, and this tool
+//! gives its content to the agents. They may read exactly the named files, by the path as given or
+//! by the name alone, and nothing beside them; no workspace is needed.
+//!
+//! Each file is read through a read-only workspace of its folder, and so by the same code, with the
+//! same limits and the same checks, as files of a workspace.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,6 +19,8 @@ use serde_json::{Value, json};
 use crate::terminal::chain;
 
 /// The maximum number of files in the description of the tool.
+///
+/// The description is part of every request, so a thousand files must not fill the context window.
 const MAX_NAMED: usize = 50;
 
 /// A tool that reads only the files given to a plan. They may be anywhere, even without a
@@ -21,6 +30,8 @@ pub(super) struct ReadGivenFile {
     files: Vec<GivenFile>,
 }
 
+/// The link in a path is resolved when the tool is created; a link that changes later does not
+/// change the file's folder.
 struct GivenFile {
     /// The path as given, which the plan uses.
     path: String,
@@ -30,9 +41,13 @@ struct GivenFile {
 }
 
 impl ReadGivenFile {
+    /// The name by which catalogues of agents refer to the tool.
     pub(super) const NAME: &'static str = "read_given_file";
 
     /// Creates the tool for these files; `report` receives those that it cannot read.
+    ///
+    /// An unreadable file is left out and the others work. The command has already refused files
+    /// that do not exist.
     pub(super) fn new(paths: &[PathBuf], report: impl Fn(&str)) -> Self {
         let mut files = Vec::with_capacity(paths.len());
         for path in paths {
@@ -50,6 +65,8 @@ impl ReadGivenFile {
         }
     }
 
+    /// An exact path wins over a name. A name that several files share is an error that lists all
+    /// paths, so the model can correct its call.
     fn find(&self, requested: &str) -> Result<&GivenFile, ToolError> {
         let exact = self.files.iter().find(|file| file.path == requested);
         let mut named = self.files.iter().filter(|file| file.name == requested);
@@ -74,6 +91,8 @@ impl ReadGivenFile {
 }
 
 impl GivenFile {
+    /// Fails if the file does not exist, if its name is not UTF-8, or if its folder cannot be
+    /// opened.
     fn open(path: &Path) -> Result<Self, String> {
         let real = fs::canonicalize(path).map_err(|error| error.to_string())?;
         let (Some(folder), Some(name)) = (
@@ -95,6 +114,7 @@ impl GivenFile {
     }
 }
 
+/// Lists at most 50 files, then the number of the others.
 fn names(files: &[GivenFile]) -> String {
     let mut names: Vec<_> = files
         .iter()
@@ -107,6 +127,8 @@ fn names(files: &[GivenFile]) -> String {
     names.join(", ")
 }
 
+/// The output may be twice the limit of a read plus 4 KiB, because the result holds the text both
+/// as text and as a JSON value.
 fn spec(files: &[GivenFile]) -> ToolSpec {
     let max_read = ReadFile::MAX_READ;
     let about = format!(
@@ -143,6 +165,7 @@ impl Tool for ReadGivenFile {
         &self.spec
     }
 
+    /// Translates the call into one of `ReadFile`, with the name of the file inside its folder.
     async fn call(&self, args: Value, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
         let file = self.find(args.get("file").and_then(Value::as_str).unwrap_or_default())?;
         let mut read_args = json!({"path": file.name});

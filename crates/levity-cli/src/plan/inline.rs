@@ -3,6 +3,11 @@
 //! levity does not ask the terminal for the position of its cursor. It counts rows from the first
 //! line of the view, and moves the cursor up or down by that number. Therefore nothing is read from
 //! the terminal, and it stays in its usual mode.
+//!
+//! The module implements ratatui's `Backend`. Its stock backends either take over the whole screen
+//! or query the cursor, which fails when standard input is a pipe and races with typed text.
+//! Sequences in use are few and old (move, erase, colour), so they work in every terminal that is
+//! not dumb.
 
 use std::io::{self, Write};
 
@@ -12,10 +17,14 @@ use ratatui_core::layout::{Position, Size};
 use ratatui_core::style::{Color, Modifier};
 
 /// Draws by writing to a terminal. Row 0 is the first position of the cursor.
+///
+/// Generic over the output, so tests read the written bytes from a vector.
 pub(super) struct Inline<W> {
     out: W,
     /// The output of the next flush, written at once so that no partial frame is visible.
     written: Vec<u8>,
+    /// The assumed position of the cursor. Nothing else may write to the terminal while the view is
+    /// visible, or rows are counted wrongly; callers erase the view first.
     at: Position,
     size: Size,
     colours: bool,
@@ -35,10 +44,13 @@ impl<W: Write> Inline<W> {
         }
     }
 
+    /// Collects output until the next flush.
     fn push_text(&mut self, text: &str) {
         self.written.extend_from_slice(text.as_bytes());
     }
 
+    /// Moves relatively between rows and absolutely between columns, because only the column is
+    /// known independently of the scroll position.
     fn move_to(&mut self, to: Position) {
         match i32::from(to.y) - i32::from(self.at.y) {
             0 => {}
@@ -59,6 +71,8 @@ impl<W: Write> Inline<W> {
     }
 }
 
+/// Covers only the five colours and the bold face that the view uses; each sequence begins with a
+/// reset, so styles do not add up.
 fn style(cell: &Cell) -> String {
     let mut codes = vec!["0"];
     codes.extend(match cell.fg {
@@ -78,6 +92,8 @@ fn style(cell: &Cell) -> String {
 impl<W: Write> Backend for Inline<W> {
     type Error = io::Error;
 
+    /// Writes changed cells. The cursor position is tracked by the width of each symbol, since wide
+    /// ones take two columns.
     fn draw<'a, I: Iterator<Item = (u16, u16, &'a Cell)>>(&mut self, cells: I) -> io::Result<()> {
         let mut last = String::new();
         for (x, y, cell) in cells {
@@ -97,6 +113,8 @@ impl<W: Write> Backend for Inline<W> {
         Ok(())
     }
 
+    /// Line breaks at the bottom of the screen scroll it, which moves the view up together with its
+    /// rows; counted rows stay valid.
     fn append_lines(&mut self, lines: u16) -> io::Result<()> {
         self.push_text(&"\n".repeat(lines.into()));
         self.push_text("\r");
@@ -113,6 +131,7 @@ impl<W: Write> Backend for Inline<W> {
         Ok(())
     }
 
+    /// Returns the tracked position; the terminal is not asked.
     fn get_cursor_position(&mut self) -> io::Result<Position> {
         Ok(self.at)
     }
@@ -148,6 +167,7 @@ impl<W: Write> Backend for Inline<W> {
         })
     }
 
+    /// Writes the frame at once. After an error, the frame is kept for the next attempt.
     fn flush(&mut self) -> io::Result<()> {
         self.out.write_all(&self.written)?;
         self.written.clear();

@@ -1,4 +1,13 @@
 //! The live view on a terminal.
+//!
+//! The view occupies up to three quarters of the terminal, at most 30 rows, below the earlier
+//! output, and is redrawn at most 20 times per second. It disappears when a question is asked or
+//! the run ends, so the scrollback contains only notes, decisions and the summary, and no stale
+//! frames.
+//!
+//! The terminal stays in its usual mode apart from the echo of typed text, which would damage the
+//! picture. No alternate screen and no raw mode are used: Ctrl-C keeps its meaning, and a killed
+//! process leaves a usable terminal behind, apart from the echo.
 
 use std::io::{self, IsTerminal as _, Stderr};
 use std::time::Duration;
@@ -13,9 +22,14 @@ use super::draw;
 use super::inline::Inline;
 
 /// Disables the echo of typed text while the view is drawn, except for answers to questions.
+///
+/// Holds the original settings and restores them when it is dropped. It holds nothing if standard
+/// input is no terminal, or on Windows.
 struct EchoGuard(#[cfg(unix)] Option<rustix::termios::Termios>);
 
 impl EchoGuard {
+    /// Disables the echo and remembers the original mode; does nothing if the input is not a
+    /// terminal.
     #[cfg(unix)]
     fn new() -> Self {
         use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
@@ -48,14 +62,20 @@ impl Drop for EchoGuard {
 }
 
 /// The view on the standard error. Dropping it erases the view and restores the terminal.
+///
+/// `viewer` exists only while something is drawn; erasing drops it, and with it the echo guard, so
+/// answers to questions are visible while they are typed.
 pub(super) struct Live {
     /// `None` while a question is open.
     viewer: Option<Viewer>,
+    /// False if `NO_COLOR` has a value, by the convention of no-color.org.
     colours: bool,
     /// The time of the last drawing.
     last: Option<Timestamp>,
 }
 
+/// Lives for one period of drawing at one size of the terminal. A changed size needs a new one,
+/// because the rows of the old one have been rewrapped by the terminal.
 struct Viewer {
     terminal: Terminal<Inline<Stderr>>,
     size: Size,
@@ -66,10 +86,14 @@ struct Viewer {
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
 /// The smallest terminal that has room for the view.
 const MIN_SIZE: Size = Size::new(20, 8);
+/// The upper bound keeps earlier output visible on very tall terminals.
 const MAX_ROWS: u16 = 30;
 
 impl Live {
     /// Creates the view; returns `None` if there is no terminal or it is too small.
+    ///
+    /// A process in the background gets no view: changing the settings of the terminal from there
+    /// would stop the process by a signal.
     pub(super) fn new() -> Option<Self> {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         let size = size()?;
@@ -90,12 +114,18 @@ impl Live {
     }
 
     /// Returns the time until the next drawing is allowed.
+    ///
+    /// Events can arrive thousands of times per second, and drawing each would be slower than the
+    /// run.
     pub(super) fn pause(&self, now: Timestamp) -> Duration {
         self.last
             .map_or(Duration::ZERO, |last| PAUSE.saturating_sub(now.since(last)))
     }
 
     /// Draws the view. Stops drawing if the terminal cannot be written to.
+    ///
+    /// A viewer that fails is dropped, and the next call tries again with a new one; the run never
+    /// fails because of its display.
     pub(super) fn draw(&mut self, view: &PlanView, now: Timestamp) {
         self.last = Some(now);
         let size = size().unwrap_or(MIN_SIZE);
@@ -136,6 +166,8 @@ impl Drop for Live {
 }
 
 impl Viewer {
+    /// Reserves the rows. The height is three quarters of the terminal, between 4 and 30 rows, and
+    /// always one less than the terminal has.
     fn new(size: Size, colours: bool) -> io::Result<Self> {
         // The view takes most of the screen, but leaves the latest output visible.
         let height = (size.height - size.height / 4)
@@ -154,6 +186,8 @@ impl Viewer {
         })
     }
 
+    /// Draws a frame and leaves the cursor on the last row, so a message of another program appears
+    /// below the view.
     fn draw(&mut self, view: &PlanView, now: Timestamp) -> io::Result<()> {
         let mut end = Position::ORIGIN;
         self.terminal.draw(|frame| {
@@ -168,6 +202,8 @@ impl Viewer {
 }
 
 /// Returns `true` if this process is in the background, where changing the terminal would stop it.
+///
+/// Always `false` on other systems.
 #[cfg(unix)]
 fn in_background() -> bool {
     let front = rustix::termios::tcgetpgrp(io::stdin());
@@ -179,6 +215,7 @@ fn in_background() -> bool {
     false
 }
 
+/// Returns the size of the terminal behind the standard error.
 #[cfg(unix)]
 fn size() -> Option<Size> {
     let size = rustix::termios::tcgetwinsize(io::stderr()).ok()?;

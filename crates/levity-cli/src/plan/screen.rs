@@ -1,4 +1,8 @@
 //! The screen that shows a plan in progress.
+//!
+//! Four forms of output share one interface, so the code that drives a plan does not distinguish
+//! them: a live tree, plain lines, JSON events, and nothing. The live tree needs a terminal that is
+//! large enough and not dumb; `auto` falls back to lines silently, `tree` with a note.
 
 use std::io::{self, Write as _};
 use std::time::Duration;
@@ -27,6 +31,8 @@ pub(crate) enum ViewKind {
 }
 
 /// The use of the standard error, or of the standard output for JSON.
+///
+/// The live view is boxed, since it is much larger than the other variants.
 pub(super) enum Screen {
     Live(Box<Live>),
     /// The number of log lines that are already printed.
@@ -37,6 +43,9 @@ pub(super) enum Screen {
 
 impl Screen {
     /// Creates the screen. Log lines that the view already has are not printed again.
+    ///
+    /// A resumed run starts with a view that has the log of its earlier events; plain output
+    /// continues after it.
     pub(super) fn new(kind: ViewKind, view: &PlanView) -> Self {
         let plain = || Self::Plain(view.log_count());
         let live = || Live::new().map(|live| Self::Live(Box::new(live)));
@@ -53,6 +62,9 @@ impl Screen {
     }
 
     /// Prints an event as JSON, if requested.
+    ///
+    /// JSON is printed while the event is handled, not when the screen is refreshed, so no event is
+    /// lost and their order is kept.
     pub(super) fn event(&self, event: &Event) {
         if let Self::Json = self {
             print_json(event);
@@ -60,6 +72,8 @@ impl Screen {
     }
 
     /// Returns the time until the view may be shown again.
+    ///
+    /// Only the live view limits its rate; lines appear at once.
     pub(super) fn pause(&self, now: Timestamp) -> Duration {
         match self {
             Self::Live(live) => live.pause(now),
@@ -68,6 +82,9 @@ impl Screen {
     }
 
     /// Shows the current view.
+    ///
+    /// Plain lines are counted by their number in the whole log, so lines that the view has already
+    /// dropped from memory are not printed twice.
     pub(super) fn show(&mut self, view: &PlanView, now: Timestamp) {
         match self {
             Self::Live(live) => live.draw(view, now),
@@ -89,6 +106,8 @@ impl Screen {
     }
 
     /// Returns `true` if the screen shows elapsed time.
+    ///
+    /// A live screen is redrawn each second even without events, because it shows elapsed time.
     pub(super) fn is_live(&self) -> bool {
         matches!(self, Self::Live(_))
     }

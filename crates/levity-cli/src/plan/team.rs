@@ -1,4 +1,12 @@
 //! The team that carries out plans.
+//!
+//! A team consists of a catalogue of agents (built-in ones, and those of `--agents`) and of parts
+//! that they may name: models, tools and MCP servers. The same function serves `levity plan`,
+//! `levity serve --offer team` and `levity runs resume`, so a stored run finds equal agents.
+//!
+//! The folder of agents may come from a stranger. Agents in it can only name what the command line
+//! offers, and keys from the environment are never sent to an address that a file in it names. A
+//! part that no agent names is reported, because it is nearly always a mistake.
 
 use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
@@ -35,6 +43,8 @@ pub(crate) struct TeamShape {
 
 impl TeamShape {
     /// Returns the name of a given option, if there is one.
+    ///
+    /// Commands for several kinds of runs refuse such an option for another kind.
     pub(crate) fn given(&self) -> Option<&'static str> {
         let agents = self.agents.as_ref().map(|_| "--agents");
         let replans = self.max_replans.map(|_| "--max-replans");
@@ -43,6 +53,13 @@ impl TeamShape {
 
     /// Builds the team with this runtime, and returns it with the MCP servers that run beside it.
     /// Its agents can read these files.
+    ///
+    /// Limits are the same for all agents, except the number of turns of the planner. MCP servers
+    /// start last among the parts, and are ended if the team cannot be built.
+    ///
+    /// # Errors
+    /// The folder of agents cannot be read, no model can be opened, a tool or server of the options
+    /// fails, or an agent names a part that does not exist.
     pub(crate) async fn build(
         &self,
         common: &Common,
@@ -106,6 +123,9 @@ impl TeamShape {
         }
     }
 
+    /// Combines the catalogue and its parts. Separate from `build`, so that every error after the
+    /// start of the MCP servers passes through one place that ends them. Defaults are 16 parallel
+    /// steps and 3 changes of the plan.
     fn of_parts(
         &self,
         (catalogue, parts): (Catalogue, AgentParts),
@@ -140,12 +160,18 @@ impl TeamShape {
 }
 
 /// Returns `true` if the command adds a part automatically, without an option.
+///
+/// No note is printed for these parts: the user did not ask for them, so they need not be used.
 fn is_built_in(part: &AgentPart) -> bool {
     matches!(part, AgentPart::Tool(name) if matches!(&**name, "now" | ReadGivenFile::NAME))
 }
 
 /// Returns the models that agents name, and their servers. The folder of the agents may be
 /// untrusted, so no key is sent to an address in it.
+///
+/// Returns the model with retries, and a text that identifies its server for the cache. The
+/// function is called when an agent names a model, so unused entries of a catalogue need no key. It
+/// prints a warning if the server's address comes from a file.
 fn named_models(
     agents: Option<PathBuf>,
 ) -> impl Fn(&str) -> Result<(Arc<dyn Model>, String), String> + Send + Sync + 'static {

@@ -1,4 +1,15 @@
 //! Sends requests to runs, no matter which process drives them.
+//!
+//! Each command writes one request into the journal. The process that drives the run picks it up;
+//! without such a process, it stays and takes effect when the run is resumed. The commands
+//! therefore need no connection to that process, and work after its crash.
+//!
+//! Approving is the dangerous one. It prints the call that will be executed, taken from the reply
+//! of the model in the records, and refuses a call that it cannot find there or cannot show in full
+//! without `--long-call`. Commands that let a run go on (approve, answer, resolve) require a run of
+//! this user; those that only stop something (deny, cancel) do not.
+//!
+//! Exit codes: 0 if the request is stored or sent, 1 otherwise, 2 for a wrong call.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -32,6 +43,8 @@ pub(crate) struct Approve {
 }
 
 impl Approve {
+    /// Shows the call and approves it. A call that the journal does not contain, or that is too
+    /// long to show, is refused.
     pub(super) async fn send(self) -> CommandResult {
         let (journal, records) = self.run_arg.own_records(self.trust).await?;
         let (run, effect) = question(&*journal, &self.run_arg.id(), &records, self.effect).await?;
@@ -82,6 +95,7 @@ pub(crate) struct Deny {
 }
 
 impl Deny {
+    /// Denies the call; the model receives the reason.
     pub(super) async fn send(self) -> CommandResult {
         let (journal, records) = self.run_arg.records().await?;
         let (run, effect) = question(&*journal, &self.run_arg.id(), &records, self.effect).await?;
@@ -112,6 +126,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    /// Answers a question of the model, or replaces the result of a call.
     pub(super) async fn send(self) -> CommandResult {
         let (journal, records) = self.run_arg.own_records(self.trust).await?;
         let (run, effect) = question(&*journal, &self.run_arg.id(), &records, self.effect).await?;
@@ -137,6 +152,7 @@ pub(crate) struct Cancel {
 }
 
 impl Cancel {
+    /// Cancels the run and, with it, its child runs.
     pub(super) async fn send(self) -> CommandResult {
         let (journal, _) = self.run_arg.records().await?;
         send_request(
@@ -172,6 +188,7 @@ pub(crate) struct Resolve {
 }
 
 impl Resolve {
+    /// States what became of a call that was in progress when a process ended.
     pub(super) async fn send(self) -> CommandResult {
         let resolution = match self.done {
             Some(text) => Resolution::Done(ToolOutput::text(text)),
@@ -190,6 +207,9 @@ impl Resolve {
 }
 
 /// Returns the question with this number, or the only one.
+///
+/// A number refers to the named run itself; without a number, child runs are searched too, because
+/// a user usually knows only the id of the run that was started.
 async fn question(
     journal: &dyn Journal,
     run: &RunId,
@@ -203,6 +223,9 @@ async fn question(
 }
 
 /// Returns the only open question of a run and its child runs.
+///
+/// Waits with a time are no questions. The three errors differ in their advice: the run has ended,
+/// it has no question, or it has several; the last one lists ready options for each.
 async fn only_question(
     journal: &dyn Journal,
     run: &RunId,
@@ -248,6 +271,9 @@ async fn only_question(
 }
 
 /// Returns the run to resume so that this one continues.
+///
+/// A child run cannot be resumed by itself. The loop follows the parents while the records say that
+/// a run is a child; an id with a dot alone is no proof, since users choose ids.
 async fn top(journal: &dyn Journal, run: &RunId) -> Result<RunId, String> {
     let mut top = run.clone();
     loop {
@@ -260,6 +286,7 @@ async fn top(journal: &dyn Journal, run: &RunId) -> Result<RunId, String> {
     }
 }
 
+/// The end is always the last record of a run.
 fn has_ended(records: &[Record]) -> bool {
     matches!(
         records.last().map(|record| &record.entry),
@@ -267,6 +294,8 @@ fn has_ended(records: &[Record]) -> bool {
     )
 }
 
+/// Tells the user which of the two happened: a living driver has the request, or the run must be
+/// resumed, with the id of the run to resume.
 async fn send_request(journal: Arc<dyn Journal>, run: &RunId, post: RunRequest) -> CommandResult {
     let delivery = Runtime::new()
         .with_journal(journal.clone())

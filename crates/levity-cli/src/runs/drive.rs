@@ -1,4 +1,16 @@
 //! Resumes, forks and replays runs of every kind.
+//!
+//! The records say which kind of machine drove a run, so these commands need no option for it:
+//! `Kind::of` selects agent, team or swarm, and the options that define one must fit, or the call
+//! is wrong (exit code 2). The user gives the same options as at the start, since a journal stores
+//! decisions and results but no tools, keys or models.
+//!
+//! Resuming performs effects, so it requires a run of this user or an explicit trust, see `marks`.
+//! Replaying performs none: it folds the records through the same machine and compares, so it
+//! accepts every run.
+//!
+//! Other exit codes are those of `run`, `plan` and `swarm`, because the same code follows the
+//! continued run.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -19,6 +31,9 @@ use crate::terminal::{chain, print_json, print_text, report_error};
 use crate::{plan, swarm};
 
 /// A way to continue an old run.
+///
+/// A resumed run keeps its id and appends to its records; a fork copies records into a run with a
+/// new id and leaves the old one unchanged.
 enum Continuation {
     Resume,
     /// A new run that starts after a record of the old one.
@@ -30,6 +45,11 @@ enum Continuation {
 
 impl Continuation {
     /// Returns the records with which the run starts.
+    ///
+    /// They are needed before the run starts, to rebuild the view and to see if it was paused. A
+    /// fork without `after` drops the end of the old run, so the new one continues instead of
+    /// ending at once. A number beyond the last record returns no records, and the runtime reports
+    /// the error.
     fn initial_records<'a>(&self, records: &'a [Record]) -> &'a [Record] {
         match self {
             Self::Fork {
@@ -51,11 +71,14 @@ impl Continuation {
     }
 }
 
+/// Completed effects are not repeated; their results come from the records.
 pub(super) async fn resume(args: DriveArgs) -> CommandResult {
     args.continue_run(&Continuation::Resume).await
 }
 
 impl DriveArgs {
+    /// The records are read twice on purpose. The first read only finds the kind, so that a wrong
+    /// option fails before the second one asks for trust and prints calls of a foreign run.
     async fn continue_run(self, continuation: &Continuation) -> CommandResult {
         let (_, records) = self.run_arg.records().await?;
         let kind = Kind::of(&self.run_arg.id(), &records)?;
@@ -83,6 +106,9 @@ impl DriveArgs {
     }
 
     /// Returns the continued run before it is started.
+    ///
+    /// Only limits that the user gives replace the stored ones. Without this rule, a resumed run
+    /// would fall back to the defaults of the command.
     fn run<W: Runnable>(&self, runnable: &W, continuation: &Continuation) -> Run<W> {
         let old = self.run_arg.id();
         let mut run = match continuation {
@@ -99,6 +125,7 @@ impl DriveArgs {
         if self.agent.park { run.park() } else { run }
     }
 
+    /// Follows the run like `levity run` does, and ends the MCP servers after it.
     async fn agent(
         &self,
         runtime: Runtime,
@@ -116,6 +143,9 @@ impl DriveArgs {
     }
 
     /// Returns the id of the continued run.
+    ///
+    /// A team needs its id before the start, because the view is filled with events of that id;
+    /// random ids have 32 hexadecimal digits.
     fn new_id(&self, team: &Team, continuation: &Continuation) -> RunId {
         match continuation {
             Continuation::Resume => self.run_arg.id(),
@@ -135,6 +165,9 @@ impl DriveArgs {
             .await
     }
 
+    /// `levity plan --sessions DIR` keeps its journal in `DIR/journal`, so the session of a run
+    /// lies in the folder above. Returns `None` if that folder has no session of this run; a
+    /// journal of another command then gets no session file.
     async fn sessions(&self) -> Option<SessionFolder> {
         let folder = self.run_arg.place.journal.parent()?;
         let sessions = plan::sessions(if folder.as_os_str().is_empty() {
@@ -149,6 +182,8 @@ impl DriveArgs {
             .then_some(sessions)
     }
 
+    /// Replays the initial records into the view first, so the tree shows the completed steps from
+    /// the beginning. For a fork, the events of the old run get the id of the new one.
     async fn drive_team(
         &self,
         team: &Team,
@@ -185,6 +220,7 @@ impl DriveArgs {
         Ok(plan::show(run, display, team.runtime(), kind).await)
     }
 
+    /// Notes of the tools are hidden in quiet and in JSON output.
     async fn swarm(&self, runtime: Runtime) -> Result<(Swarm, McpServers), String> {
         let quiet = self.agent.quiet || self.agent.json;
         self.group
@@ -192,6 +228,7 @@ impl DriveArgs {
             .await
     }
 
+    /// A fork starts with an empty display, since the events of the old run have other ids.
     async fn drive_swarm(
         &self,
         swarm: &Swarm,
@@ -224,6 +261,9 @@ impl DriveArgs {
     }
 
     /// Returns the events of the run up to now.
+    ///
+    /// Fails if a record does not fit the machine, for example after an incompatible change of the
+    /// options.
     async fn history(&self, runnable: &impl Runnable) -> Result<Vec<Event>, String> {
         let replayed = replay_run(runnable, &self.run_arg.id()).await;
         replayed
@@ -239,6 +279,9 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
+    /// The options for output are taken from the arguments, so that building the agent prints
+    /// nothing. MCP servers start, since their tools are part of the agent, but no tool is called.
+    /// A difference is an error with exit code 1.
     pub(super) async fn replay(self) -> CommandResult {
         let Self { mut drive_args } = self;
         let json = std::mem::take(&mut drive_args.agent.json);
@@ -292,6 +335,7 @@ pub(crate) struct Fork {
 }
 
 impl Fork {
+    /// Prints and exits like the command of the run's kind.
     pub(super) async fn fork(self) -> CommandResult {
         let continuation = Continuation::Fork {
             after: self.after,

@@ -1,4 +1,12 @@
 //! Lists, shows and compares runs without changing them.
+//!
+//! None of these commands needs the right to drive a run: they open the journal for reading, take
+//! no lease, and work while other processes drive the same runs. They accept runs of strangers too,
+//! because nothing in them is executed.
+//!
+//! `list` prints one line for each run, for example `2026-01-02T03:04:05.678Z  3f2a  12 records
+//! waiting for an answer`; `--json` prints the whole summaries. Exit codes: 0, or 1 if the journal
+//! or the run cannot be read.
 
 use std::process::ExitCode;
 
@@ -56,6 +64,7 @@ enum State {
     Failed,
 }
 
+/// Fractions are accepted, such as `0.5` for twelve hours; infinities and negative numbers are not.
 fn days(text: &str) -> Result<f64, String> {
     let days = text
         .parse()
@@ -65,6 +74,9 @@ fn days(text: &str) -> Result<f64, String> {
 }
 
 impl RunFilter {
+    /// Computes the times for `--older-than` and `--due` from the clock once, so all runs are
+    /// judged by the same moment. `runs rm` uses the same query, and deletes exactly those runs
+    /// that `runs list` shows with the same options.
     pub(crate) fn query(&self) -> RunQuery {
         let mut query = RunQuery::new();
         query.state = self.state.map(|state| match state {
@@ -86,6 +98,7 @@ impl RunFilter {
 }
 
 impl List {
+    /// An empty journal prints nothing and succeeds, so scripts can count lines.
     pub(super) async fn list(self) -> CommandResult {
         let mut query = self.filter.query();
         (query.newest_first, query.limit) = (self.newest, self.limit);
@@ -104,6 +117,9 @@ impl List {
     }
 }
 
+/// A run that has not ended is described by the cause that holds it, in the order of certainty: a
+/// time, an open question, a pause. "not ended" covers both a run in progress and one that a crash
+/// interrupted, since a summary cannot tell them apart.
 fn line(run: &RunSummary) -> String {
     let status = match (&run.status, run.next_wake()) {
         (Some(status), _) => status.to_string(),
@@ -128,6 +144,7 @@ pub(crate) struct Show {
 }
 
 impl Show {
+    /// Prints the timeline with child runs, or with `--json` the records of this run alone.
     pub(super) async fn show(self) -> CommandResult {
         let (journal, records) = self.run_arg.records().await?;
         if self.json {
@@ -151,6 +168,8 @@ pub(crate) struct Compare {
 }
 
 impl Compare {
+    /// Both runs come from the same journal. A missing run fails with exit code 1 before anything
+    /// is printed.
     pub(super) async fn compare(self) -> CommandResult {
         let (journal, left) = self.run_arg.records().await?;
         let other = RunId::new(self.other.as_str());

@@ -1,4 +1,13 @@
 //! Exports, imports and deletes runs.
+//!
+//! A run with all its child runs becomes a text of JSON lines, for archives, bug reports and other
+//! machines. An import creates runs that are not marked as this user's own: they can be read and
+//! shown, and are resumed only with an explicit option, because they contain calls that a stranger
+//! may have written.
+//!
+//! An input of an import has a limit (`MAX_SIZE`). Deleting is final; a run that another process
+//! drives cannot be deleted. Exit codes: 0, 1 if one of the runs could not be handled (the others
+//! are), 2 for a wrong call.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,6 +29,8 @@ pub(crate) struct Export {
 }
 
 impl Export {
+    /// Prints the bytes unchanged to a file or a pipe; on a terminal, unsafe characters are
+    /// escaped. The records are read first, so a missing run fails with levity's usual message.
     pub(super) async fn export(self) -> CommandResult {
         let (journal, _) = self.run_arg.records().await?;
         let bytes = export(&*journal, &self.run_arg.id())
@@ -39,6 +50,8 @@ pub(crate) struct Import {
 }
 
 impl Import {
+    /// Prints the id of each new run on its own line. Unlike other commands on runs, it creates the
+    /// journal, since importing into a new one is a usual use.
     pub(super) async fn import(self) -> CommandResult {
         let bytes = match &self.file {
             Some(file) => {
@@ -73,6 +86,8 @@ pub(crate) struct Remove {
 impl Remove {
     /// Returns the runs that the options select. Deleting a run also deletes the runs whose ids
     /// extend its id. A run therefore remains unless all of these are selected.
+    ///
+    /// Runs that must remain are reported, and the exit code is then 1.
     async fn selected(
         &self,
         journal: &dyn Journal,
@@ -105,6 +120,8 @@ impl Remove {
         Ok(runs)
     }
 
+    /// Goes on after a failure and returns 1 at the end. A run that was deleted together with an
+    /// earlier one of the list counts as removed and not as missing.
     pub(super) async fn remove(self) -> CommandResult {
         let journal = self.place.open()?;
         let mut code = ExitCode::SUCCESS;

@@ -1,4 +1,18 @@
 //! The records of a run as a readable timeline.
+//!
+//! `levity runs show` prints this timeline: one line for each record that a person cares about,
+//! with its number, and the lines of child runs below the effect that started them, indented.
+//! Effects that are open at the end are listed last: a question waits for an answer, a timer for
+//! its time, and any other effect was interrupted by a crash or is being performed.
+//!
+//! Records are untrusted: they may come from an imported run. Control characters become blanks,
+//! long texts are cut at 400 characters, and the number of an effect is printed beside each
+//! question, because `levity runs approve` takes it.
+//!
+//! The same pass finds the calls that were or will be approved (`asked_call`, `approved`). A person
+//! must approve exactly the call that is executed, so the arguments come from the reply of the
+//! model in the records, and a call that no reply contains is shown as unknown and cannot be
+//! approved.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,6 +29,9 @@ use crate::terminal::{is_shown_in_full, omit_middle};
 const MAX_CHARS: usize = 400;
 
 /// Formats a run and its child runs.
+///
+/// A child run that the journal cannot read appears without lines; the timeline of the parent is
+/// still useful then.
 pub(super) async fn render(journal: &dyn Journal, run: &RunId, records: &[Record]) -> String {
     let mut timeline = Timeline {
         text: String::new(),
@@ -24,22 +41,30 @@ pub(super) async fn render(journal: &dyn Journal, run: &RunId, records: &[Record
     timeline.text
 }
 
+/// Collects the text, because child runs are read from the journal while their parent is being
+/// formatted.
 struct Timeline {
     text: String,
     indent: usize,
 }
 
 /// The effects that the timeline has seen up to now.
+///
+/// Records name effects by number only. This state resolves a number to the tool and arguments, as
+/// they were after edits by a person.
 #[derive(Default)]
 struct EffectLog {
     /// The calls that models have requested.
     calls: RequestedCalls,
+    /// Effects that have started and not finished, in the order of their numbers.
     open: BTreeMap<EffectId, EffectNote>,
 }
 
 impl EffectLog {
     /// Describes an effect, such as a tool with its arguments. A question shows the arguments in
     /// full.
+    ///
+    /// Other effects than questions cut the arguments at 400 characters.
     fn describe(&self, note: &EffectNote) -> String {
         match self.calls.find(note) {
             Some(call) if note.kind == EffectKind::Ask => line(&omit_middle(&self.text(call))),
@@ -49,12 +74,17 @@ impl EffectLog {
         }
     }
 
+    /// Formats a call as its name and its arguments in JSON, for example `write_file
+    /// {"path":"a.txt"}`.
     fn text(&self, call: &ToolCall) -> String {
         format!("{} {}", call.name, call.args)
     }
 }
 
 /// A call that needs or has a decision.
+///
+/// A decision on a call is accepted only if the call is known. One that is not shown in full asks
+/// for an explicit confirmation by the caller of this type.
 pub(super) struct ApprovalCall {
     /// Its name and arguments, as far as they are shown.
     pub(super) text: String,
@@ -65,6 +95,8 @@ pub(super) struct ApprovalCall {
 }
 
 impl ApprovalCall {
+    /// The completeness is judged before line breaks are replaced, on the same text that
+    /// `omit_middle` cuts.
     fn new(log: &EffectLog, note: &EffectNote) -> Self {
         let call = log.calls.find(note);
         let text = call.map_or_else(|| unknown_call(note), |call| log.text(call));
@@ -77,6 +109,9 @@ impl ApprovalCall {
 }
 
 /// Describes a call that the records do not have.
+///
+/// This happens for a damaged or forged journal: a question was stored whose call no model
+/// requested.
 fn unknown_call(note: &EffectNote) -> String {
     format!(
         "{} (no reply in the journal has this call with these arguments)",
@@ -85,6 +120,9 @@ fn unknown_call(note: &EffectNote) -> String {
 }
 
 /// Returns the call that a question of a run is about.
+///
+/// Returns `None` if the run has no open question with this number, for example because another
+/// process has decided it.
 pub(super) fn asked_call(records: &[Record], effect: EffectId) -> Option<ApprovalCall> {
     let mut log = EffectLog::default();
     records
@@ -94,6 +132,10 @@ pub(super) fn asked_call(records: &[Record], effect: EffectId) -> Option<Approva
 }
 
 /// Returns the calls of a run that were approved.
+///
+/// Calls that a person changed before allowing them show both forms: the one requested and the one
+/// executed. The state is read before the record is applied, because applying a decision closes its
+/// effect and edits its call.
 pub(super) fn approved(records: &[Record]) -> Vec<ApprovalCall> {
     let (mut log, mut found) = (EffectLog::default(), Vec::new());
     for record in records {
@@ -126,6 +168,7 @@ pub(super) fn approved(records: &[Record]) -> Vec<ApprovalCall> {
 }
 
 impl Timeline {
+    /// Formats one run and recurses into its child runs.
     async fn run(&mut self, journal: &dyn Journal, run: &RunId, records: &[Record]) {
         let mut log = EffectLog::default();
         // A child run that was resumed is formatted only once.
@@ -163,6 +206,7 @@ impl Timeline {
         }
     }
 
+    /// Appends a line with the number of its record, right-aligned to four digits.
     fn line(&mut self, seq: u64, line: &str) {
         let indent = "    ".repeat(self.indent);
         self.text.push_str(&format!("{indent}{seq:>4}  {line}\n"));
@@ -170,6 +214,9 @@ impl Timeline {
 }
 
 /// Returns the lines for a record.
+///
+/// Returns none for records that only machines need, such as started model calls, and
+/// updates the log in each case.
 fn lines(record: &Record, log: &mut EffectLog) -> Vec<String> {
     let at = record.at;
     match &record.entry {
@@ -221,6 +268,8 @@ fn lines(record: &Record, log: &mut EffectLog) -> Vec<String> {
     }
 }
 
+/// Describes a command of the host or of another process. Rare commands are printed in debug form
+/// instead of being hidden.
 fn command_line(command: &ControlCommand) -> String {
     match command {
         ControlCommand::Say { message } => format!("the host writes: {}", short(&message.text())),
@@ -231,6 +280,7 @@ fn command_line(command: &ControlCommand) -> String {
     }
 }
 
+/// Describes the result of an effect. A finished effect without a known start is called "it".
 fn outcome_lines(outcome: &Outcome, note: Option<&EffectNote>, log: &mut EffectLog) -> Vec<String> {
     let name = note.map_or("it", |note| &*note.name);
     vec![match outcome {
@@ -253,6 +303,8 @@ fn outcome_lines(outcome: &Outcome, note: Option<&EffectNote>, log: &mut EffectL
     }]
 }
 
+/// Adds the calls of the reply to the log, so that later effects can show their arguments, and
+/// returns one line with the text, the names of the calls and the usage.
 fn response_lines(response: &Response, log: &mut EffectLog) -> Vec<String> {
     log.calls.add(&response.message);
     let text = response.message.text();
@@ -272,6 +324,9 @@ fn response_lines(response: &Response, log: &mut EffectLog) -> Vec<String> {
 }
 
 /// Formats the question for a person: an approval, or a question of the model.
+///
+/// The tool `ask_user` carries the question in its arguments; all other questions are about an
+/// approval.
 fn question(note: &EffectNote, what: &str) -> String {
     if &*note.name == "ask_user" {
         what.to_owned()
@@ -281,6 +336,8 @@ fn question(note: &EffectNote, what: &str) -> String {
 }
 
 /// Returns the goal of an agent, if this is the state of an agent.
+///
+/// Machines other than agents store other states; for these it returns `None` instead of an error.
 pub(super) fn goal(state: &Value) -> Option<String> {
     let goal = state.get("goal")?;
     let message: levity::core::Message = serde::Deserialize::deserialize(goal).ok()?;
@@ -288,6 +345,8 @@ pub(super) fn goal(state: &Value) -> Option<String> {
 }
 
 /// Returns a text on one line, cut if it is long.
+///
+/// Cuts after 400 characters and marks the cut with an ellipsis.
 fn short(text: &str) -> String {
     let mut line: String = line(
         text.char_indices()
@@ -301,6 +360,9 @@ fn short(text: &str) -> String {
 }
 
 /// Returns a text on one line.
+///
+/// Control characters become blanks, so no text can begin a line of its own and imitate another
+/// record.
 fn line(text: &str) -> String {
     text.chars()
         .map(|char| if char.is_control() { ' ' } else { char })

@@ -1,4 +1,15 @@
 //! Access to a server: tokens, encryption and the access log.
+//!
+//! Both servers over TCP, HTTP and MCP, share these options and the one function that opens a
+//! listener, so neither can be exposed with weaker rules than the other. A server always requires a
+//! token; there is no option to turn it off.
+//!
+//! Two kinds of tokens exist. The server's own token belongs to its operator and may do everything.
+//! Named tokens have scopes and a tenant, and a share of each limit, so that one tenant cannot
+//! starve the others. With named tokens, the own token is accepted only if the operator provides it
+//! explicitly; a forgotten default file must not be a second way in.
+//!
+//! An address that other machines reach requires encryption or `--allow-plaintext`.
 
 use std::path::{Path, PathBuf};
 
@@ -45,6 +56,9 @@ pub(super) struct AccessArgs {
 }
 
 /// The other settings of a listener.
+///
+/// These settings differ between the servers: each has its own default address and its own token
+/// file.
 pub(super) struct ListenerConfig<'a> {
     pub(super) address: &'a str,
     pub(super) token_file: Option<&'a Path>,
@@ -60,6 +74,13 @@ impl AccessArgs {
         self.token_share
     }
 
+    /// Binds the address and applies tokens, limits, TLS, the check of exposure and the access log,
+    /// in this order. The share of connections is at least one, also for a small percentage.
+    ///
+    /// # Errors
+    /// No token can be found or created, the address is in use, the certificate or key is unusable,
+    /// the server would be reachable without encryption, or the access log cannot be opened. The
+    /// caller reports each as a wrong call.
     pub(super) async fn listen(&self, config: ListenerConfig<'_>) -> Result<Listener, String> {
         let access_control = self
             .access_control(&config)?
@@ -96,7 +117,10 @@ impl AccessArgs {
         Ok(listener.on_notice(|notice| note(&notice.to_string())))
     }
 
+    /// Returns the tokens that clients may send, by the rules of the module. An empty file of named
+    /// tokens without an own token is an error, since nobody could connect.
     fn access_control(&self, config: &ListenerConfig<'_>) -> Result<AccessControl, String> {
+        /// The variable that holds the server's own token.
         const VARIABLE: &str = "LEVITY_TOKEN";
         let Some(path) = &self.named_tokens else {
             return Ok(AccessControl::new(token(

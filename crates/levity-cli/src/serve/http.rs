@@ -1,4 +1,16 @@
 //! `levity serve http`: runs over HTTP.
+//!
+//! Clients start runs with a goal, follow their events, answer their questions and cancel them,
+//! under `/v1`. One process serves one agent, team or swarm, which the options define; clients
+//! choose the goal and never the tools.
+//!
+//! With `--journal`, runs survive a crash or a restart: those that an earlier server left and that
+//! this user marked are resumed, the others are reported and stay untouched. Without it, runs end
+//! with the process, and a note says so.
+//!
+//! The address is printed to standard output as the first line, `listening on
+//! http://127.0.0.1:8787/v1`, after the signal handlers are installed; scripts wait for it and read
+//! the port from it. Exit codes: 0 after a shutdown, 1 if serving fails, 2 for a wrong call.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -65,6 +77,8 @@ pub(crate) struct Http {
     group: GroupOptions,
 }
 
+/// Serves until a shutdown signal, then ends the MCP servers of the agent. All preparation,
+/// including the token and the port, happens before the address is printed.
 pub(super) async fn serve(args: Http) -> ExitCode {
     let started = match args.agent.common.logs.open() {
         Ok(logs) => args.start(&logs).await.map(|started| (started, logs)),
@@ -88,6 +102,8 @@ pub(super) async fn serve(args: Http) -> ExitCode {
 }
 
 impl Http {
+    /// Returns the runtime, and the marks of the journal by which resumed runs are restricted;
+    /// without a journal there is nothing to resume and hence no marks.
     fn runtime(&self) -> Result<(Runtime, Option<Arc<Marks>>), String> {
         let Some(path) = &self.journal else {
             note("runs end with this process; name a journal with `--journal` to store them");
@@ -100,6 +116,9 @@ impl Http {
 
     /// Returns the runs for clients, the tools that clients may call directly, and the MCP servers
     /// that run beside them.
+    ///
+    /// Only a single agent has tools for direct calls; they share the agent's dispatcher, so its
+    /// policy applies to them too.
     async fn runs(
         &self,
         runtime: Runtime,
@@ -120,6 +139,10 @@ impl Http {
     }
 
     /// Returns the listener, its API, and the MCP servers that run beside the agent.
+    ///
+    /// The listener is bound before MCP servers are started: a port that is in use then fails fast
+    /// and leaves no process behind. Requests wait in the listener's queue until the API is served,
+    /// so no client sees a half-built server.
     async fn start(&self, logs: &Logs) -> Result<(Listener, HttpApi, McpServers), String> {
         self.group.check(self.offer, &self.agent)?;
         if self.tool_routes && self.offer != Kind::Agent {

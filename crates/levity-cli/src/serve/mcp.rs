@@ -1,4 +1,19 @@
 //! `levity serve mcp`: the agent as an MCP server.
+//!
+//! Clients are other programs with models of their own. They see the tool `query`, which runs the
+//! agent (or the team or swarm of `--offer`). Options add the files of the workspace for reading
+//! and search, prompts of a folder, and a search in stored facts.
+//!
+//! Transports: standard input and output by default, where the parent process is trusted and no
+//! token exists, or HTTP at `/mcp` with a token. Over stdio, nothing but the protocol may appear on
+//! standard output, so all notes go to standard error.
+//!
+//! Runs of a previous server are cancelled at the start. Unlike `serve http`, where clients come
+//! back to their runs by id, an MCP client that has disconnected cannot answer a question of its
+//! old run.
+//!
+//! Exit codes: 0 after a shutdown or when the client disconnects, 1 for a failed connection, 2 for
+//! a wrong call.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -76,6 +91,8 @@ pub(crate) struct ServeMcp {
     group: GroupOptions,
 }
 
+/// Parses an owner of facts, such as `project:levity`. An empty id is refused, because it would
+/// match facts that nobody owns.
 fn scope(text: &str) -> Result<Scope, String> {
     match text.split_once(':') {
         Some(("user", id)) if !id.is_empty() => Ok(Scope::user(id)),
@@ -87,6 +104,9 @@ fn scope(text: &str) -> Result<Scope, String> {
 
 /// Serves until the client disconnects or a shutdown signal arrives: 0 then, 2 for an invalid call,
 /// 1 if the connection fails.
+///
+/// The removal of expired conversations runs in the same task and ends with the server: dropping
+/// its future is enough, nothing is spawned.
 pub(crate) async fn serve(args: ServeMcp) -> ExitCode {
     let logs = match args.shape.common.logs.open() {
         Ok(logs) => logs,
@@ -105,6 +125,9 @@ pub(crate) async fn serve(args: ServeMcp) -> ExitCode {
 
 /// Removes expired conversations for as long as it is polled, because each query without a session
 /// starts one.
+///
+/// Never returns; the type says so. Without conversations it waits for ever, so `select!` has the
+/// same shape in both cases.
 async fn remove_expired(expiring: Option<&Conversations>) -> Infallible {
     match expiring {
         Some(conversations) => {
@@ -117,6 +140,9 @@ async fn remove_expired(expiring: Option<&Conversations>) -> Infallible {
 }
 
 /// The server with its MCP servers and conversations.
+///
+/// The MCP servers are those whose tools the agent uses; they must outlive the server and are ended
+/// after it.
 struct BuiltServer {
     server: McpServer,
     mcp_servers: McpServers,
@@ -126,6 +152,9 @@ struct BuiltServer {
 
 /// Cancels the runs that an earlier server left: their clients have disconnected, so no one can
 /// answer their questions.
+///
+/// A run must be resumed before it can be cancelled, since only its driver writes to the journal.
+/// Errors of single runs are ignored; only a journal that cannot be listed is an error.
 async fn cancel_abandoned(runs: &Runs) -> Result<(), String> {
     resume(runs).await?;
     for run in runs.in_memory() {
@@ -139,6 +168,8 @@ async fn cancel_abandoned(runs: &Runs) -> Result<(), String> {
     Ok(())
 }
 
+/// Ends when the client closes standard input, or at a shutdown signal. Requests in progress are
+/// dropped then, and their runs stay in the journal, if one is used.
 async fn serve_stdio(server: McpServer) -> ExitCode {
     tokio::select! {
         ended = server.stdio() => match ended {
@@ -150,6 +181,8 @@ async fn serve_stdio(server: McpServer) -> ExitCode {
 }
 
 impl ServeMcp {
+    /// Serves over HTTP if `--http` is given, else over standard input and output. A listener that
+    /// cannot be opened is a wrong call, 2.
     async fn serve_on(&self, server: McpServer) -> ExitCode {
         match self.listener().await {
             Ok(Some(listener)) => {
@@ -170,6 +203,10 @@ impl ServeMcp {
         }
     }
 
+    /// Checks options that contradict each other, opens the journal, builds the runs, cancels
+    /// abandoned ones, and adds what clients may see. The order matters: options are checked before
+    /// the agent's MCP servers are started, and abandoned runs are cancelled before the first
+    /// client can connect.
     async fn build(&self, logs: &Logs) -> Result<BuiltServer, String> {
         self.group.check(self.offer, &self.shape)?;
         if self.client_model && self.offer != Kind::Agent {
@@ -244,6 +281,10 @@ impl ServeMcp {
     }
 
     /// Builds the agent. Without `--memory`, conversations last as long as this server, and expire.
+    ///
+    /// With `--client-model` the agent is built around a model that always fails; each client
+    /// replaces it by its own. A guard that judges topics needs a model of the server and is
+    /// refused then.
     async fn agent(&self, runtime: Runtime) -> Result<(Agent, McpServers), String> {
         let (mut agent, mcp_servers) = match self.client_model {
             true if self.shape.common.options.needs_judge() => {
@@ -278,6 +319,8 @@ impl ServeMcp {
         Ok((agent.build().map_err(|error| chain(&error))?, mcp_servers))
     }
 
+    /// Returns `None` for stdio. The token is not needed there, because only the parent process can
+    /// write to the pipe.
     async fn listener(&self) -> Result<Option<Listener>, String> {
         let Some(address) = &self.http else {
             return Ok(None);
@@ -295,6 +338,8 @@ impl ServeMcp {
 
 /// Makes a fallback for the models of clients in runs that an earlier server left, which have no
 /// client.
+///
+/// Its error is a bad request, which no layer retries.
 fn disconnected_model() -> FunctionModel {
     use levity::core::{ModelError, ModelErrorKind};
     FunctionModel::new(|_| {

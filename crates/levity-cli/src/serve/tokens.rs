@@ -1,4 +1,11 @@
 //! `levity serve token`: tokens with names and scopes.
+//!
+//! `add`, `list` and `remove` change a file of hashes; a token is shown once, on standard output,
+//! when it is added, so a script can capture it while the note stays on standard error. A lost
+//! token cannot be shown again, only replaced.
+//!
+//! Running servers read the file at their start, so a removed token works until they restart. Exit
+//! codes: 0, or 2 for an invalid name, an unknown scope, a missing token or an unreadable file.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -47,6 +54,8 @@ pub(super) fn tokens(args: &TokenCommand) -> ExitCode {
     }
 }
 
+/// Reads the file, applies the action and saves the file if it changed. The state folder is created
+/// only for the default path.
 fn run_action(args: &TokenCommand) -> Result<(), String> {
     let path = match &args.named_tokens {
         Some(path) => path.clone(),
@@ -94,6 +103,9 @@ fn run_action(args: &TokenCommand) -> Result<(), String> {
 }
 
 /// Reads the tokens; returns none if the file does not exist yet.
+///
+/// A path that cannot be examined counts as existing, so the read reports the real reason, such as
+/// missing permissions. An empty list would be saved over the existing tokens at the next `add`.
 fn read(path: &Path) -> Result<Tokens, String> {
     match path.try_exists() {
         Ok(false) => Ok(Tokens::new()),

@@ -1,5 +1,14 @@
 //! A demonstration for when no model is configured: a plan, a worker with a tool, a worker that
 //! fails and retries, and an answer.
+//!
+//! The scripted model is a pure function of a request: it recognizes the router, the worker and the
+//! final answer by headings that levity's own instructions contain, and the steps by the marks
+//! `[demo: ..]` that its own plan places into the tasks. It needs no network, costs nothing, and
+//! gives the same run each time, apart from the time that the clock tool returns.
+//!
+//! The headings are coupled to the texts of levity-swarm. A changed heading makes the router's
+//! reply a plain sentence, and the swarm then selects workers by keywords; the demonstration still
+//! ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +21,8 @@ use serde_json::json;
 use crate::plan::demo::{last_user_text, paced};
 
 /// Makes a model that plays the router and all workers of a short demonstration for any goal.
+///
+/// `pause` delays each reply, so a person can follow the lines; it is zero without a terminal.
 pub(super) fn model(pause: Duration) -> Arc<dyn Model> {
     paced(FunctionModel::new(reply), pause)
 }
@@ -20,6 +31,8 @@ const ANSWER: &str = "A scripted model cannot answer this. It only showed how a 
     the researcher read the clock, the coder failed once and retried, and the reviewer found no \
     problems.";
 
+/// The coder fails on purpose with an error that a layer does not retry, so the retry is visible as
+/// one of the swarm.
 fn reply(request: &Request) -> Result<Response, ModelError> {
     let prompt = last_user_text(request);
     let text = match () {
@@ -56,6 +69,7 @@ fn may_call(request: &Request) -> bool {
             .all(|message| message.role != Role::Tool)
 }
 
+/// Calls the tool `now` without arguments and without an id.
 fn read_clock() -> Response {
     Response::new(Message::new(
         Role::Assistant,
@@ -64,6 +78,9 @@ fn read_clock() -> Response {
 }
 
 /// Plans the available workers one after the other.
+///
+/// Workers that `--worker` left out do not appear in the router's prompt, so the plan contains only
+/// those that exist. Each delegation depends on the one before it.
 fn plan(prompt: &str) -> String {
     let all = [
         (

@@ -1,4 +1,11 @@
 //! The display of a swarm: its state from events, its lines and its questions.
+//!
+//! The display is an observer: the runtime calls it for each event. It updates its state under a
+//! lock and prints without awaiting anything, so no event is lost.
+//!
+//! Questions and lines exclude each other. While a person answers a question, lines are held back
+//! in `deferred` and appear after the decision; otherwise they would break the line that the person
+//! types. JSON lines are printed in any case, because they go to standard output for a program.
 
 use std::io::{self, Write as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,10 +30,14 @@ pub(crate) struct SwarmDisplay {
     park: bool,
 }
 
+/// All fields change together under one lock, so a question never appears with the name of another
+/// agent.
 struct State {
+    /// Maps run ids to agents, so a line can name the worker and not only its id.
     lineage: Lineage,
     /// The open questions, each with the agent that asks.
     asks: Vec<(String, Ask)>,
+    /// True while a person is being asked, see `hold`.
     asking: bool,
     /// Lines to print once no question is open.
     deferred: Vec<String>,
@@ -43,6 +54,8 @@ pub(crate) enum Lines {
 }
 
 impl SwarmDisplay {
+    /// With `park`, no question is offered to the terminal; the runtime leaves the run in its
+    /// journal instead.
     pub(crate) fn new(lines: Lines, park: bool) -> Arc<Self> {
         let lineage = Lineage::new("swarm");
         let state = State {
@@ -69,6 +82,9 @@ impl SwarmDisplay {
     }
 
     /// Applies earlier events without printing them.
+    ///
+    /// A resumed run needs the lineage of its earlier events, or its child runs would have no
+    /// names. Questions of earlier events are not restored here: the resumed run asks them again.
     pub(crate) fn catch_up(&self, events: &[Event]) {
         let mut state = self.lock();
         for event in events {
@@ -76,6 +92,7 @@ impl SwarmDisplay {
         }
     }
 
+    /// Applies an event, prints its line or holds it back, and updates the open questions.
     fn event(&self, event: &Event) {
         let mut state = self.lock();
         let origin = state.lineage.apply(event);
@@ -90,12 +107,16 @@ impl SwarmDisplay {
         }
     }
 
+    /// A panic in another thread while it held the lock leaves the state usable; the display goes
+    /// on.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
+    /// Adds a question when it is asked, and removes it when it is decided here or elsewhere
+    /// (`levity runs approve` of another process), or when its run ends.
     fn update_asks(&mut self, event: &Event, agent: &str) {
         match &event.kind {
             EventKind::Asked(ask) => self.asks.push((agent.to_owned(), ask.clone())),
@@ -110,6 +131,9 @@ impl State {
     }
 
     /// Removes the questions of a run and its child runs, which need no answer any more.
+    ///
+    /// Ids of child runs extend the id of their parent after a dot, so a prefix finds all
+    /// descendants.
     fn remove_asks(&mut self, run: &RunId) {
         let below = format!("{run}.");
         self.asks
@@ -134,6 +158,8 @@ impl RunDisplay for SwarmDisplay {
         }
     }
 
+    /// The name of the asking worker precedes the question, because a decision depends on who asks.
+    /// A question that has just been removed is attributed to the swarm.
     fn question(&self, ask: &Ask) -> String {
         let state = self.lock();
         let agent = state
@@ -159,6 +185,7 @@ impl RunDisplay for SwarmDisplay {
         false
     }
 
+    /// Prints the lines that were held back while a question was open.
     fn show(&self, _: Timestamp) {
         let deferred = std::mem::take(&mut self.lock().deferred);
         deferred.iter().for_each(|line| print(line));
@@ -171,6 +198,7 @@ impl RunDisplay for SwarmDisplay {
     }
 }
 
+/// Writes to standard error, with unsafe characters replaced and a closed pipe ignored.
 fn print(line: &str) {
     let _ = writeln!(io::stderr(), "{}", sanitize(line));
 }

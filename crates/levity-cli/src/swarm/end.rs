@@ -1,4 +1,18 @@
 //! The output at the end of a run of a swarm.
+//!
+//! Standard output receives the answer (or one JSON object), standard error the summary and the
+//! errors, so that `levity swarm .. > answer.txt` stores the answer alone.
+//!
+//! | exit code | meaning |
+//! |---|---|
+//! | 0 | all delegations are done |
+//! | 1 | there is no answer, or the file of `--bus` cannot be written |
+//! | 3 | the run is parked and waits for a person or a time |
+//! | 4 | there is an answer, and part of the work is missing |
+//! | 130 | Ctrl-C ended the run |
+//!
+//! A failed run prints the partial result that it reached, because finished work of workers was
+//! paid for.
 
 use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
@@ -19,6 +33,9 @@ const PARTIAL: u8 = 4;
 const INTERRUPTED: u8 = 130;
 
 /// The form in which the answer is printed.
+///
+/// `Nothing` is used when `--json` of another command already printed each event with the answer in
+/// it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AnswerFormat {
     /// The text of the answer.
@@ -41,6 +58,10 @@ pub(crate) struct OutputOptions<'a> {
 }
 
 /// Prints the answer and the errors, writes the messages, and returns the exit code.
+///
+/// The messages are written also for a partial result. A file that cannot be written turns the exit
+/// code into 1, even after an answer: a script that requested the file must learn that it is
+/// missing.
 pub(super) fn conclude(
     options: &OutputOptions<'_>,
     run: &RunId,
@@ -84,6 +105,9 @@ pub(super) fn conclude(
 }
 
 /// Returns the result as JSON, for programs.
+///
+/// The names of the fields are an interface for programs. `error` is `null` after a success, and
+/// `status` and `text` are present in both cases.
 fn object(finished: &SwarmAnswer, error: Option<&Error>) -> Value {
     json!({
         "run": finished.run(),
@@ -97,6 +121,8 @@ fn object(finished: &SwarmAnswer, error: Option<&Error>) -> Value {
     })
 }
 
+/// Writes one JSON object for each message. A new file is readable by its owner only; an existing
+/// file is truncated and keeps its permissions.
 fn write_bus(finished: &SwarmAnswer, path: &Path) -> std::result::Result<(), String> {
     let write = || -> io::Result<()> {
         // The messages of agents are private, unless the file already exists.
@@ -108,6 +134,8 @@ fn write_bus(finished: &SwarmAnswer, path: &Path) -> std::result::Result<(), Str
     write().map_err(|error| format!("cannot write the messages to `{}`: {error}", path.display()))
 }
 
+/// Prints the summary, for example `2 of 3 done (.., 7 model calls, 1 tool call)`, with the id of
+/// the run if a journal has it. A best-effort answer is named as such first.
 fn summary(options: &OutputOptions<'_>, run: &RunId, finished: &SwarmAnswer) {
     if let Status::BestEffort(_) = finished.status() {
         note(&finished.status().to_string());
@@ -135,6 +163,9 @@ fn summary(options: &OutputOptions<'_>, run: &RunId, finished: &SwarmAnswer) {
 }
 
 /// Prints why there is no answer, and returns an exit code for programs.
+///
+/// A cancelled run counts as interrupted only if this process received Ctrl-C; a run that another
+/// process cancelled returns 1, or 4 if some work is done.
 fn failed(error: &Error, interrupted: bool) -> ExitCode {
     let some = |finished: SwarmAnswer| finished.reports().iter().any(WorkerReport::is_done);
     match error {

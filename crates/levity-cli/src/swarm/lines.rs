@@ -1,4 +1,12 @@
 //! Events of a swarm as lines of text.
+//!
+//! Each line begins with the path of agents that it comes from, such as `swarm › coder: completed`,
+//! because workers run at the same time and their lines are interleaved. A line is cut after 300
+//! characters and has no line breaks; the whole text is in the journal.
+//!
+//! Events of three sources meet here: notices of the swarm (plans, delegations, messages), tool
+//! calls of workers, and events that every kind of run has, which `follow` formats. Deltas of
+//! thinking are left out, since several workers think at once.
 
 use levity::core::text::one_line;
 use levity::core::{Delta, Event, EventKind};
@@ -11,6 +19,8 @@ use crate::follow;
 const MAX_CHARS: usize = 300;
 
 /// Formats an event as a line that begins with its origin, if it is important enough.
+///
+/// Returns `None` for events that a person does not need to follow the run, such as started turns.
 pub(super) fn line(event: &Event, origin: &Origin) -> Option<String> {
     if let Some(notice) = SwarmNotice::of(&event.kind) {
         return notice_line(&notice, origin);
@@ -38,6 +48,9 @@ pub(super) fn line(event: &Event, origin: &Origin) -> Option<String> {
     Some(format!("{origin}: {}", one_line(&what, MAX_CHARS)))
 }
 
+/// Formats a notice of the swarm itself. Notices about one delegation carry the name of its worker
+/// in the origin; notices about the plan belong to the swarm. Unknown notices of later versions
+/// return `None`.
 fn notice_line(notice: &SwarmNotice, origin: &Origin) -> Option<String> {
     let of = |worker: &str, what: String| {
         Some(format!(
@@ -118,6 +131,8 @@ fn notice_line(notice: &SwarmNotice, origin: &Origin) -> Option<String> {
     Some(format!("{origin}: {}", one_line(&what, MAX_CHARS)))
 }
 
+/// Describes the reaction of the swarm to a failed delegation. An unknown reaction reads as "it is
+/// not retried", which is the final one.
 fn action_text(then: &FailureAction) -> String {
     match then {
         FailureAction::Retry => "it retries".to_owned(),
