@@ -1,3 +1,5 @@
+//! Context from a function, such as a query to an issue tracker.
+
 use std::error::Error;
 use std::fmt;
 use std::future::Future;
@@ -7,7 +9,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use levity_core::{ContextBlock, ContextError, ContextLifetime, ContextRequest, ContextSource};
 
+/// Any error of the function.
 type Failure = Box<dyn Error + Send + Sync>;
+/// The pending text of the function.
 type Text = Pin<Box<dyn Future<Output = Result<String, Failure>> + Send>>;
 
 /// A block of context whose text comes from a function, called each time.
@@ -41,6 +45,21 @@ pub struct ContextFn {
 impl ContextFn {
     /// Creates a block with this name. The function receives the remaining budget and the goal of
     /// the run.
+    ///
+    /// ```
+    /// use levity_context::ContextFn;
+    /// use levity_core::{ContextRequest, ContextSource};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::ContextError> {
+    /// let search = ContextFn::new("search", |ask: ContextRequest| async move {
+    ///     Ok::<_, std::io::Error>(format!("results for: {}", ask.goal))
+    /// });
+    /// let blocks = search.blocks(&ContextRequest::new(100).for_goal("rust agents")).await?;
+    /// assert_eq!(blocks[0].text, "results for: rust agents");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new<F, R, E>(name: impl Into<String>, call: F) -> Self
     where
         F: Fn(ContextRequest) -> R + Send + Sync + 'static,
@@ -59,6 +78,9 @@ impl ContextFn {
     }
 
     /// Sets how long the text stays unchanged; for one run by default.
+    ///
+    /// A block with a long lifetime precedes the instructions of the agent, where the prompt cache
+    /// of a provider can reuse it. Set it only if the text is the same in most runs.
     pub fn lifetime(mut self, lasts: ContextLifetime) -> Self {
         self.lasts = lasts;
         self

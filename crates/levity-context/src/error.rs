@@ -1,3 +1,6 @@
+//! The error of building a context value. Sources of context have their own, `ContextError` of the
+//! core.
+
 use levity_core::SharedError;
 use levity_sandbox::PathError;
 
@@ -5,6 +8,14 @@ use levity_sandbox::PathError;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The reason why there is no context value.
+///
+/// ```
+/// use levity_context::{Error, check_context};
+///
+/// let error = check_context(&serde_json::json!({})).unwrap_err();
+/// assert!(matches!(&error, Error::Mismatch(problems) if problems.len() == 4));
+/// assert!(!error.is_retryable());
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

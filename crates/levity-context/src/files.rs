@@ -1,4 +1,8 @@
 //! Context files with the conventions of a project.
+//!
+//! Three steps answer a request: `find` lists the files and their sizes, `budget` gives each of
+//! them a number of tokens, and `read` reads no more than that. A large file therefore costs no
+//! more than its share, and the total is known before anything is read.
 
 mod budget;
 mod context_file;
@@ -77,6 +81,8 @@ impl ContextFiles {
     pub const DEFAULT_MAX_BYTES: usize = 1 << 20;
 
     /// Creates a source for the context files of this workspace.
+    ///
+    /// The source reads `.context` and `AGENTS.md` of the root, with the default limits.
     pub fn new(workspace: &Workspace) -> Self {
         Self {
             space: workspace.clone(),
@@ -93,6 +99,8 @@ impl ContextFiles {
     }
 
     /// Creates a source for the workspace in this folder.
+    ///
+    /// The workspace is read-only.
     ///
     /// # Errors
     /// Fails if the path does not exist or is not a folder.
@@ -113,6 +121,24 @@ impl ContextFiles {
     }
 
     /// Includes subfolders of `.context`; each file is named by its path below it.
+    ///
+    /// Links to folders are not followed, and folders more than 16 levels deep are named in a note.
+    ///
+    /// ```
+    /// use levity_context::ContextFiles;
+    /// use levity_core::{ContextRequest, ContextSource};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let folder = folder.path();
+    /// std::fs::create_dir_all(folder.join(".context/api"))?;
+    /// std::fs::write(folder.join(".context/api/errors.md"), "Errors name the field.\n")?;
+    /// let files = ContextFiles::open(folder)?.nested();
+    /// assert_eq!(files.blocks(&ContextRequest::new(500)).await?[0].name, "api/errors.md");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn nested(mut self) -> Self {
         self.nested = true;
         self
@@ -126,6 +152,25 @@ impl ContextFiles {
 
     /// Sets the folder in which the agent works. The `AGENTS.md` of each folder on the path to it
     /// is included, the nearest last.
+    ///
+    /// ```
+    /// use levity_context::ContextFiles;
+    /// use levity_core::{ContextRequest, ContextSource};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let folder = folder.path();
+    /// std::fs::create_dir(folder.join("web"))?;
+    /// std::fs::write(folder.join("AGENTS.md"), "Write tests.\n")?;
+    /// std::fs::write(folder.join("web/AGENTS.md"), "Use semantic HTML.\n")?;
+    /// let files = ContextFiles::open(folder)?.working_dir("web");
+    /// let blocks = files.blocks(&ContextRequest::new(500)).await?;
+    /// let names: Vec<_> = blocks.into_iter().map(|block| block.name).collect();
+    /// assert_eq!(names, ["AGENTS.md", "web/AGENTS.md"]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn working_dir(mut self, path: impl Into<String>) -> Self {
         self.working_dir = path.into();
         self
@@ -139,6 +184,9 @@ impl ContextFiles {
     }
 
     /// Sets the maximum number of files; [`DEFAULT_MAX_FILES`](Self::DEFAULT_MAX_FILES) by default.
+    ///
+    /// Files of `.context` are omitted first, then the user's file, then the `AGENTS.md` nearest to
+    /// the root.
     pub fn max_files(mut self, files: usize) -> Self {
         self.max_files = files;
         self
@@ -152,11 +200,36 @@ impl ContextFiles {
     }
 
     /// Calls `watcher` with the list of files after each read.
+    ///
+    /// Use it to show the user which files the agent follows:
+    ///
+    /// ```
+    /// use levity_context::ContextFiles;
+    /// use levity_core::{ContextRequest, ContextSource};
+    /// use std::sync::{Arc, Mutex};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let folder = folder.path();
+    /// std::fs::write(folder.join("AGENTS.md"), "Be brief. ".repeat(1_000))?;
+    /// let seen = Arc::new(Mutex::new(Vec::new()));
+    /// let sink = seen.clone();
+    /// let files = ContextFiles::open(folder)?.on_read(move |files| {
+    ///     sink.lock().unwrap().extend(files.iter().map(ToString::to_string));
+    /// });
+    /// files.blocks(&ContextRequest::new(200)).await?;
+    /// assert_eq!(*seen.lock().unwrap(), ["AGENTS.md (cut)"]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn on_read(mut self, watcher: impl Fn(&[ContextFile]) + Send + Sync + 'static) -> Self {
         self.watcher = Some(Arc::new(watcher));
         self
     }
 
+    /// Returns the blocks and the report on all files. Tokens that a file did not need go to the
+    /// next one.
     fn read(&self, budget: usize) -> Result<(Vec<ContextBlock>, Vec<ContextFile>), PathError> {
         let found = find::find(self)?;
         let plan = budget::plan(found, budget.min(self.max_bytes / 4), self.max_files);

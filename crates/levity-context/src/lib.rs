@@ -39,6 +39,29 @@
 //!
 //! This crate deliberately does not render blocks for a model, which `levity-loop` does, and has no
 //! memory, which is in `levity-memory`.
+//!
+//! # Limits
+//!
+//! | limit | default | change it with |
+//! |---|---|---|
+//! | context files | 100 | [`ContextFiles::max_files`] |
+//! | bytes of context files | 1 MiB | [`ContextFiles::max_bytes`] |
+//! | files that [`WorkspaceFiles`] lists | 1,000 | [`WorkspaceFiles::max_files`] |
+//! | entries that a listing reads | 100,000 | fixed |
+//! | depth of folders in a listing | 64 | fixed |
+//!
+//! # Trust
+//!
+//! Context files and file names come from the folder, which may come from a third party. A model
+//! reads them as instructions, so an agent on a foreign folder needs a policy for its tools. The
+//! folder cannot make levity read files outside of it.
+//!
+//! # Features
+//! The crate has no features.
+//!
+//! # Further reading
+//! - `docs/context.md` describes the conventions of context files and the budget.
+//! - [`ContextSource`](levity_core::ContextSource) is the trait for a source of your own.
 
 mod blocking;
 mod call;

@@ -1,3 +1,5 @@
+//! Notes about omitted parts, in the words that a model reads.
+
 use levity_core::ContextBlock;
 
 /// The maximum number of omitted parts that are named.
@@ -5,6 +7,9 @@ const MAX_NAMED: usize = 5;
 
 /// Creates a block that lists omitted parts within a token limit. If space is short, the text is
 /// shorter.
+///
+/// The full text names the parts. If it does not fit, a fixed short text is tried, and then
+/// nothing.
 pub(crate) fn left_out(
     name: impl Into<String>,
     parts: &[String],
@@ -24,6 +29,8 @@ pub(crate) fn left_out(
 }
 
 /// Returns the first names, and how many more there are.
+///
+/// At most [`MAX_NAMED`] names appear, so a folder of thousands of files does not fill the note.
 pub(crate) fn named(names: &[String], what: &str) -> Vec<String> {
     let (first, rest) = names.split_at(names.len().min(MAX_NAMED));
     let more = (!rest.is_empty()).then(|| count(rest.len(), what));

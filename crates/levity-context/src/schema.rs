@@ -1,3 +1,9 @@
+//! The JSON Schema of a context value, and its check.
+//!
+//! The schema is text in the code, so that it can be printed, published and compared. It is
+//! compiled once per process. Problems name the place and the rule but mask the value, because a
+//! context may hold private data.
+
 use std::sync::OnceLock;
 
 use jsonschema::{ValidationError, Validator};
@@ -91,6 +97,18 @@ pub fn check(value: &Value) -> Result<()> {
 
 /// Parses a context value.
 ///
+/// ```
+/// use levity_context::parse_context;
+/// use serde_json::json;
+///
+/// let value = json!({
+///     "intent": "Tidy up", "workspace": {"root": ".", "files": ["a.txt"]},
+///     "history": [], "memory": {},
+/// });
+/// assert_eq!(parse_context(&value)?.workspace.files, ["a.txt"]);
+/// # Ok::<(), levity_context::Error>(())
+/// ```
+///
 /// # Errors
 /// Fails under the same conditions as [`check_context`](crate::check_context).
 pub fn parse(value: &Value) -> Result<Context> {
@@ -98,6 +116,7 @@ pub fn parse(value: &Value) -> Result<Context> {
     Context::deserialize(value).map_err(|_| Error::Mismatch(vec!["it cannot be parsed".to_owned()]))
 }
 
+/// Returns the compiled schema, which never loads other documents.
 fn validator() -> Result<&'static Validator, &'static String> {
     static COMPILED: OnceLock<Result<Validator, String>> = OnceLock::new();
     let compile = || {
@@ -110,6 +129,7 @@ fn validator() -> Result<&'static Validator, &'static String> {
     COMPILED.get_or_init(compile).as_ref()
 }
 
+/// At most [`MAX_PROBLEMS`] problems are listed, then the number of the others.
 fn problems(validator: &Validator, value: &Value) -> Vec<String> {
     let mut errors = validator.iter_errors(value).map(|error| problem(&error));
     let mut problems: Vec<String> = errors.by_ref().take(MAX_PROBLEMS).collect();
@@ -123,6 +143,7 @@ fn problems(validator: &Validator, value: &Value) -> Vec<String> {
     problems
 }
 
+/// Formats one problem: `` at `/intent`: value is not of type "string" ``.
 fn problem(error: &ValidationError<'_>) -> String {
     let path = error.instance_path().to_string();
     let text = error.masked().to_string();

@@ -1,3 +1,10 @@
+//! Several sources share one budget.
+//!
+//! Sources are queried one after the other, by priority, each with the tokens that the earlier ones
+//! left over. A source knows best how to shorten itself, so the remaining budget is passed on
+//! instead of cutting blocks afterwards. Up to 40 tokens are reserved for a last block that names
+//! omissions: a model should know that something is missing.
+
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
@@ -40,7 +47,8 @@ const LEFT_OUT: &str = "context left out";
 /// # }
 /// ```
 ///
-/// If one source fails, the whole request fails; see [`with_fallback_note`](crate::ContextExt::with_fallback_note).
+/// If one source fails, the whole request fails; see
+/// [`with_fallback_note`](crate::ContextExt::with_fallback_note).
 /// Blocks with the same name get a number.
 #[derive(Clone, Default)]
 #[must_use]
@@ -48,6 +56,7 @@ pub struct Sources {
     slots: Vec<Slot>,
 }
 
+/// A source with its priority, at its place in the output.
 #[derive(Clone)]
 struct Slot {
     priority: i32,
@@ -67,6 +76,21 @@ impl Sources {
 
     /// Adds a source with this priority. Sources with a higher priority are queried first; among
     /// equals, those added first.
+    ///
+    /// ```
+    /// use levity_context::Sources;
+    /// use levity_core::{ContextBlock, ContextRequest, ContextSource};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::ContextError> {
+    /// let sources = Sources::new()
+    ///     .source_with_priority(-1, ContextBlock::new("nice to have", "a ".repeat(1_000)))
+    ///     .source_with_priority(5, ContextBlock::new("vital", "b ".repeat(100)));
+    /// let blocks = sources.blocks(&ContextRequest::new(90)).await?;
+    /// assert!(blocks.iter().any(|block| block.name == "vital" && block.text.ends_with("b ")));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn source_with_priority(
         mut self,
         priority: i32,
@@ -118,6 +142,8 @@ struct RemainingBudget {
 }
 
 impl RemainingBudget {
+    /// Accepts the blocks that fit, cut if necessary, and remembers the names of the others. A
+    /// source that ignores its budget therefore cannot exceed the total.
     fn take(&mut self, blocks: Vec<ContextBlock>) -> Vec<ContextBlock> {
         let mut accepted = Vec::with_capacity(blocks.len());
         for mut block in blocks {
@@ -143,6 +169,7 @@ impl RemainingBudget {
             .unwrap_or(name)
     }
 
+    /// Returns the block about omissions, if something was omitted and the note fits.
     fn note(&mut self, reserved: usize) -> Option<ContextBlock> {
         let mut parts = note::named(&self.left_out, "block");
         if self.skipped_sources > 0 {

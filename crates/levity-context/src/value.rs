@@ -1,4 +1,7 @@
 //! The context of an agent as one value.
+//!
+//! The value is for programs that build their own prompts, and for other languages: it is plain
+//! JSON with a published schema. Agents receive blocks instead, through sources of context.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -13,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::schema::check;
 use crate::workspace::WorkspaceFiles;
 
+/// The pending memory, with an error that can be cloned.
 type MemoryFuture = Pin<Box<dyn Future<Output = Result<Value, SharedError>> + Send>>;
 
 /// Builds the context value of an agent: its task, workspace, history and memory.
@@ -60,6 +64,10 @@ impl ContextProvider {
     }
 
     /// Sets a function that returns the memory from earlier runs, as an object.
+    ///
+    /// # Trust
+    /// The memory may contain text from earlier conversations, so treat it like any other input of
+    /// a model.
     pub fn memory<F, R, E>(mut self, memory: F) -> Self
     where
         F: Fn() -> R + Send + Sync + 'static,
@@ -74,6 +82,8 @@ impl ContextProvider {
     }
 
     /// Returns the context of an agent with this intent and history.
+    ///
+    /// The steps of the history are the calls of the agent with their results, numbered from 1.
     ///
     /// # Errors
     /// Fails if the workspace cannot be listed, or if the memory cannot be read or is not an
@@ -99,6 +109,19 @@ impl ContextProvider {
     }
 
     /// Returns the context as JSON that matches [`CONTEXT_SCHEMA`](crate::CONTEXT_SCHEMA).
+    ///
+    /// ```
+    /// use levity_context::ContextProvider;
+    /// use levity_core::History;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let value = ContextProvider::new().value("Tidy up", &History::new()).await?;
+    /// assert_eq!(value["intent"], "Tidy up");
+    /// assert!(value["history"].as_array().unwrap().is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails under the same conditions as [`context`](Self::context).

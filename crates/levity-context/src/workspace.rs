@@ -1,4 +1,8 @@
 //! The names of the files of a workspace.
+//!
+//! Listing and rendering are separate: [`walk::list`] returns a [`FileList`], which serves as a
+//! value, as a view for an agent and as a block of text. The block has its note about missing files
+//! first, because a cut removes the end.
 
 mod ignore_rules;
 mod walk;
@@ -50,6 +54,22 @@ pub struct WorkspaceFiles {
 }
 
 /// The files of a workspace at one moment.
+///
+/// ```
+/// use levity_context::WorkspaceFiles;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let folder = tempfile::tempdir()?;
+/// for name in ["a.txt", "b.txt", "c.txt", "d.txt"] {
+///     std::fs::write(folder.path().join(name), "")?;
+/// }
+/// let list = WorkspaceFiles::open(folder.path())?.max_files(2).list().await?;
+/// assert_eq!((list.view.files.len(), list.missing), (2, 2));
+/// assert_eq!(list.note().unwrap(), "[2 more files are not listed]");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FileList {
@@ -79,6 +99,8 @@ impl WorkspaceFiles {
     pub const DEFAULT_MAX_FILES: usize = 1_000;
 
     /// Creates a list of the files of this workspace.
+    ///
+    /// Paths that the workspace denies are not listed.
     pub fn new(workspace: &Workspace) -> Self {
         Self {
             space: workspace.clone(),
@@ -87,6 +109,14 @@ impl WorkspaceFiles {
     }
 
     /// Creates a list for the workspace in this folder.
+    ///
+    /// The workspace is read-only and has the default denied paths.
+    ///
+    /// ```
+    /// use levity_context::WorkspaceFiles;
+    ///
+    /// assert!(WorkspaceFiles::open("does/not/exist").is_err());
+    /// ```
     ///
     /// # Errors
     /// Fails if the path does not exist or is not a folder.
@@ -109,6 +139,8 @@ impl WorkspaceFiles {
     }
 
     /// Returns the current files with the number of missing ones.
+    ///
+    /// The walk runs on a blocking thread and reads at most 100,000 entries, 64 folders deep.
     ///
     /// # Errors
     /// Fails if the root of the workspace cannot be listed.

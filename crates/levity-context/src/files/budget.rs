@@ -1,4 +1,9 @@
 //! Distribution of the budget among the files.
+//!
+//! The goal is that short files are complete and long ones are cut to about the same length. Each
+//! selected file first gets a minimum, then all get the same additional number of tokens, up to
+//! their own need. Files are selected by rank until the minimum no longer fits, and the others are
+//! named in a note, for which tokens are reserved.
 
 use levity_core::ContextBlock;
 
@@ -31,6 +36,8 @@ pub(super) struct Plan {
 }
 
 /// Distributes the budget among the files.
+///
+/// The reservation is returned to the files if all of them were selected.
 pub(super) fn plan(files: Vec<File>, room: usize, max_files: usize) -> Plan {
     let demands: Vec<TokenDemand> = files.iter().map(TokenDemand::of).collect();
     let all = demands
@@ -75,6 +82,7 @@ struct TokenDemand {
 }
 
 impl TokenDemand {
+    /// An unreadable file needs the tokens of its note.
     fn of(file: &File) -> Self {
         let text = match &file.at {
             Ok((_, size)) => usize::try_from(*size).unwrap_or(usize::MAX).div_ceil(4),
@@ -115,6 +123,9 @@ fn choose(
 
 /// Returns the equal share of additional tokens per selected file, up to its full size, and the
 /// remainder.
+///
+/// This is water filling: the smallest needs are met first, and the rest is divided evenly. The
+/// level is `usize::MAX` if all needs can be met.
 fn level(demands: &[TokenDemand], chosen: &[bool], room: usize) -> (usize, usize) {
     let chosen = demands.iter().zip(chosen).filter(|(_, chosen)| **chosen);
     let mut demanded: Vec<usize> = chosen.map(|(demand, _)| demand.more).collect();

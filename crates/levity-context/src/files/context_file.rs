@@ -1,6 +1,11 @@
+//! The report on context files, for programs that show it to a user.
+
 use std::fmt;
 
 /// A context file, with how much of it is shown.
+///
+/// [`ContextFiles::on_read`](crate::ContextFiles::on_read) receives one for each file. `Display`
+/// gives the name and, if the file is not complete, the reason: `style.md (cut)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ContextFile {
@@ -11,6 +16,9 @@ pub struct ContextFile {
 }
 
 /// The part of a file that is shown.
+///
+/// A reason names no other file and no path outside of the workspace, so it can be shown to a
+/// model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FileExcerpt {

@@ -1,4 +1,9 @@
 //! Discovery of the context files.
+//!
+//! The order is the order of reading for the model: the user's file, `.context` by name, then
+//! `AGENTS.md` from the root down, so that the most specific rules come last. The rank is another
+//! order: it decides which files survive a short budget. The nearest `AGENTS.md` has the highest
+//! rank.
 
 use std::path::Path;
 
@@ -24,6 +29,7 @@ pub(super) struct File {
     pub(super) rank: usize,
 }
 
+/// The user's file has a workspace of its own, because it may be anywhere.
 #[derive(Debug)]
 pub(super) enum FileLocation {
     /// A path in the workspace.
@@ -33,6 +39,9 @@ pub(super) enum FileLocation {
 }
 
 /// Returns the files in the order in which they are shown.
+///
+/// # Errors
+/// Fails if the working folder does not exist or leads out of the workspace.
 pub(super) fn find(files: &ContextFiles) -> Result<Vec<File>, PathError> {
     let space = &files.space;
     let agents = if files.agents {
@@ -59,6 +68,8 @@ pub(super) fn find(files: &ContextFiles) -> Result<Vec<File>, PathError> {
 }
 
 /// Returns the paths of `AGENTS.md` from the root to a folder.
+///
+/// A file that exists but cannot be read is kept: its block then states the reason.
 fn agents(space: &Workspace, working_dir: &str) -> Result<Vec<String>, PathError> {
     let dir = space.dir(working_dir)?;
     let ends = dir
@@ -76,6 +87,8 @@ fn agents(space: &Workspace, working_dir: &str) -> Result<Vec<String>, PathError
 }
 
 /// Returns the user's file; `None` if it does not exist.
+///
+/// The rank is above that of `.context` and below that of each `AGENTS.md`.
 fn user(path: &Path) -> Option<File> {
     let name = path
         .file_name()
@@ -142,6 +155,7 @@ fn folder(files: &ContextFiles, agents: &[String]) -> Vec<File> {
     found
 }
 
+/// The state of listing `.context`: the remaining entries and the files found.
 struct Walk<'a> {
     files: &'a ContextFiles,
     remaining: usize,
@@ -183,6 +197,7 @@ impl Walk<'_> {
         }
     }
 
+    /// Only names that end with `.md` count. Hidden names were left out before.
     fn entry(&mut self, entry: &FolderEntry, name: String, depth: usize) {
         let (space, path) = (&self.files.space, format!("{}/{name}", self.files.folder));
         let is_text = entry.name.ends_with(".md");
@@ -217,6 +232,7 @@ impl Walk<'_> {
     }
 }
 
+/// Returns a file of the workspace, or the reason why it cannot be shown.
 fn inside(space: &Workspace, path: String, name: String, rank: usize) -> File {
     let at = match size(space, &path) {
         Ok(size) => Ok((FileLocation::Inside(path), size)),

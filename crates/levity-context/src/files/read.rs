@@ -1,4 +1,8 @@
 //! Reading of a context file.
+//!
+//! A file must never fail a run: whatever is wrong with it becomes a short text in its block. The
+//! text is cut at a character boundary, and invalid UTF-8 is replaced and reported in the text
+//! itself.
 
 use std::borrow::Cow;
 
@@ -9,6 +13,8 @@ use super::FileExcerpt;
 use super::find::{File, FileLocation};
 
 /// Returns a file as a block within a token limit; `None` if not even a note fits.
+///
+/// A token counts as four bytes, so at most `tokens * 4` bytes are read.
 pub(super) fn read(
     space: &Workspace,
     file: &File,
@@ -42,6 +48,7 @@ pub(super) fn read(
     )
 }
 
+/// Reads the beginning of a file, at most `max` bytes.
 fn open(space: &Workspace, place: &FileLocation, max: u64) -> Result<Excerpt, String> {
     let excerpt = match place {
         FileLocation::Inside(path) => space.read_prefix(path, max),
@@ -51,6 +58,8 @@ fn open(space: &Workspace, place: &FileLocation, max: u64) -> Result<Excerpt, St
 }
 
 /// Returns the text of a file and its total size in bytes.
+///
+/// A byte order mark is removed and does not count.
 fn decode(excerpt: &Excerpt) -> (String, u64) {
     const MARK: &[u8] = b"\xef\xbb\xbf";
     let (bytes, size) = match excerpt.bytes.strip_prefix(MARK) {

@@ -1,4 +1,9 @@
 //! The rules of `.gitignore` and `.ignore` files, as git applies them.
+//!
+//! The rules of a folder refer to those of its parent, like a linked list, so that siblings share
+//! them. For each kind of file, the nearest matching rule decides, and `.ignore` has precedence
+//! over `.gitignore`. Rules are untrusted input: their total size is limited, since compiling them
+//! costs far more than reading.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,6 +24,7 @@ const FILES: [&str; 2] = [".ignore", ".gitignore"];
 #[derive(Clone, Debug, Default)]
 pub(super) struct IgnoreRules(Option<Arc<Rules>>);
 
+/// The rules of one folder that has a rules file.
 #[derive(Debug)]
 struct Rules {
     parent: IgnoreRules,
@@ -60,6 +66,9 @@ impl IgnoreRules {
     }
 
     /// Returns the decision of the nearest rule that matches a path.
+    ///
+    /// The walk goes from the folder itself up to the root. A rule sees paths relative to its own
+    /// folder.
     fn decision(&self, file: usize, path: &str, is_dir: bool) -> Option<bool> {
         let mut next = self.0.as_deref();
         while let Some(rules) = next {
@@ -78,6 +87,8 @@ impl IgnoreRules {
 }
 
 /// Reads a rules file; lines that do not parse are skipped.
+///
+/// A truncated file loses its last, incomplete line.
 fn read(dir: &Dir, name: &str, remaining: &mut u64) -> Option<Gitignore> {
     let read = dir
         .file(name)

@@ -1,4 +1,9 @@
 //! A breadth-first walk from the root of the workspace.
+//!
+//! The walk is breadth-first, so that files near the root come first if the limit is reached.
+//! Folders are opened through the workspace, one at a time, and a folder that turned into a link
+//! meanwhile is skipped. Limits on entries, depth and rules bound the work on a hostile or huge
+//! folder.
 
 use std::collections::VecDeque;
 
@@ -21,6 +26,11 @@ struct Folder {
     depth: usize,
 }
 
+/// The files are sorted by path, after the walk, so that the output does not depend on the file
+/// system.
+///
+/// # Errors
+/// Fails only if the root cannot be listed. Other unreadable folders set `has_more`.
 pub(super) fn list(space: &Workspace, max_files: usize) -> Result<FileList, PathError> {
     let root = Folder {
         path: String::new(),
@@ -51,6 +61,7 @@ pub(super) fn list(space: &Workspace, max_files: usize) -> Result<FileList, Path
     Ok(walk.list)
 }
 
+/// The state of one walk: the remaining limits, the result and the queue.
 struct Walk<'a> {
     space: &'a Workspace,
     max_files: usize,
@@ -62,6 +73,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
+    /// Lists one folder, reads its rules and takes its entries.
     fn enter(&mut self, folder: &Folder) -> Result<(), PathError> {
         let path = if folder.path.is_empty() {
             "."
@@ -93,6 +105,8 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// Adds a file, queues a folder, or ignores the entry. A link counts if its target is a file
+    /// inside of the workspace.
     fn take(
         &mut self,
         entry: &FolderEntry,
