@@ -8,6 +8,13 @@ use crate::{
 };
 
 /// The result type of methods that build or run something.
+///
+/// ```
+/// fn port(text: &str) -> levity_core::Result<u16> {
+///     text.parse().map_err(|_| levity_core::Error::setting("port", "is not a number below 65536"))
+/// }
+/// assert_eq!(port("no").unwrap_err().to_string(), "`port` is not a number below 65536");
+/// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The common error of builders and runs. `?` converts the errors of all parts of levity into it.
@@ -159,6 +166,19 @@ impl std::fmt::Debug for Error {
 }
 
 /// The kinds of [`Error`].
+///
+/// ```
+/// use levity_core::{Error, ErrorKind};
+///
+/// let error = Error::from(std::io::Error::other("the disk is full"));
+/// let advice = match error.kind() {
+///     ErrorKind::Config => "correct the program",
+///     ErrorKind::Limit => "raise the limit",
+///     _ if error.is_retryable() => "try again later",
+///     _ => "read the message",
+/// };
+/// assert_eq!(advice, "read the message");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -206,12 +226,24 @@ impl Error {
     }
 
     /// Creates an error of another component.
+    ///
+    /// ```
+    /// # use levity_core::{Error, ErrorKind};
+    /// let error = Error::other("the printer is out of paper");
+    /// assert_eq!(error.kind(), ErrorKind::Other);
+    /// ```
     pub fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Other(SharedError::new(error))
     }
 
     /// Creates the error of an invalid setting; `problem` completes a sentence that begins with its
     /// name and includes the remedy.
+    ///
+    /// ```
+    /// # use levity_core::{Error, ErrorKind};
+    /// let error = Error::setting("retries", "must be below 100");
+    /// assert_eq!(error.kind(), ErrorKind::Config);
+    /// ```
     pub fn setting(setting: &'static str, problem: impl Into<String>) -> Self {
         Self::Setting {
             setting,
@@ -238,6 +270,11 @@ impl Error {
     }
 
     /// Returns `true` if the same operation may succeed later.
+    ///
+    /// ```
+    /// # use levity_core::Error;
+    /// assert!(!Error::config("there is no model of this name").is_retryable());
+    /// ```
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Model { source, .. } => source.is_retryable(),
@@ -253,6 +290,16 @@ impl Error {
     }
 
     /// Returns the partial result, if a run had begun.
+    ///
+    /// ```
+    /// use levity_core::{Ending, Error, Limit, Status, StoppedRun};
+    ///
+    /// let mut ending = Ending::new(Status::Partial(Limit::Turns));
+    /// ending.text = "Two of three files are done.".to_owned();
+    /// let error: Error = StoppedRun::new("r1".into(), ending, ()).finish(|()| ()).unwrap_err();
+    /// let partial = error.partial().map(|partial| partial.text());
+    /// assert_eq!(partial, Some("Two of three files are done."));
+    /// ```
     pub fn partial(&self) -> Option<&Partial> {
         match self {
             Self::Limit { partial, .. }
@@ -275,6 +322,13 @@ impl Error {
     }
 
     /// Returns the original error of a component, if it is an `E`.
+    ///
+    /// ```
+    /// # use levity_core::{Error, ToolError};
+    /// let error = Error::config_of("tool `add`", ToolError::failed("the schema is empty"));
+    /// assert_eq!(error.to_string(), "tool `add`: the schema is empty");
+    /// assert!(error.downcast_ref::<ToolError>().is_some());
+    /// ```
     pub fn downcast_ref<E: std::error::Error + 'static>(&self) -> Option<&E> {
         match self {
             Self::Config(cause) | Self::Other(cause) => {

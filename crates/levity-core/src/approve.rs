@@ -54,6 +54,15 @@ impl<F: Fn(&Ask) -> Decision + Send + Sync> Approver for F {
 }
 
 /// A request to approve a call, or a question from the model that a person answers.
+///
+/// ```
+/// use levity_core::{Ask, AskKind, EffectId, RunId, ToolCall};
+/// use serde_json::json;
+///
+/// let call = ToolCall::new("c1", "delete", json!({"path": "notes.txt"}));
+/// let ask = Ask::new(RunId::new("r1"), EffectId::new(3), call, "it deletes a file");
+/// assert_eq!((ask.wanted, ask.call.name.as_str()), (AskKind::Permission, "delete"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Ask {
@@ -71,6 +80,14 @@ pub struct Ask {
 }
 
 /// The kind of response that an [`Ask`] requests.
+///
+/// ```
+/// # use levity_core::{Ask, AskKind, EffectId, RunId, ToolCall};
+/// # use serde_json::json;
+/// let call = ToolCall::new("c1", "ask_user", json!({"question": "Which city?"}));
+/// let ask = Ask::new(RunId::new("r1"), EffectId::new(3), call, "Which city?").for_answer();
+/// assert_eq!(ask.wanted, AskKind::Answer);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -109,6 +126,16 @@ impl Ask {
 }
 
 /// The response to an [`Ask`].
+///
+/// ```
+/// use levity_core::Decision;
+/// use serde_json::json;
+///
+/// let smaller = Decision::edit(json!({"amount": 10}));
+/// assert_eq!(serde_json::to_value(&smaller)?, json!({"edit": {"args": {"amount": 10}}}));
+/// assert_eq!(serde_json::from_value::<Decision>(json!("allow"))?, Decision::Allow);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

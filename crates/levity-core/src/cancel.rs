@@ -46,6 +46,13 @@ impl CancelToken {
     }
 
     /// Cancels the token; further calls have no effect.
+    ///
+    /// ```
+    /// # use levity_core::CancelToken;
+    /// let token = CancelToken::new();
+    /// token.clone().cancel(); // clones share one state
+    /// assert!(token.is_cancelled());
+    /// ```
     pub fn cancel(&self) {
         self.0.cancelled.store(true, Ordering::Release);
         let wakers = std::mem::take(&mut self.0.waiting().wakers);
@@ -58,6 +65,19 @@ impl CancelToken {
     }
 
     /// Waits until the token is cancelled.
+    ///
+    /// Any number of tasks can wait; dropping the future removes its registration.
+    ///
+    /// ```
+    /// # use levity_core::CancelToken;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let token = CancelToken::new();
+    /// let stop = token.clone();
+    /// tokio::join!(token.cancelled(), async move { stop.cancel() });
+    /// assert!(token.is_cancelled());
+    /// # }
+    /// ```
     pub async fn cancelled(&self) {
         let mut waiter = Waiter {
             shared: &self.0,
@@ -79,6 +99,15 @@ impl CancelToken {
     }
 
     /// Converts the token into a guard that cancels it when dropped.
+    ///
+    /// ```
+    /// # use levity_core::CancelToken;
+    /// let token = CancelToken::new();
+    /// let guard = token.clone().into_guard();
+    /// assert!(!token.is_cancelled());
+    /// drop(guard);
+    /// assert!(token.is_cancelled());
+    /// ```
     pub fn into_guard(self) -> CancelGuard {
         CancelGuard(self)
     }
@@ -93,6 +122,19 @@ impl fmt::Debug for CancelToken {
 }
 
 /// A guard that cancels its token when it is dropped.
+///
+/// Hold it in the future of the work: if the caller drops that future, the work stops as well.
+///
+/// ```
+/// # use levity_core::CancelToken;
+/// fn work(token: CancelToken) -> bool {
+///     let _guard = token.into_guard();
+///     true // the guard is dropped here, also on an early return or a panic
+/// }
+///
+/// let token = CancelToken::new();
+/// assert!(work(token.clone()) && token.is_cancelled());
+/// ```
 #[derive(Debug)]
 #[must_use = "dropping the guard cancels the token"]
 pub struct CancelGuard(CancelToken);

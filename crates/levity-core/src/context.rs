@@ -20,6 +20,28 @@ use crate::{ConversationId, History, SharedError};
 /// A [`ContextBlock`] implements this trait and returns itself.
 ///
 /// Use `levity_test::conformance::context_source` to check an implementation.
+///
+/// ```
+/// use async_trait::async_trait;
+/// use levity_core::{ContextBlock, ContextError, ContextRequest, ContextSource};
+///
+/// /// Shows the rules that apply to the goal.
+/// struct Rules;
+///
+/// #[async_trait]
+/// impl ContextSource for Rules {
+///     async fn blocks(&self, ask: &ContextRequest) -> Result<Vec<ContextBlock>, ContextError> {
+///         let rules = if ask.goal.contains("refund") { "Ask a person first." } else { "None." };
+///         Ok(ContextBlock::new("rules", rules).cut_to(ask.budget).into_iter().collect())
+///     }
+/// }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), ContextError> {
+/// let blocks = Rules.blocks(&ContextRequest::new(100).for_goal("a refund")).await?;
+/// assert_eq!(blocks[0].text, "Ask a person first.");
+/// # Ok(())
+/// # }
+/// ```
 #[async_trait]
 pub trait ContextSource: Send + Sync {
     /// Returns the blocks in their current state.
@@ -31,7 +53,10 @@ macro_rules! forward_source {
         #[async_trait]
         #[deny(clippy::missing_trait_methods)]
         impl<S: ContextSource + ?Sized> ContextSource for $pointer {
-            async fn blocks(&self, ask: &ContextRequest) -> Result<Vec<ContextBlock>, ContextError> {
+            async fn blocks(
+                &self,
+                ask: &ContextRequest,
+            ) -> Result<Vec<ContextBlock>, ContextError> {
                 (**self).blocks(ask).await
             }
         }
@@ -48,6 +73,12 @@ impl ContextSource for ContextBlock {
 }
 
 /// The purpose and the limits of a request for context.
+///
+/// ```
+/// # use levity_core::ContextRequest;
+/// let ask = ContextRequest::new(2_000).for_goal("Tidy up").in_conversation(Some("c1".into()));
+/// assert_eq!((ask.budget, ask.goal.as_str()), (2_000, "Tidy up"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ContextRequest {
@@ -85,6 +116,12 @@ impl ContextRequest {
 }
 
 /// A named piece of context.
+///
+/// ```
+/// # use levity_core::{ContextBlock, ContextLifetime};
+/// let block = ContextBlock::new("git status", "clean").lasting(ContextLifetime::Run);
+/// assert_eq!(block.tokens(), 7); // the text, the name and the lines around them
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ContextBlock {
@@ -117,6 +154,15 @@ impl ContextBlock {
 }
 
 /// The time for which a piece of context stays unchanged.
+///
+/// Blocks of one lifetime form one stretch of the request, so the order of the variants is the
+/// order in the prompt.
+///
+/// ```
+/// # use levity_core::ContextLifetime;
+/// assert!(ContextLifetime::Long < ContextLifetime::Run);
+/// assert_eq!(ContextLifetime::default(), ContextLifetime::Long);
+/// ```
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -132,6 +178,12 @@ pub enum ContextLifetime {
 }
 
 /// The error of a context source that could not be read.
+///
+/// ```
+/// # use levity_core::{ContextError, text::chain};
+/// let error = ContextError::new("rules.md", "permission denied");
+/// assert_eq!(chain(&error), "context source `rules.md` could not be read: permission denied");
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("context source `{name}` could not be read")]
 #[non_exhaustive]
@@ -233,6 +285,12 @@ fn observation(result: &crate::ToolResult) -> Value {
 }
 
 /// The folder that an agent works in, as its context shows it.
+///
+/// ```
+/// # use levity_core::WorkspaceView;
+/// let view = WorkspaceView::new("/srv/project", ["Cargo.toml", "src/lib.rs"]);
+/// assert_eq!(view.files.len(), 2);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -257,6 +315,24 @@ impl WorkspaceView {
 }
 
 /// Lists the files of the folder that an agent works in, for its [`Context`].
+///
+/// # Contract
+/// - Paths are relative to the folder and use `/`.
+/// - A folder that cannot be read gives a view without files, never a panic.
+/// - Each call lists the folder again, so the view is current.
+///
+/// ```
+/// use levity_core::{WorkspaceSource, WorkspaceView};
+///
+/// struct Fixed;
+///
+/// impl WorkspaceSource for Fixed {
+///     fn view_now(&self) -> WorkspaceView {
+///         WorkspaceView::new("/srv/project", ["Cargo.toml"])
+///     }
+/// }
+/// assert_eq!(Fixed.view_now().files, ["Cargo.toml"]);
+/// ```
 pub trait WorkspaceSource: Send + Sync {
     /// Returns the folder and its current files; no files if they cannot be listed. It may read
     /// from the disk and block meanwhile.
@@ -264,6 +340,20 @@ pub trait WorkspaceSource: Send + Sync {
 }
 
 /// One action of an agent and its observation.
+///
+/// ```
+/// use levity_core::{Context, History, Message, Part, Role, ToolCall, ToolError};
+/// use serde_json::json;
+///
+/// let call = ToolCall::new("c1", "add", json!({"a": 2}));
+/// let reply = Message::new(Role::Assistant, [Part::ToolCall(call)]);
+/// let mut history = History::new();
+/// let exchange = history.open(reply.into())?;
+/// history.close(exchange, &ToolError::failed("`b` is missing"));
+/// let step = Context::new("Add").with_history(&history).history.remove(0);
+/// assert_eq!((step.step, &step.observation["ok"]), (1, &json!(false)));
+/// # Ok::<(), levity_core::HistoryError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ContextStep {

@@ -105,7 +105,7 @@ impl CostBound {
     ///
     /// Each use of such a tool has a fee, and the model reads the result, each time up to its whole
     /// window. The request must limit the number of uses (`max_uses`, `max_tool_calls`), or
-    /// [`Fees::max_uses`](crate::Fees::most_uses) must.
+    /// [`Fees::max_uses`](crate::Fees::max_uses) must.
     #[must_use]
     pub fn with_fields(mut self, card: &ModelCard, fields: &Map<String, Value>) -> Self {
         if let Some(price) = self.price.filter(|_| hosted::is_prioritised(fields)) {
@@ -191,6 +191,14 @@ impl CostBound {
 
     /// Returns the maximum tokens of a reply within this many tokens and this much money. Returns
     /// `None` if the request alone does not fit, or if money is limited and the price is unknown.
+    ///
+    /// ```
+    /// # use levity_core::{CostBound, Money, Price};
+    /// let bound = CostBound::new(1_000).with_price(Price::new(1.0, 4.0));
+    /// // 0.1 cents pay for the request, and the rest for 250 tokens of reply.
+    /// assert_eq!(bound.affordable(None, Some(Money::from_dollars(0.002))), Some(250));
+    /// assert_eq!(bound.affordable(Some(900), None), None); // the request alone is larger
+    /// ```
     pub fn affordable(&self, tokens: Option<u64>, money: Option<Money>) -> Option<u64> {
         let sends = self.sends.max(1);
         let by_tokens = match tokens {
@@ -219,6 +227,17 @@ fn tools_tokens(tools: &[std::sync::Arc<ToolSpec>]) -> u64 {
 }
 
 /// The cost reserved for a model call.
+///
+/// The runtime writes it to the journal before the request leaves, so a crash during the call
+/// cannot lose what the call may have cost.
+///
+/// ```
+/// # use levity_core::{CostBound, Price};
+/// let bound = CostBound::new(1_000).with_price(Price::new(1.0, 4.0)).with_sends(2);
+/// let reserved = bound.reserved(250);
+/// assert_eq!(reserved.tokens, 2_500);
+/// assert_eq!(reserved.cost.map(|cost| cost.to_string()).as_deref(), Some("$0.004"));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ReservedCost {

@@ -1,4 +1,9 @@
 /// The durability of a record once a store reports that it is stored.
+///
+/// ```
+/// # use levity_core::Durability;
+/// assert_eq!(Durability::default(), Durability::Synced);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Durability {

@@ -11,6 +11,16 @@ use crate::{
 };
 
 /// An action that a machine requests from the runtime.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use levity_core::{Effect, EffectKind, Wait};
+///
+/// let effect = Effect::Wait(Wait::new(Duration::from_secs(60)));
+/// assert_eq!((effect.kind(), effect.name()), (EffectKind::Wait, "wait"));
+/// assert!(effect.call().is_none(), "the machine itself requests it, not a model");
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -33,6 +43,14 @@ pub enum Effect {
 ///
 /// The machine selects the tools by [`offer`](Self::offer), and the executor fills in their specs.
 /// So the machine does not depend on a changing set of tools.
+///
+/// ```
+/// use levity_core::{Message, ModelCall, Offer, Request};
+///
+/// let request = Request::new().with_message(Message::user("Summarize the results."));
+/// let call = ModelCall::new("main", request, Offer::None);
+/// assert!(call.request.tools.is_empty() && call.offer == Offer::None);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ModelCall {
@@ -84,6 +102,11 @@ impl ModelCall {
 }
 
 /// The tools to include in a model call.
+///
+/// ```
+/// # use levity_core::Offer;
+/// assert_eq!(Offer::default(), Offer::All);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -96,6 +119,15 @@ pub enum Offer {
 }
 
 /// A call of a tool.
+///
+/// ```
+/// use levity_core::{Effect, ToolCall, ToolRun};
+/// use serde_json::json;
+///
+/// let call = ToolCall::new("c1", "delete", json!({"path": "notes.txt"}));
+/// assert!(!Effect::Tool(ToolRun::new(call.clone())).is_approved());
+/// assert!(Effect::Tool(ToolRun::approved(call)).is_approved());
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ToolRun {
@@ -136,6 +168,15 @@ impl ToolRun {
 }
 
 /// A run that another run starts.
+///
+/// ```
+/// use levity_core::{CallId, ChildRun, Effect};
+/// use serde_json::json;
+///
+/// let child = ChildRun::new("writer", json!({"task": "Write a summary"}));
+/// let effect = Effect::Child(child.for_call(CallId::new("c1"), false));
+/// assert_eq!((effect.name(), effect.call()), ("writer", Some(&CallId::new("c1"))));
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ChildRun {
@@ -172,6 +213,16 @@ impl ChildRun {
 }
 
 /// A wait for some time, possibly days.
+///
+/// The runtime journals the time at which the wait ends. A process that resumes the run later waits
+/// only for the rest.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use levity_core::Wait;
+/// let wait = Wait::new(Duration::from_secs(2 * 86_400));
+/// assert!(!wait.approved && wait.call.is_none());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Wait {
@@ -211,6 +262,14 @@ impl Wait {
 }
 
 /// A change to save in a conversation.
+///
+/// ```
+/// use levity_core::{ConversationChange, Effect, Message, Save};
+///
+/// let change = ConversationChange::at(0).with_messages([Message::user("Good morning")]);
+/// let effect = Effect::Save(Save::new("c1".into(), change));
+/// assert_eq!(effect.name(), "c1");
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Save {
@@ -231,6 +290,20 @@ impl Save {
 }
 
 /// The outcome of an effect.
+///
+/// An outcome is data: the journal stores it, and a replay passes it to the machine again instead
+/// of performing the effect.
+///
+/// ```
+/// use levity_core::{Outcome, ToolCall, ToolError, ToolResult};
+/// use serde_json::json;
+///
+/// let call = ToolCall::new("c1", "add", json!({"a": 2}));
+/// let failed = Outcome::Tool(ToolResult::new(&call, Err(ToolError::failed("`b` is missing"))));
+/// let stored = serde_json::to_string(&failed)?;
+/// assert_eq!(serde_json::from_str::<Outcome>(&stored)?, failed);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -277,6 +350,17 @@ impl Outcome {
 }
 
 /// A fingerprint of data that is not stored in full; it detects a changed input.
+///
+/// It is a 64-bit FNV-1a hash, which is not cryptographic: it finds accidental changes, not forged
+/// ones.
+///
+/// ```
+/// # use levity_core::Digest;
+/// # use serde_json::json;
+/// let setup = Digest::of(&json!({"model": "small"}));
+/// assert_ne!(setup, Digest::of(&json!({"model": "large"})));
+/// assert_eq!(Digest::EMPTY.to_string(), "cbf29ce484222325");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest(u64);
 
@@ -285,6 +369,12 @@ impl Digest {
     pub const EMPTY: Self = Self(0xcbf2_9ce4_8422_2325);
 
     /// Extends the fingerprint with `bytes` (FNV-1a).
+    ///
+    /// ```
+    /// # use levity_core::Digest;
+    /// let whole = Digest::EMPTY.with(b"Good morning");
+    /// assert_eq!(Digest::EMPTY.with(b"Good ").with(b"morning"), whole);
+    /// ```
     #[must_use]
     pub fn with(self, bytes: &[u8]) -> Self {
         let step =
@@ -302,6 +392,13 @@ impl Digest {
     }
 
     /// Returns the fingerprint of `value` as JSON.
+    ///
+    /// ```
+    /// # use levity_core::Digest;
+    /// # use serde_json::json;
+    /// assert_eq!(Digest::of(&json!({"a": 1})), Digest::of(&json!({"a": 1})));
+    /// assert_ne!(Digest::of(&json!({"a": 1})), Digest::of(&json!({"a": 2})));
+    /// ```
     pub fn of(value: &impl Serialize) -> Self {
         Self::EMPTY.with_json(value)
     }
@@ -349,6 +446,12 @@ impl<'de> Deserialize<'de> for Digest {
 
 /// The journal's description of an effect that began: enough to recognize it, and short enough to
 /// write often.
+///
+/// ```
+/// # use levity_core::{EffectClass, EffectKind, EffectNote};
+/// let note = EffectNote::new(EffectKind::Tool, "send_mail", EffectClass::AtMostOnce);
+/// assert!(!note.class.may_repeat(), "a crash leaves its outcome unknown");
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct EffectNote {
@@ -396,6 +499,12 @@ impl EffectNote {
 }
 
 /// The kind of an effect.
+///
+/// ```
+/// # use levity_core::EffectKind;
+/// assert_eq!(serde_json::to_string(&EffectKind::Model)?, "\"model\"");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -439,6 +548,14 @@ impl Effect {
     }
 
     /// Returns `true` if the effect belongs to a call that has an order among other calls.
+    ///
+    /// ```
+    /// # use levity_core::{Effect, ToolCall, ToolRun};
+    /// # use serde_json::json;
+    /// let call = ToolCall::new("c1", "add", json!({"a": 2, "b": 5}));
+    /// assert!(Effect::Tool(ToolRun::new(call.clone())).is_ordered());
+    /// assert!(!Effect::Tool(ToolRun::new(call).unordered()).is_ordered());
+    /// ```
     pub fn is_ordered(&self) -> bool {
         match self {
             Self::Tool(run) => !run.unordered,
@@ -447,6 +564,14 @@ impl Effect {
     }
 
     /// Returns `true` if a person was asked for approval and allowed it.
+    ///
+    /// ```
+    /// # use levity_core::{Effect, ToolCall, ToolRun};
+    /// # use serde_json::json;
+    /// let call = ToolCall::new("c1", "add", json!({"a": 2, "b": 5}));
+    /// assert!(!Effect::Tool(ToolRun::new(call.clone())).is_approved());
+    /// assert!(Effect::Tool(ToolRun::approved(call)).is_approved());
+    /// ```
     pub fn is_approved(&self) -> bool {
         match self {
             Self::Tool(run) => run.approved,
@@ -472,6 +597,11 @@ impl Effect {
 /// Returns the key that all attempts at one effect share, even after a crash: `run/effect`. In a
 /// fork, a call that began before the fork keeps its key; see
 /// [`EffectCx::key`](crate::EffectCx::key).
+///
+/// ```
+/// # use levity_core::{EffectId, RunId, idempotency_key};
+/// assert_eq!(&*idempotency_key(&RunId::new("r1"), EffectId::new(4)), "r1/4");
+/// ```
 pub fn idempotency_key(run: &RunId, effect: EffectId) -> Arc<str> {
     format!("{run}/{effect}").into()
 }

@@ -14,6 +14,36 @@ use crate::{ModelError, Usage};
 /// - It accepts any number of texts and decides how many to send per request.
 ///
 /// Use `levity_test::conformance::embedder` to check an implementation.
+///
+/// ```
+/// use async_trait::async_trait;
+/// use levity_core::{Embedder, EmbedderCard, Embeddings, ModelError, Purpose};
+///
+/// /// Compares texts by whether they mention the sea.
+/// struct Sea(EmbedderCard);
+///
+/// #[async_trait]
+/// impl Embedder for Sea {
+///     fn card(&self) -> &EmbedderCard {
+///         &self.0
+///     }
+///
+///     async fn embed(&self, texts: &[String], _: Purpose) -> Result<Embeddings, ModelError> {
+///         let of = |text: &String| match text.contains("sea") {
+///             true => vec![1.0, 0.0],
+///             false => vec![0.0, 1.0],
+///         };
+///         Ok(Embeddings::new(texts.iter().map(of).collect()))
+///     }
+/// }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), ModelError> {
+/// let sea = Sea(EmbedderCard::new("example", "sea").with_dimensions(2));
+/// let found = sea.embed(&["the open sea".to_owned()], Purpose::Document).await?;
+/// assert_eq!(found.vectors, [[1.0, 0.0]]);
+/// # Ok(())
+/// # }
+/// ```
 #[async_trait]
 pub trait Embedder: Send + Sync {
     /// Returns the identity of this embedder. Vectors of different embedders cannot be compared, so
@@ -47,6 +77,11 @@ macro_rules! forward_embedder {
 forward_embedder!(std::sync::Arc<E>, Box<E>);
 
 /// The purpose of an embedded text; some embedders distinguish the two.
+///
+/// ```
+/// # use levity_core::Purpose;
+/// assert_eq!(Purpose::default(), Purpose::Document);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Purpose {
@@ -58,6 +93,12 @@ pub enum Purpose {
 }
 
 /// The properties of an embedder that are known without a call.
+///
+/// ```
+/// # use levity_core::EmbedderCard;
+/// let card = EmbedderCard::new("openai", "text-embedding-3-small").with_dimensions(1_536);
+/// assert_ne!(card, EmbedderCard::new("openai", "text-embedding-3-large"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct EmbedderCard {
@@ -89,6 +130,12 @@ impl EmbedderCard {
 }
 
 /// The vectors of a list of texts.
+///
+/// ```
+/// # use levity_core::{Embeddings, Usage};
+/// let found = Embeddings::new(vec![vec![0.6, 0.8]]).with_usage(Usage::new(3, 0));
+/// assert_eq!((found.vectors.len(), found.usage.total()), (1, 3));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Embeddings {

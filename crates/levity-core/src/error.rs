@@ -9,6 +9,18 @@ use crate::Intervention;
 
 /// The cause of an error: the original error in this process, or its text after it was read from a
 /// journal.
+///
+/// It serializes as its text with all causes, so the type of the original error does not survive a
+/// journal. Two shared errors are equal if their texts are.
+///
+/// ```
+/// # use levity_core::SharedError;
+/// let cause = SharedError::new(std::io::Error::other("the disk is full"));
+/// assert!(cause.as_error().downcast_ref::<std::io::Error>().is_some());
+/// let read: SharedError = serde_json::from_str(&serde_json::to_string(&cause)?)?;
+/// assert_eq!(read, cause);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct SharedError(Arc<dyn Error + Send + Sync>);
 
@@ -65,6 +77,14 @@ impl<'de> Deserialize<'de> for SharedError {
 }
 
 /// The kind of a failed model call.
+///
+/// ```
+/// # use levity_core::ModelErrorKind;
+/// let limited = ModelErrorKind::RateLimited { retry_after: None };
+/// assert!(limited.is_retryable() && !limited.may_cost());
+/// assert!(ModelErrorKind::Timeout.may_cost(), "the provider may have replied in full");
+/// assert!(!ModelErrorKind::Auth.is_retryable());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -99,6 +119,12 @@ pub enum ModelErrorKind {
 
 impl ModelErrorKind {
     /// Returns `true` if the same request may succeed later.
+    ///
+    /// ```
+    /// # use levity_core::ModelErrorKind;
+    /// assert!(ModelErrorKind::Overloaded.is_retryable());
+    /// assert!(!ModelErrorKind::Auth.is_retryable());
+    /// ```
     pub fn is_retryable(self) -> bool {
         matches!(
             self,
@@ -114,6 +140,12 @@ impl ModelErrorKind {
 impl ModelErrorKind {
     /// Returns `true` if the provider may charge for the failed request. A rejected request costs
     /// nothing. A request that was cut off, or whose reply was not a rejection, may cost.
+    ///
+    /// ```
+    /// # use levity_core::ModelErrorKind;
+    /// assert!(ModelErrorKind::Timeout.may_cost()); // the reply may have been written
+    /// assert!(!ModelErrorKind::BadRequest.may_cost());
+    /// ```
     pub fn may_cost(self) -> bool {
         !matches!(
             self,
@@ -196,6 +228,13 @@ impl ModelError {
 
     /// Marks the request as possibly charged, whatever its [kind](ModelErrorKind::may_cost): part
     /// of the reply had arrived, or the request was sent before.
+    ///
+    /// ```
+    /// # use levity_core::{ModelError, ModelErrorKind};
+    /// let error = ModelError::new(ModelErrorKind::RateLimited { retry_after: None }, "too many");
+    /// assert!(!error.may_cost());
+    /// assert!(error.with_charge().may_cost());
+    /// ```
     #[must_use]
     pub fn with_charge(mut self) -> Self {
         // Store only what the kind does not already imply.
@@ -212,6 +251,14 @@ impl ModelError {
 
     /// Adds the model and the address of its server. The address must not contain secrets: no
     /// query, user or password.
+    ///
+    /// ```
+    /// # use levity_core::{ModelError, ModelErrorKind};
+    /// let error = ModelError::new(ModelErrorKind::Overloaded, "the service is busy")
+    ///     .with_target("openai:gpt-5", "https://api.openai.com/v1");
+    /// assert_eq!(error.model(), Some("openai:gpt-5"));
+    /// assert_eq!(error.address(), Some("https://api.openai.com/v1"));
+    /// ```
     #[must_use]
     pub fn with_target(mut self, model: impl Into<String>, address: impl Into<String>) -> Self {
         let unreachable = self.target.is_some_and(|target| target.unreachable);
@@ -237,6 +284,15 @@ impl ModelError {
     }
 
     /// Marks the error as a failure to connect to the server.
+    ///
+    /// ```
+    /// # use levity_core::{ModelError, ModelErrorKind};
+    /// let error = ModelError::new(ModelErrorKind::Transport, "connection refused")
+    ///     .with_target("ollama:qwen3", "http://localhost:11434")
+    ///     .with_unreachable();
+    /// assert!(error.is_unreachable());
+    /// assert!(error.to_string().starts_with("cannot reach http://localhost:11434"));
+    /// ```
     #[must_use]
     pub fn with_unreachable(mut self) -> Self {
         let empty = || {
@@ -272,6 +328,12 @@ impl ModelError {
     }
 
     /// Adds the HTTP status of the response.
+    ///
+    /// ```
+    /// # use levity_core::{ModelError, ModelErrorKind};
+    /// let error = ModelError::new(ModelErrorKind::Auth, "invalid key").with_status(401);
+    /// assert_eq!(error.status(), Some(401));
+    /// ```
     #[must_use]
     pub fn with_status(mut self, status: u16) -> Self {
         self.status = Some(status);
@@ -279,6 +341,13 @@ impl ModelError {
     }
 
     /// Adds the provider's id of the request.
+    ///
+    /// ```
+    /// # use levity_core::{ModelError, ModelErrorKind};
+    /// let error = ModelError::new(ModelErrorKind::Server, "internal error");
+    /// let error = error.with_request_id("req_42");
+    /// assert_eq!(error.request_id(), Some("req_42")); // quote it to the provider's support
+    /// ```
     #[must_use]
     pub fn with_request_id(mut self, id: impl Into<String>) -> Self {
         self.request_id = Some(id.into().into_boxed_str());
@@ -442,6 +511,13 @@ impl Error for ModelError {
 }
 
 /// The kind of a failed tool call.
+///
+/// ```
+/// # use levity_core::{ToolError, ToolErrorKind};
+/// let error = ToolError::new(ToolErrorKind::NotFound, "no tool is named `ad`; use `add`");
+/// assert_eq!(serde_json::to_value(error.kind())?, "not_found");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -496,11 +572,22 @@ impl ToolError {
     }
 
     /// Creates the error of a tool that ran and failed, and would fail again.
+    ///
+    /// ```
+    /// # use levity_core::{ToolError, ToolErrorKind};
+    /// let error = ToolError::failed("no such city; try the English name");
+    /// assert_eq!(error.kind(), ToolErrorKind::Failed);
+    /// ```
     pub fn failed(message: impl Into<String>) -> Self {
         Self::new(ToolErrorKind::Failed, message)
     }
 
     /// Creates a temporary error; a call that is safe to repeat is repeated.
+    ///
+    /// ```
+    /// # use levity_core::ToolError;
+    /// assert!(ToolError::transient("connection reset").is_retryable());
+    /// ```
     pub fn transient(message: impl Into<String>) -> Self {
         Self {
             retryable: true,
@@ -516,6 +603,12 @@ impl ToolError {
     }
 
     /// Sets whether a retry may help.
+    ///
+    /// ```
+    /// # use levity_core::{ToolError, ToolErrorKind};
+    /// let error = ToolError::new(ToolErrorKind::Timeout, "no answer").with_retryable(true);
+    /// assert!(error.is_retryable());
+    /// ```
     #[must_use]
     pub fn with_retryable(mut self, retryable: bool) -> Self {
         self.retryable = retryable;
@@ -533,6 +626,12 @@ impl ToolError {
     }
 
     /// Returns the text for the model: the message and, after colons, its causes.
+    ///
+    /// ```
+    /// # use levity_core::ToolError;
+    /// let error = ToolError::failed("the file cannot be read").with_source("no such file");
+    /// assert_eq!(error.explain(), "the file cannot be read: no such file");
+    /// ```
     pub fn explain(&self) -> String {
         match &self.cause {
             Some(cause) => format!("{}: {}", self.message, cause.chain()),

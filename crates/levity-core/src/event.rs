@@ -13,6 +13,16 @@ use crate::{
 ///
 /// All events except transient ones follow from the journal, so a replay emits them again byte for
 /// byte.
+///
+/// ```
+/// use levity_core::{Event, EventKind, RunId, Timestamp};
+///
+/// let goal = EventKind::Goal { text: "tidy up".to_owned() };
+/// let event = Event::new(RunId::new("r1"), 0, Timestamp::from_millis(5), goal);
+/// let line = serde_json::to_string(&event)?;
+/// assert_eq!(line, r#"{"run":"r1","seq":0,"at":5,"kind":{"goal":{"text":"tidy up"}}}"#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Event {
@@ -34,6 +44,24 @@ impl Event {
 }
 
 /// The kind and content of an event.
+///
+/// More kinds may follow, so a `match` needs a last arm. Code that only prints text needs one kind:
+///
+/// ```
+/// use levity_core::{Delta, EffectId, EventKind};
+///
+/// fn shown(event: &EventKind) -> Option<&str> {
+///     match event {
+///         EventKind::Delta { delta: Delta::Text(text), .. } => Some(text),
+///         _ => None,
+///     }
+/// }
+///
+/// let delta = Delta::Text("Good".to_owned());
+/// let piece = EventKind::Delta { effect: EffectId::new(1), delta };
+/// assert_eq!(shown(&piece), Some("Good"));
+/// assert!(piece.is_transient() && shown(&EventKind::Paused).is_none());
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -304,6 +332,15 @@ impl EventKind {
 }
 
 /// The details of shortening a conversation. The removed messages are still in the run's history.
+///
+/// ```
+/// # use levity_core::CompactionReport;
+/// let json = r#"{"folded": 12, "before": 9000, "after": 2500, "summary": "They met."}"#;
+/// let report: CompactionReport = serde_json::from_str(json)?;
+/// assert_eq!((report.folded, report.shortened), (12, 0));
+/// assert!(report.fell_back.is_none(), "a model wrote the summary");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -326,6 +363,11 @@ pub struct CompactionReport {
 }
 
 /// The phase of an agent's loop.
+///
+/// ```
+/// # use levity_core::Phase;
+/// assert_eq!((Phase::default(), &*Phase::Act.to_string()), (Phase::Goal, "act"));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -30,6 +30,12 @@ impl<T> Eventual<T> {
     }
 
     /// Applies `change` to the value, immediately if it is known.
+    ///
+    /// ```
+    /// # use levity_core::Eventual;
+    /// let text = Eventual::from(7).map(|number| number.to_string());
+    /// assert!(matches!(text, Eventual::Known(text) if text == "7"));
+    /// ```
     pub fn map<U>(self, change: impl FnOnce(T) -> U + Send + 'static) -> Eventual<U>
     where
         T: 'static,

@@ -26,6 +26,39 @@ use crate::{
 ///   happens in the returned future, which never blocks its thread.
 ///
 /// Use `levity_test::conformance::executor` to check an implementation.
+///
+/// ```
+/// use async_trait::async_trait;
+/// use levity_core::{
+///     Child, ChildRun, Effect, EffectClass, EffectCx, Eventual, Executor, Outcome, PrepareCx,
+///     Prepared, ToolError, ToolOutput, ToolResult,
+/// };
+/// use serde_json::Value;
+///
+/// /// Answers every tool call with its name, and denies everything else.
+/// struct Names;
+///
+/// #[async_trait]
+/// impl Executor for Names {
+///     fn prepare(&self, _: &Effect, _: &PrepareCx) -> Eventual<Prepared> {
+///         Prepared::new(EffectClass::ReadOnly).into()
+///     }
+///
+///     async fn execute(&self, effect: Effect, _: EffectCx) -> Outcome {
+///         match effect {
+///             Effect::Tool(run) => {
+///                 let output = ToolOutput::text(run.call.name.clone());
+///                 Outcome::Tool(ToolResult::answering(run.call, Ok(output)))
+///             }
+///             _ => Outcome::Denied { reason: "only tools are called here".to_owned() },
+///         }
+///     }
+///
+///     async fn child(&self, child: &ChildRun, _: Option<&Value>) -> Result<Child, ToolError> {
+///         Err(ToolError::failed(format!("there is no agent `{}`", child.agent)))
+///     }
+/// }
+/// ```
 #[async_trait]
 pub trait Executor: Send + Sync {
     /// Returns the information that the runtime needs before the effect begins. The limits of the
@@ -90,6 +123,16 @@ impl<E: Executor + ?Sized> Executor for Arc<E> {
 }
 
 /// A description of an executor.
+///
+/// ```
+/// # use levity_core::{Digest, Inspection, ModelCard};
+/// # use serde_json::json;
+/// let card = ModelCard::new("test", "small");
+/// let about = Inspection::new()
+///     .with_setup(vec![("tools".to_owned(), Digest::of(&json!(["add"])))])
+///     .with_models([("main".to_owned(), card)]);
+/// assert_eq!((about.setup.len(), about.models[0].1.id.as_str()), (1, "small"));
+/// ```
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct Inspection {
@@ -142,6 +185,12 @@ impl fmt::Debug for Inspection {
 }
 
 /// The circumstances in which an executor prepares an effect.
+///
+/// ```
+/// # use levity_core::PrepareCx;
+/// assert!(!PrepareCx::new().cost);
+/// assert!(PrepareCx::new().with_cost(true).cost);
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct PrepareCx {
@@ -165,6 +214,14 @@ impl PrepareCx {
 }
 
 /// The information that the runtime needs before an effect begins.
+///
+/// ```
+/// use levity_core::{EffectClass, Permit, Prepared};
+///
+/// let ask = Permit::ask("it writes a file");
+/// let write = Prepared::new(EffectClass::Idempotent).alone().permit(ask);
+/// assert!(write.alone && write.permit != Permit::Allow);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Prepared {
@@ -269,6 +326,13 @@ impl Permit {
     }
 
     /// Returns the stricter of two permits or, if they are equally strict, the first.
+    ///
+    /// ```
+    /// # use levity_core::Permit;
+    /// let (ask, deny) = (Permit::ask("it deletes a file"), Permit::deny("it is read-only"));
+    /// assert_eq!(Permit::Allow.and(ask.clone()), ask);
+    /// assert_eq!(deny.clone().and(ask), deny);
+    /// ```
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         let rank = |permit: &Self| match permit {
@@ -285,6 +349,14 @@ impl Permit {
 }
 
 /// The circumstances in which an executor performs an effect.
+///
+/// ```
+/// # use levity_core::{EffectCx, EffectId, LiveEvents, RunId};
+/// let cx = EffectCx::new(RunId::new("r2"), EffectId::new(4), LiveEvents::default());
+/// assert_eq!(&*cx.key(), "r2/4");
+/// // A fork of `r1` repeats a call that began there under its first key.
+/// assert_eq!(&*cx.with_key(Some("r1/4".into())).key(), "r1/4");
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EffectCx {
@@ -369,10 +441,42 @@ impl EffectCx {
 }
 
 /// A sender of transient events to current subscribers.
+///
+/// The default sender has no subscribers and drops every event.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+///
+/// use levity_core::{EventKind, LiveEvents, LiveSink};
+///
+/// #[derive(Default)]
+/// struct Names(Mutex<Vec<&'static str>>);
+///
+/// impl LiveSink for Names {
+///     fn is_watched(&self) -> bool {
+///         true
+///     }
+///
+///     fn send(&self, event: EventKind) {
+///         self.0.lock().unwrap().push(event.name());
+///     }
+/// }
+///
+/// let names = Arc::new(Names::default());
+/// LiveEvents::new(names.clone()).send(EventKind::Lagged { missed: 3 });
+/// assert_eq!(*names.0.lock().unwrap(), ["lagged"]);
+/// ```
 #[derive(Clone, Default)]
 pub struct LiveEvents(Option<Arc<dyn LiveSink>>);
 
 /// A receiver of the events of [`LiveEvents`].
+///
+/// # Contract
+/// - `send` returns immediately. A slow subscriber loses events; it never delays the run.
+/// - `is_watched` is cheap: executors call it before they create an event.
+/// - `send` may be called from several threads at the same time.
+///
+/// [`LiveEvents`] has an example implementation.
 pub trait LiveSink: Send + Sync {
     /// Returns `true` if there are subscribers.
     fn is_watched(&self) -> bool;
@@ -408,6 +512,17 @@ impl fmt::Debug for LiveEvents {
 }
 
 /// A child run that is ready to be driven.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use levity_core::{Child, Executor, Limits, Machine};
+///
+/// /// Gives the child its own limit; the limits of its parent hold as well.
+/// fn small(machine: impl Machine + 'static, executor: Arc<dyn Executor>) -> Child {
+///     Child::new(machine, executor, Limits::new().model_calls(5))
+/// }
+/// ```
 #[non_exhaustive]
 pub struct Child {
     /// The machine that makes the decisions.
@@ -425,6 +540,13 @@ pub struct Child {
 }
 
 /// The lease of a child run.
+///
+/// ```
+/// # use levity_core::{ChildLease, Lease};
+/// let held = ChildLease::Held(Lease::new(()));
+/// let later = ChildLease::Wanted(Box::pin(async { Ok(Lease::new(())) }));
+/// assert_eq!(format!("{held:?} {later:?}"), "Held Wanted");
+/// ```
 #[non_exhaustive]
 pub enum ChildLease {
     /// The lease of a new run, which was needed to create the machine.

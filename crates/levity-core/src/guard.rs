@@ -83,6 +83,12 @@ impl<G: Guard + ?Sized> Guard for Arc<G> {
 }
 
 /// The stage of a run at which a guard checks.
+///
+/// ```
+/// # use levity_core::Stage;
+/// assert_eq!(Stage::Input.to_string(), "input");
+/// assert!(Stage::Input < Stage::Call && Stage::Result < Stage::Answer);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -109,6 +115,14 @@ impl fmt::Display for Stage {
 }
 
 /// The data that a guard checks.
+///
+/// ```
+/// use levity_core::{GuardSubject, Stage, ToolCall};
+/// use serde_json::json;
+///
+/// let subject = GuardSubject::Call(ToolCall::new("c1", "search", json!({"query": "tides"})));
+/// assert_eq!((subject.stage(), &*subject.text()), (Stage::Call, r#"{"query":"tides"}"#));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum GuardSubject {
@@ -162,6 +176,17 @@ impl GuardSubject {
 }
 
 /// The verdict of a guard on a subject.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use levity_core::{GuardSubject, Message, Verdict};
+///
+/// let subject = GuardSubject::Input(Arc::new(Message::user("call 555-0100")));
+/// let hidden = subject.text().replace("555-0100", "[phone]");
+/// let verdict = Verdict::rewrite(GuardSubject::Input(Arc::new(Message::user(hidden))));
+/// assert!(matches!(verdict, Verdict::Rewrite(new) if new.text() == "call [phone]"));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Verdict {
@@ -194,6 +219,12 @@ impl Verdict {
 }
 
 /// The circumstances of a check.
+///
+/// ```
+/// # use levity_core::GuardCx;
+/// let cx = GuardCx::new().with_run("r1".into()).with_slot("main".into());
+/// assert_eq!(cx.slot.as_deref(), Some("main"), "the reply may be the answer");
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct GuardCx {
@@ -227,6 +258,13 @@ impl GuardCx {
 
 /// An intervention of a guard. It is journaled with its subject and emitted as
 /// [`EventKind::Guarded`](crate::EventKind::Guarded).
+///
+/// ```
+/// # use levity_core::{Intervention, Stage};
+/// let blocked = Intervention::blocked("secrets", Stage::Answer, "it contains a key");
+/// assert_eq!(blocked.to_string(), "`secrets` blocked the answer: it contains a key");
+/// assert_eq!(Intervention::rewrote("secrets", Stage::Input).blocked, None);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Intervention {
@@ -285,6 +323,36 @@ impl fmt::Display for Intervention {
 /// # Contract
 /// The runtime calls it before anyone sees the subject, and not again when the run is resumed or
 /// replayed.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use async_trait::async_trait;
+/// use levity_core::{
+///     ChildRun, Ending, Intervention, Message, RunId, ScreenVerdict, Screener, Stage, ToolCall,
+/// };
+///
+/// /// Blocks long messages and passes everything else.
+/// struct Short;
+///
+/// #[async_trait]
+/// impl Screener for Short {
+///     async fn message(&self, _: &RunId, message: Arc<Message>) -> ScreenVerdict<Arc<Message>> {
+///         if message.size() <= 1_000 {
+///             return ScreenVerdict::Passed(message, Vec::new());
+///         }
+///         ScreenVerdict::Blocked(Intervention::blocked("short", Stage::Input, "it is too long"))
+///     }
+///
+///     async fn call(&self, _: &RunId, call: ToolCall) -> ScreenVerdict<ToolCall> {
+///         ScreenVerdict::Passed(call, Vec::new())
+///     }
+///
+///     async fn ending(&self, _: &ChildRun, ending: Ending) -> Ending {
+///         ending
+///     }
+/// }
+/// ```
 #[async_trait]
 pub trait Screener: Send + Sync {
     /// Screens a message from a person to a run.
@@ -298,6 +366,13 @@ pub trait Screener: Send + Sync {
 }
 
 /// The verdict of a [`Screener`].
+///
+/// ```
+/// # use levity_core::{Intervention, ScreenVerdict, Stage};
+/// let rewrote = vec![Intervention::rewrote("secrets", Stage::Input)];
+/// let verdict = ScreenVerdict::Passed("my password=[secret: password]", rewrote);
+/// assert!(matches!(verdict, ScreenVerdict::Passed(_, by) if by.len() == 1));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ScreenVerdict<T> {

@@ -98,6 +98,14 @@ impl History {
     }
 
     /// Returns the bytes of text of all messages, in constant time.
+    ///
+    /// ```
+    /// # use levity_core::{History, Message};
+    /// let mut history = History::new();
+    /// history.push(Message::user("Good morning"))?;
+    /// assert_eq!(history.size(), 12);
+    /// # Ok::<(), levity_core::HistoryError>(())
+    /// ```
     pub fn size(&self) -> usize {
         self.inner.size
     }
@@ -121,6 +129,26 @@ impl History {
 
     /// Limits the retained bytes of results that were too long to show. The oldest are dropped
     /// first; their shown text remains.
+    ///
+    /// ```
+    /// use levity_core::{
+    ///     History, Message, Part, Role, ToolCall, ToolError, ToolOutput, ToolResult,
+    /// };
+    /// use serde_json::json;
+    ///
+    /// let call = ToolCall::new("c1", "read", json!({}));
+    /// let mut result = ToolResult::new(&call, Ok(ToolOutput::text("the first page")));
+    /// result.whole = Some("the whole book".into());
+    /// let mut history = History::new();
+    /// let reply = Message::new(Role::Assistant, [Part::ToolCall(call)]);
+    /// let mut exchange = history.open(reply.into())?;
+    /// exchange.answer(result)?;
+    /// history.close(exchange, &ToolError::failed("unused"));
+    /// assert_eq!(history.retained_bytes(), 14);
+    /// history.limit_retained_bytes(10);
+    /// assert_eq!(history.retained_bytes(), 0);
+    /// # Ok::<(), levity_core::HistoryError>(())
+    /// ```
     pub fn limit_retained_bytes(&mut self, limit: usize) {
         if self.retained_bytes() <= limit {
             return;
@@ -149,6 +177,16 @@ impl History {
 
     /// Returns the encoding of the message at this index, computed once and cached while the
     /// history lives. `wire` identifies the provider and its format.
+    ///
+    /// ```
+    /// # use levity_core::{History, Message};
+    /// let mut history = History::new();
+    /// history.push(Message::user("Good morning"))?;
+    /// let first = history.encoded(0, "example/1", || b"hello".to_vec());
+    /// let again = history.encoded(0, "example/1", || unreachable!("it is cached"));
+    /// assert_eq!(first, again);
+    /// # Ok::<(), levity_core::HistoryError>(())
+    /// ```
     pub fn encoded(
         &self,
         at: usize,
@@ -184,6 +222,17 @@ impl History {
     ///
     /// # Errors
     /// Returns an error if it does; use [`open`](Self::open) for such a message.
+    ///
+    /// ```
+    /// # use levity_core::{History, HistoryError, Message, Part, Role, ToolCall};
+    /// # use serde_json::json;
+    /// let mut history = History::new();
+    /// history.push(Message::user("How much is 2 + 5?"))?;
+    /// let call = ToolCall::new("c1", "add", json!({"a": 2, "b": 5}));
+    /// let reply = Message::new(Role::Assistant, [Part::ToolCall(call)]);
+    /// assert_eq!(history.push(reply), Err(HistoryError::Unanswered { at: 1 }));
+    /// # Ok::<(), HistoryError>(())
+    /// ```
     pub fn push(&mut self, message: impl Into<Arc<Message>>) -> Result<(), HistoryError> {
         let message = message.into();
         if message.role == Role::Tool || message.results().next().is_some() {
@@ -204,6 +253,17 @@ impl History {
     ///
     /// # Errors
     /// Returns an error if the message is not the model's, calls no tool or contains a tool result.
+    ///
+    /// ```
+    /// # use levity_core::{History, HistoryError, Message, Part, Role, ToolCall};
+    /// # use serde_json::json;
+    /// let call = ToolCall::new("c1", "add", json!({"a": 2, "b": 5}));
+    /// let reply = Message::new(Role::Assistant, [Part::ToolCall(call)]);
+    /// let exchange = History::new().open(reply.into())?;
+    /// assert_eq!(exchange.unanswered().count(), 1);
+    /// assert!(History::new().open(Message::assistant("7").into()).is_err()); // it calls no tool
+    /// # Ok::<(), HistoryError>(())
+    /// ```
     pub fn open(&self, reply: Arc<Message>) -> Result<Exchange, HistoryError> {
         if reply.role != Role::Assistant || reply.calls().next().is_none() {
             return Err(HistoryError::NoCalls { at: self.len() });
@@ -226,6 +286,19 @@ impl History {
     }
 
     /// Adds an exchange; calls without an answer are answered with `unanswered`.
+    ///
+    /// ```
+    /// # use levity_core::{History, HistoryError, Message, Part, Role, ToolCall, ToolError};
+    /// # use serde_json::json;
+    /// let call = ToolCall::new("c1", "add", json!({"a": 2, "b": 5}));
+    /// let reply = Message::new(Role::Assistant, [Part::ToolCall(call.clone())]);
+    /// let mut history = History::new();
+    /// let exchange = history.open(reply.into())?;
+    /// history.close(exchange, &ToolError::failed("the run was stopped"));
+    /// assert_eq!(history.len(), 2); // the reply and the message with its results
+    /// assert_eq!(history.result(&call.id).unwrap().text(), "the run was stopped");
+    /// # Ok::<(), HistoryError>(())
+    /// ```
     pub fn close(&mut self, mut exchange: Exchange, unanswered: &ToolError) {
         exchange.make_unique(&self.inner.ids);
         let results = exchange
@@ -270,6 +343,17 @@ impl History {
     /// # Errors
     /// Returns an error and adds nothing if the index is between a call and its result, or a call
     /// id exists already.
+    ///
+    /// ```
+    /// # use levity_core::{History, Message};
+    /// let mut first = History::new();
+    /// first.push(Message::user("Hello"))?;
+    /// first.push(Message::assistant("Good morning"))?;
+    /// let mut second = History::new();
+    /// second.extend(&first, 1)?;
+    /// assert_eq!(second.messages()[0].text(), "Good morning");
+    /// # Ok::<(), levity_core::HistoryError>(())
+    /// ```
     pub fn extend(&mut self, other: &Self, from: usize) -> Result<(), HistoryError> {
         let more = other.messages().get(from..).unwrap_or_default();
         if more
@@ -331,6 +415,16 @@ impl History {
     }
 
     /// Returns the last text of the model, if any.
+    ///
+    /// ```
+    /// # use levity_core::{History, Message};
+    /// let mut history = History::new();
+    /// assert_eq!(history.last_text(), None);
+    /// history.push(Message::assistant("The answer is 7."))?;
+    /// history.push(Message::user("Thank you"))?;
+    /// assert_eq!(history.last_text().as_deref(), Some("The answer is 7."));
+    /// # Ok::<(), levity_core::HistoryError>(())
+    /// ```
     pub fn last_text(&self) -> Option<String> {
         let replies = self
             .messages()
@@ -353,6 +447,23 @@ impl History {
     }
 
     /// Returns each call with its result, oldest first.
+    ///
+    /// ```
+    /// # use levity_core::{
+    /// #     History, HistoryError, Message, Part, Role, ToolCall, ToolError, ToolOutput,
+    /// #     ToolResult,
+    /// # };
+    /// # use serde_json::json;
+    /// let call = ToolCall::new("c1", "add", json!({"a": 2, "b": 5}));
+    /// let reply = Message::new(Role::Assistant, [Part::ToolCall(call.clone())]);
+    /// let mut history = History::new();
+    /// let mut exchange = history.open(reply.into())?;
+    /// exchange.answer(ToolResult::new(&call, Ok(ToolOutput::text("7"))))?;
+    /// history.close(exchange, &ToolError::failed("no answer"));
+    /// let (asked, answer) = history.calls().next().unwrap();
+    /// assert_eq!((&*asked.name, &*answer.text()), ("add", "7"));
+    /// # Ok::<(), HistoryError>(())
+    /// ```
     pub fn calls(&self) -> impl Iterator<Item = (&ToolCall, &ToolResult)> {
         self.messages()
             .windows(2)
@@ -378,6 +489,19 @@ const LINEAR_SEARCH_LIMIT: usize = 16;
 /// A reply whose calls are being answered.
 ///
 /// Finding a call and answering it take constant time for any number of calls.
+///
+/// ```
+/// use levity_core::{History, Message, Part, Role, ToolCall, ToolOutput, ToolResult};
+/// use serde_json::json;
+///
+/// let calls = ["c1", "c2"].map(|id| ToolCall::new(id, "add", json!({"a": 2, "b": 5})));
+/// let reply = Message::new(Role::Assistant, calls.clone().map(Part::ToolCall));
+/// let mut exchange = History::new().open(reply.into())?;
+/// exchange.answer(ToolResult::new(&calls[1], Ok(ToolOutput::text("7"))))?;
+/// assert_eq!(exchange.unanswered().map(|call| call.id.as_str()).collect::<Vec<_>>(), ["c1"]);
+/// assert!(!exchange.is_complete());
+/// # Ok::<(), levity_core::HistoryError>(())
+/// ```
 #[derive(Clone, Serialize)]
 pub struct Exchange {
     reply: Arc<Message>,
@@ -657,6 +781,26 @@ impl History {
     ///
     /// # Errors
     /// Returns an error if the messages are not a valid history for another reason.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use levity_core::{History, Message, Part, Role, ToolCall, ToolOutput, ToolResult};
+    /// use serde_json::json;
+    ///
+    /// let call = ToolCall::new("call_0", "add", json!({}));
+    /// let result = ToolResult::new(&call, Ok(ToolOutput::text("7")));
+    /// let one_run = [
+    ///     Arc::new(Message::new(Role::Assistant, [Part::ToolCall(call)])),
+    ///     Arc::new(Message::new(Role::Tool, [Part::ToolResult(result)])),
+    /// ];
+    /// let two_runs = [one_run.clone(), one_run].concat();
+    /// assert!(History::try_from(two_runs.clone()).is_err());
+    /// let history = History::renamed(two_runs)?;
+    /// let ids: Vec<_> = history.calls().map(|(call, _)| call.id.as_str()).collect();
+    /// assert_eq!(ids, ["call_0", "call_0-2"]);
+    /// # Ok::<(), levity_core::HistoryError>(())
+    /// ```
     pub fn renamed(messages: Vec<Arc<Message>>) -> Result<Self, HistoryError> {
         Self::of(messages, false)
     }
@@ -712,6 +856,15 @@ impl History {
 }
 
 /// The reason why messages are not a valid history.
+///
+/// ```
+/// use levity_core::{History, HistoryError, Message, Part, Role, ToolCall};
+/// use serde_json::json;
+///
+/// let call = Part::ToolCall(ToolCall::new("c1", "add", json!({})));
+/// let messages = vec![Message::user("Add"), Message::new(Role::Assistant, [call])];
+/// assert_eq!(History::try_from(messages), Err(HistoryError::Unanswered { at: 1 }));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HistoryError {

@@ -71,11 +71,25 @@ text_id! {
 
 text_id! {
     /// The id of one tool call; unique within a history.
+    ///
+    /// ```
+    /// # use levity_core::CallId;
+    /// assert_eq!(CallId::from("c1").to_string(), "c1");
+    /// ```
     CallId
 }
 
 text_id! {
     /// The id of one conversation in a [`MemoryStore`](crate::MemoryStore).
+    ///
+    /// The id is untrusted text if users choose it. Use [`random`](Self::random) if knowing the id
+    /// grants access to the conversation.
+    ///
+    /// ```
+    /// # use levity_core::ConversationId;
+    /// let id = ConversationId::new("support/2024-117");
+    /// assert_eq!(id.as_str(), "support/2024-117");
+    /// ```
     ConversationId
 }
 
@@ -93,12 +107,24 @@ impl RunId {
     }
 
     /// Returns the id of the run that `effect` of this run starts.
+    ///
+    /// ```
+    /// # use levity_core::{EffectId, RunId};
+    /// let child = RunId::new("r1").child(EffectId::new(3));
+    /// assert_eq!(child.as_str(), "r1.3");
+    /// ```
     #[must_use]
     pub fn child(&self, effect: EffectId) -> Self {
         Self::from(format!("{self}.{effect}"))
     }
 
     /// Returns the run that started this one, if any.
+    ///
+    /// ```
+    /// # use levity_core::RunId;
+    /// assert_eq!(RunId::new("r1.3").parent(), Some(RunId::new("r1")));
+    /// assert_eq!(RunId::new("r1").parent(), None);
+    /// ```
     pub fn parent(&self) -> Option<Self> {
         self.0
             .rsplit_once('.')
@@ -106,6 +132,13 @@ impl RunId {
     }
 
     /// Returns `true` if this run is `above` itself or one of its descendants.
+    ///
+    /// ```
+    /// # use levity_core::RunId;
+    /// let (root, other) = (RunId::new("r1"), RunId::new("r10"));
+    /// assert!(RunId::new("r1.3.0").is_within(&root) && !other.is_within(&root));
+    /// assert_eq!(RunId::new("r1.3.0").depth(), 2);
+    /// ```
     pub fn is_within(&self, above: &Self) -> bool {
         self.0
             .strip_prefix(&*above.0)
@@ -119,6 +152,13 @@ impl RunId {
 }
 
 /// The number of an effect within its run, in the order in which the machine requested it.
+///
+/// ```
+/// # use levity_core::EffectId;
+/// let first = EffectId::new(0);
+/// assert!(first < first.next());
+/// assert_eq!(first.next().get(), 1);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct EffectId(u64);

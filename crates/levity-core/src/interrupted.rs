@@ -39,6 +39,14 @@ pub trait Resolver: Send + Sync {
 }
 
 /// A call that began in a process that has ended, with no recorded outcome.
+///
+/// ```
+/// # use levity_core::{EffectId, LostCall, RunId, ToolCall};
+/// # use serde_json::json;
+/// let call = ToolCall::new("c1", "send_mail", json!({"to": "ann"}));
+/// let lost = LostCall::new(RunId::new("r1"), EffectId::new(4), call);
+/// assert_eq!(&*lost.key, "r1/4"); // look for it in the logs of the service
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct LostCall {
@@ -66,6 +74,15 @@ impl LostCall {
 }
 
 /// The outcome of a call that began in a process that has ended, as far as it is known.
+///
+/// ```
+/// # use levity_core::{Resolution, ToolOutput};
+/// let done = Resolution::Done(ToolOutput::text("sent"));
+/// let stored = serde_json::to_string(&done)?;
+/// assert_eq!(serde_json::from_str::<Resolution>(&stored)?, done);
+/// assert_eq!(serde_json::to_string(&Resolution::NotDone)?, "\"not_done\"");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

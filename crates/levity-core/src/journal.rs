@@ -24,6 +24,38 @@ use crate::{
 ///   [`Fenced`](JournalErrorKind::Fenced), even after a long suspension.
 ///
 /// Use `levity_test::conformance::journal` to check an implementation.
+///
+/// ```
+/// use async_trait::async_trait;
+/// use levity_core::{
+///     Journal, JournalError, OpenRun, Record, RunId, RunLog, RunQuery, RunSummary,
+/// };
+///
+/// /// Stores nothing: runs end with their process.
+/// struct Nowhere;
+///
+/// #[async_trait]
+/// impl Journal for Nowhere {
+///     async fn open(&self, _: &RunId) -> Result<OpenRun, JournalError> {
+///         Ok(OpenRun::new(Vec::new(), Nowhere))
+///     }
+///
+///     async fn list(&self, _: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
+///         Ok(Vec::new())
+///     }
+///
+///     fn keeps(&self) -> bool {
+///         false
+///     }
+/// }
+///
+/// #[async_trait]
+/// impl RunLog for Nowhere {
+///     async fn append(&mut self, _: &[Record]) -> Result<(), JournalError> {
+///         Ok(())
+///     }
+/// }
+/// ```
 #[async_trait]
 pub trait Journal: Send + Sync {
     /// Opens a new or existing run for writing.
@@ -105,6 +137,17 @@ macro_rules! forward_journal {
 forward_journal!(Arc<J>, Box<J>);
 
 /// The log of one run. Dropping it lets others open the run.
+///
+/// # Contract
+/// - `append` writes all records or none, and in order. It returns once they are as durable as the
+///   journal promises.
+/// - After an error of `append` the log is not used again.
+/// - A snapshot covers exactly the records appended before it. Losing a snapshot loses no data.
+/// - Requests that `posted` returned stay stored until the next `append`, so a crash between the
+///   two does not lose them.
+/// - The log holds the run exclusively until it is dropped.
+///
+/// [`Journal`] has an example implementation.
 #[async_trait]
 pub trait RunLog: Send {
     /// Appends records at the end.
@@ -150,6 +193,13 @@ pub trait RunLog: Send {
 
 /// The state of a run after its first records. With a snapshot, a journal does not need to read
 /// those records to resume the run.
+///
+/// ```
+/// # use levity_core::Snapshot;
+/// # use serde_json::json;
+/// let snapshot = Snapshot::new(40, json!({"turn": 7}));
+/// assert_eq!(snapshot.seq, 40); // it replaces the records 0 to 39
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Snapshot {
@@ -167,6 +217,18 @@ impl Snapshot {
 }
 
 /// A run that was opened for writing.
+///
+/// ```
+/// use levity_core::{JournalError, OpenRun, Record, RunLog, Snapshot};
+/// # struct Log;
+/// # #[async_trait::async_trait]
+/// # impl RunLog for Log {
+/// #     async fn append(&mut self, _: &[Record]) -> Result<(), JournalError> { Ok(()) }
+/// # }
+/// let snapshot = Snapshot::new(40, serde_json::Value::Null);
+/// let open = OpenRun::new(Vec::new(), Log).with_snapshot(snapshot);
+/// assert_eq!(open.snapshot.map(|snapshot| snapshot.seq), Some(40));
+/// ```
 #[non_exhaustive]
 pub struct OpenRun {
     /// The state of the run before `records`, if it was opened [from its last
@@ -210,6 +272,15 @@ impl std::fmt::Debug for OpenRun {
 }
 
 /// One entry in the journal of a run.
+///
+/// ```
+/// use levity_core::{ControlCommand, Entry, Record, Timestamp};
+///
+/// let record = Record::new(7, Timestamp::from_millis(5), Entry::Commanded(ControlCommand::Pause));
+/// let line = serde_json::to_string(&record)?;
+/// assert_eq!(line, r#"{"seq":7,"at":5,"entry":{"commanded":"pause"}}"#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Record {
@@ -229,6 +300,16 @@ impl Record {
 }
 
 /// The content of a record.
+///
+/// ```
+/// use levity_core::{EffectClass, EffectId, EffectKind, EffectNote, Entry, Outcome};
+///
+/// // An effect without a `Finished` entry was in progress when its process ended.
+/// let effect = EffectId::new(0);
+/// let note = EffectNote::new(EffectKind::Wait, "wait", EffectClass::Idempotent);
+/// let entries = [Entry::Started { effect, note }, Entry::finished(effect, Outcome::Woken)];
+/// assert!(matches!(&entries[1], Entry::Finished { spent: None, .. }));
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -270,6 +351,14 @@ pub enum Entry {
 }
 
 /// The initial state and settings of a run.
+///
+/// ```
+/// # use levity_core::{Limits, MachineKind, RunHeader};
+/// # use serde_json::json;
+/// let kind = MachineKind::new("agent", 1);
+/// let header = RunHeader::new(kind, json!({"goal": "tidy up"}), Limits::new());
+/// assert!(header.origin.is_none(), "no other run started it");
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RunHeader {
@@ -318,6 +407,12 @@ impl RunHeader {
 }
 
 /// The point where a run was forked from another.
+///
+/// ```
+/// # use levity_core::{ForkPoint, RunId};
+/// let fork = ForkPoint::new(RunId::new("r1"), 12);
+/// assert_eq!((fork.run.as_str(), fork.after), ("r1", 12)); // records 0 to 12 are shared
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ForkPoint {
@@ -346,6 +441,13 @@ impl Entry {
 }
 
 /// The amounts used against the limits.
+///
+/// ```
+/// # use levity_core::{Money, Spending};
+/// let mut spent = Spending::new(2, 5, 300);
+/// spent += Spending::on(1_000, Some(Money::from_dollars(0.01)));
+/// assert_eq!((spent.tokens, spent.unpriced()), (1_300, 300));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -419,6 +521,14 @@ impl AddAssign for Spending {
 }
 
 /// A command that a host can send to a run at any time.
+///
+/// ```
+/// # use levity_core::ControlCommand;
+/// let cancel = ControlCommand::Cancel { reason: "no longer needed".to_owned() };
+/// let json = serde_json::to_string(&cancel)?;
+/// assert_eq!(json, r#"{"cancel":{"reason":"no longer needed"}}"#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -444,6 +554,15 @@ pub enum ControlCommand {
 }
 
 /// The kind of a journal error.
+///
+/// [`Busy`](Self::Busy) and [`Io`](Self::Io) may pass on their own; the others need a person.
+///
+/// ```
+/// # use levity_core::{JournalError, JournalErrorKind, RunId};
+/// let busy = JournalError::busy(&RunId::new("r1"));
+/// assert_eq!(busy.kind(), JournalErrorKind::Busy);
+/// assert!(busy.is_retryable() && !JournalError::fenced(&RunId::new("r1")).is_retryable());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum JournalErrorKind {
@@ -462,6 +581,13 @@ pub enum JournalErrorKind {
 }
 
 /// The error of a journal operation.
+///
+/// ```
+/// # use levity_core::{JournalError, JournalErrorKind, text::chain};
+/// let error = JournalError::new(JournalErrorKind::Io, "the disk is full");
+/// let error = error.with_source("no space left");
+/// assert_eq!(chain(&error), "the disk is full: no space left");
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 #[non_exhaustive]

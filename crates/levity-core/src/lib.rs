@@ -19,6 +19,25 @@
 //! and randomness are passed in through [`World`].
 //!
 //! No function in this crate panics on input from a model, a server, a file or a user.
+//!
+//! # Where to go next
+//!
+//! | You want to | Start at |
+//! |---|---|
+//! | add a model provider | [`Model`], [`Deltas`], [`ModelError`] |
+//! | add a tool | [`Tool`], [`ToolSpec`], [`ToolOutput`], [`ToolError`] |
+//! | store runs or conversations elsewhere | [`Journal`], [`MemoryStore`] |
+//! | check or rewrite messages | [`Guard`], [`Secrets`] |
+//! | decide about calls | [`Approver`], [`Permit`], [`Decision`] |
+//! | write your own kind of run | [`Machine`], [`Executor`], [`Program`] |
+//! | bound the cost of a run | [`Limits`], [`Price`], [`CostBound`] |
+//!
+//! Programs usually depend on the facade `levity`, which re-exports these names. Libraries that
+//! only implement a trait can depend on this crate alone.
+//!
+//! # Features
+//! This crate has no features. Its types are always complete, so data that one crate writes can be
+//! read by every other.
 
 mod any_error;
 mod approve;

@@ -103,6 +103,12 @@ impl Limits {
 
     /// Warns the run once only this percentage of its money or tokens remains; values above 100
     /// count as 100.
+    ///
+    /// ```
+    /// # use levity_core::{Limits, Money};
+    /// let limits = Limits::new().money(Money::from_dollars(2.0)).low(20); // warns at $0.40
+    /// assert_eq!((limits.low, limits.low(200).low), (Some(20), Some(100)));
+    /// ```
     #[must_use]
     pub const fn low(mut self, percent: u8) -> Self {
         self.low = Some(if percent > 100 { 100 } else { percent });
@@ -155,6 +161,12 @@ impl Default for Limits {
 }
 
 /// A limit that was reached.
+///
+/// ```
+/// # use levity_core::{Limit, Status};
+/// let status = Status::Partial(Limit::Turns);
+/// assert_eq!(status.to_string(), "stopped: the limit on turns was reached");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -26,6 +26,41 @@ use crate::{
 ///   same state. The inputs that follow then give the same effects, events, ending and saved state.
 ///
 /// Use `levity_test::conformance::machine` and `machine_restored` to check an implementation.
+///
+/// ```
+/// use levity_core::{Ending, Input, Machine, MachineKind, MachineOutput, Status};
+/// use serde_json::{Value, json};
+///
+/// /// Ends as soon as it begins.
+/// #[derive(Default)]
+/// struct Brief(Option<Ending>);
+///
+/// impl Machine for Brief {
+///     fn kind(&self) -> MachineKind {
+///         MachineKind::new("brief", 1)
+///     }
+///
+///     fn save(&self) -> Value {
+///         json!({ "ended": self.0.is_some() })
+///     }
+///
+///     fn apply(&mut self, input: Input, _: &mut MachineOutput) {
+///         let status = match input {
+///             Input::Cancel { reason } => Status::Cancelled { reason },
+///             _ => Status::Complete,
+///         };
+///         self.0.get_or_insert(Ending::new(status));
+///     }
+///
+///     fn ending(&self) -> Option<&Ending> {
+///         self.0.as_ref()
+///     }
+/// }
+///
+/// let mut machine = Brief::default();
+/// machine.apply(Input::Begin { run: "r1".into(), wrap: None }, &mut MachineOutput::new());
+/// assert_eq!(machine.ending().map(|ending| &ending.status), Some(&Status::Complete));
+/// ```
 pub trait Machine: Send {
     /// Returns the kind of machine and the version of its state.
     fn kind(&self) -> MachineKind;
@@ -68,6 +103,14 @@ impl<M: Machine + ?Sized> Machine for Box<M> {
 }
 
 /// The kind of a machine and the version of its state.
+///
+/// A journal stores it. A run resumes only if the program still builds a machine of this name and
+/// accepts this version.
+///
+/// ```
+/// # use levity_core::MachineKind;
+/// assert_eq!(MachineKind::new("agent", 2).to_string(), "agent/2");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct MachineKind {
@@ -94,6 +137,12 @@ impl fmt::Display for MachineKind {
 }
 
 /// An input to a machine.
+///
+/// ```
+/// # use levity_core::{EffectId, Input, Outcome};
+/// let woken = Input::Finished { effect: EffectId::new(0), outcome: Outcome::Woken };
+/// assert!(matches!(woken, Input::Finished { outcome: Outcome::Woken, .. }));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[expect(
     clippy::large_enum_variant,
@@ -131,6 +180,18 @@ pub enum Input {
 }
 
 /// The effects that a machine requests and the events that it emits.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use levity_core::{Effect, EffectId, EventKind, MachineOutput, Wait};
+///
+/// let mut step = MachineOutput::new();
+/// step.request(EffectId::new(0), Effect::Wait(Wait::new(Duration::from_secs(5))));
+/// step.set_quiet(true);
+/// step.emit(EventKind::Note { text: "nobody listens".to_owned() });
+/// assert_eq!((step.effects.len(), step.events.len()), (1, 0));
+/// ```
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct MachineOutput {
@@ -192,6 +253,13 @@ impl MachineOutput {
 }
 
 /// The ending of a run, with all its results.
+///
+/// ```
+/// # use levity_core::{Ending, Status};
+/// let mut ending = Ending::new(Status::Complete);
+/// ending.text = "High water is at six.".to_owned();
+/// assert!(ending.status.is_answer() && ending.value.is_none());
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Ending {
@@ -207,7 +275,8 @@ pub struct Ending {
     pub finish: Option<Finish>,
     /// The tokens and money used, including descendants. The machine adds it up from outcomes.
     pub usage: Usage,
-    /// The counts of turns and calls, including descendants. The machine counts them.
+    /// The counts of turns and calls, which the machine counts. A team or a swarm includes those
+    /// of its child runs; an agent counts only its own.
     pub stats: Stats,
     /// The signals of the model in order, sent by calls of signal tools; also if the run ended
     /// without an answer.
@@ -229,6 +298,12 @@ pub struct Ending {
 }
 
 /// The work that a run leaves for the conversation that it is part of.
+///
+/// ```
+/// # use levity_core::ConversationEnd;
+/// let end = ConversationEnd::new("c1".into(), "the tides of Brest");
+/// assert!(end.unsaved.is_empty());
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ConversationEnd {
@@ -297,6 +372,13 @@ impl Signal {
 }
 
 /// The final status of a run.
+///
+/// ```
+/// # use levity_core::{Limit, Status};
+/// assert!(Status::BestEffort(Limit::Money).is_answer());
+/// let cancelled = Status::Cancelled { reason: "no longer needed".to_owned() };
+/// assert_eq!(cancelled.to_string(), "cancelled: no longer needed");
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -336,6 +418,13 @@ impl fmt::Display for Status {
 }
 
 /// The reason why a run could not continue.
+///
+/// ```
+/// # use levity_core::{Failure, Status};
+/// let failure = Failure::GoalNotReached("step `publish` failed".to_owned());
+/// let text = Status::Failed(failure).to_string();
+/// assert_eq!(text, "failed: the goal was not reached: step `publish` failed");
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -369,6 +458,17 @@ pub enum Failure {
 }
 
 /// The counts of what a run did.
+///
+/// ```
+/// # use levity_core::Stats;
+/// let mut all = Stats::default();
+/// for _ in 0..2 {
+///     let mut one = Stats::default();
+///     (one.turns, one.tool_calls) = (1, 3);
+///     all += one;
+/// }
+/// assert_eq!((all.turns, all.tool_calls), (2, 6));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]

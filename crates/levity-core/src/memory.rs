@@ -30,6 +30,25 @@ use crate::{ConversationEnd, ConversationId, Message, SharedError, Timestamp};
 /// - `forget` leaves nothing behind.
 ///
 /// Use `levity_test::conformance::memory_store` to check an implementation.
+///
+/// `levity-memory` has implementations in memory, in files and in SQLite. A program uses any of
+/// them through this trait:
+///
+/// ```
+/// use levity_core::{ConversationChange, ConversationId, MemoryError, MemoryStore, Message};
+///
+/// /// Adds a message at the end of a conversation and returns its position.
+/// async fn add(
+///     store: &dyn MemoryStore,
+///     id: &ConversationId,
+///     message: Message,
+/// ) -> Result<u64, MemoryError> {
+///     let _lease = store.hold(id).await?;
+///     let end = store.load(id, 0).await?.end;
+///     store.save(id, &ConversationChange::at(end).with_messages([message])).await?;
+///     Ok(end)
+/// }
+/// ```
 #[async_trait]
 pub trait MemoryStore: Send + Sync {
     /// Returns the summary, the end of the conversation and its last messages: at most `limit`, and
@@ -162,6 +181,14 @@ macro_rules! forward_memory {
 forward_memory!(Arc<S>, Box<S>);
 
 /// The loaded part of a stored conversation.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use levity_core::{LoadedConversation, Message, Summary};
+/// let last = vec![Arc::new(Message::user("And tomorrow?"))];
+/// let loaded = LoadedConversation::new(Some(Summary::new("They spoke of tides.", 8)), last, 9);
+/// assert_eq!(loaded.end, 9); // a save continues here: `ConversationChange::at(9)`
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LoadedConversation {
@@ -206,6 +233,12 @@ impl LoadedConversation {
 }
 
 /// The summary of the oldest messages of a conversation.
+///
+/// ```
+/// # use levity_core::Summary;
+/// let summary = Summary::new("They met.", 2);
+/// assert_eq!(summary.upto, 2); // it covers the messages 0 and 1
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Summary {
@@ -284,17 +317,37 @@ impl ConversationChange {
     }
 
     /// Returns the end of the conversation after the change.
+    ///
+    /// ```
+    /// # use levity_core::{ConversationChange, Message};
+    /// let change = ConversationChange::at(4).with_messages([Message::user("Good morning")]);
+    /// assert_eq!(change.end(), 5);
+    /// ```
     pub fn end(&self) -> u64 {
         self.at.saturating_add(self.messages.len() as u64)
     }
 
     /// Returns `true` if the change is empty.
+    ///
+    /// ```
+    /// # use levity_core::{ConversationChange, Message};
+    /// let change = ConversationChange::at(4);
+    /// assert!(change.is_empty());
+    /// assert!(!change.with_messages([Message::user("Good morning")]).is_empty());
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty() && self.summary.is_none()
     }
 }
 
 /// A filter for listing conversations.
+///
+/// ```
+/// # use levity_core::{ConversationInfo, ConversationQuery, Timestamp};
+/// let last = ConversationInfo::new("c7".into(), Timestamp::from_millis(500), 0, 12);
+/// let next_page = ConversationQuery::new().after(&last).limit(100);
+/// assert_eq!(next_page.after, Some((Timestamp::from_millis(500), "c7".into())));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConversationQuery {
@@ -335,6 +388,12 @@ impl ConversationQuery {
 }
 
 /// The properties of a conversation that a store knows without reading it.
+///
+/// ```
+/// # use levity_core::{ConversationInfo, Timestamp};
+/// let info = ConversationInfo::new("c7".into(), Timestamp::default(), 4, 12);
+/// assert_eq!(info.end - info.first, 8); // the number of messages that were not trimmed
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ConversationInfo {
@@ -361,6 +420,23 @@ impl ConversationInfo {
 }
 
 /// A lease on a conversation. Dropping it releases the conversation.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+///
+/// use levity_core::{ConversationEnd, Lease};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let topic = Arc::new(Mutex::new(String::new()));
+/// let seen = topic.clone();
+/// let lease = Lease::new("the lock of the store").at_end(move |end| async move {
+///     *seen.lock().unwrap() = end.about;
+/// });
+/// lease.release(Some(Box::new(ConversationEnd::new("c1".into(), "tides")))).await;
+/// assert_eq!(*topic.lock().unwrap(), "tides");
+/// # }
+/// ```
 pub struct Lease {
     end: Option<AtEnd>,
     _guard: Box<dyn Any + Send + Sync>,
@@ -379,8 +455,8 @@ impl Lease {
     }
 
     /// Sets work to do for a run that has ended, while the conversation is still held: see
-    /// [`Ending::conversation_end`](crate::Ending::talk). Its failures are not reported; the run's own ending
-    /// is more informative.
+    /// [`Ending::conversation_end`](crate::Ending::conversation_end). Its failures are not
+    /// reported; the run's own ending is more informative.
     #[must_use]
     pub fn at_end<F: Future<Output = ()> + Send + 'static>(
         mut self,
@@ -405,6 +481,13 @@ impl fmt::Debug for Lease {
 }
 
 /// The kind of a memory store error.
+///
+/// ```
+/// # use levity_core::{MemoryError, MemoryErrorKind};
+/// let moved = MemoryError::moved(&"c1".into(), 4, 6);
+/// assert_eq!(moved.kind(), MemoryErrorKind::Moved);
+/// assert!(!moved.is_retryable(), "load the conversation first");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -426,6 +509,13 @@ pub enum MemoryErrorKind {
 }
 
 /// The error of a memory store operation.
+///
+/// ```
+/// # use levity_core::MemoryError;
+/// let busy = MemoryError::busy(&"c1".into());
+/// assert_eq!(busy.to_string(), "conversation `c1` is in use elsewhere");
+/// assert!(busy.is_retryable());
+/// ```
 #[derive(Clone, Debug, PartialEq, thiserror::Error, Serialize, Deserialize)]
 #[error("{message}")]
 #[non_exhaustive]

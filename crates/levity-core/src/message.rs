@@ -11,6 +11,12 @@ use crate::response::json_size;
 use crate::{CallId, Intervention, ToolError, ToolErrorKind, ToolOutput};
 
 /// The role of a message's author.
+///
+/// ```
+/// # use levity_core::Role;
+/// assert_eq!(serde_json::to_string(&Role::Assistant)?, "\"assistant\"");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -41,6 +47,14 @@ pub struct Message {
 
 impl Message {
     /// Creates a message from these parts.
+    ///
+    /// ```
+    /// use levity_core::{Media, Message, Part, Role};
+    ///
+    /// let photo = Media::url("image/png", "https://example.com/cat.png");
+    /// let message = Message::new(Role::User, [Part::text("What is this?"), Part::Media(photo)]);
+    /// assert_eq!(message.parts.len(), 2);
+    /// ```
     pub fn new(role: Role, parts: impl IntoIterator<Item = Part>) -> Self {
         let mut parts: Vec<Part> = parts.into_iter().collect();
         // Release spare capacity, because the message lives as long as the conversation.
@@ -49,22 +63,43 @@ impl Message {
     }
 
     /// Creates a text from the user.
+    ///
+    /// ```
+    /// # use levity_core::{Message, Role};
+    /// assert_eq!(Message::user("Good morning").role, Role::User);
+    /// ```
     pub fn user(text: impl Into<String>) -> Self {
         Self::new(Role::User, [Part::text(text)])
     }
 
     /// Creates a text from the model.
+    ///
+    /// ```
+    /// # use levity_core::{Message, Role};
+    /// assert_eq!(Message::assistant("How can I help?").role, Role::Assistant);
+    /// ```
     pub fn assistant(text: impl Into<String>) -> Self {
         Self::new(Role::Assistant, [Part::text(text)])
     }
 
     /// Creates a note from the program to the model.
+    ///
+    /// ```
+    /// # use levity_core::{Message, Role};
+    /// assert_eq!(Message::system("The user is offline.").role, Role::System);
+    /// ```
     pub fn system(text: impl Into<String>) -> Self {
         Self::new(Role::System, [Part::text(text)])
     }
 
     /// Returns the text of all text parts, joined without a separator; borrowed if there is only
     /// one.
+    ///
+    /// ```
+    /// # use levity_core::{Message, Part, Role};
+    /// let parts = [Part::thinking("An easy sum."), Part::text("It is "), Part::text("7.")];
+    /// assert_eq!(Message::new(Role::Assistant, parts).text(), "It is 7.");
+    /// ```
     pub fn text(&self) -> Cow<'_, str> {
         join(self.parts.iter().filter_map(|part| match part {
             Part::Text(text) => Some(&*text.text),
@@ -73,6 +108,12 @@ impl Message {
     }
 
     /// Returns the text of all thinking parts, joined without a separator.
+    ///
+    /// ```
+    /// # use levity_core::{Message, Part, Role};
+    /// let parts = [Part::thinking("An easy sum."), Part::text("It is 7.")];
+    /// assert_eq!(Message::new(Role::Assistant, parts).thinking(), "An easy sum.");
+    /// ```
     pub fn thinking(&self) -> Cow<'_, str> {
         join(self.parts.iter().filter_map(|part| match part {
             Part::Thinking(thinking) => Some(&*thinking.text),
@@ -81,6 +122,11 @@ impl Message {
     }
 
     /// Returns the bytes of text in it: text, thinking, arguments and results.
+    ///
+    /// ```
+    /// # use levity_core::Message;
+    /// assert_eq!(Message::user("Good morning").size(), 12);
+    /// ```
     pub fn size(&self) -> usize {
         self.measure().0
     }
@@ -104,6 +150,18 @@ impl Message {
 
     /// Returns the message as it is shown: without the [full text](ToolResult::whole) of its
     /// results. It copies nothing if there is none.
+    ///
+    /// ```
+    /// # use levity_core::{Message, Part, Role, ToolCall, ToolOutput, ToolResult};
+    /// # use serde_json::json;
+    /// let call = ToolCall::new("c1", "read", json!({}));
+    /// let mut result = ToolResult::new(&call, Ok(ToolOutput::text("the first page")));
+    /// result.whole = Some("the whole book".into());
+    /// let message = Message::new(Role::Tool, [Part::ToolResult(result)]);
+    /// let shown = message.shown();
+    /// let result = shown.results().next().unwrap();
+    /// assert_eq!((&*result.text(), result.whole.as_deref()), ("the first page", Some("")));
+    /// ```
     pub fn shown(&self) -> Cow<'_, Self> {
         if self.retained_bytes() == 0 {
             return Cow::Borrowed(self);
@@ -134,6 +192,15 @@ impl Message {
     }
 
     /// Returns the tool calls, in order.
+    ///
+    /// ```
+    /// # use levity_core::{Message, Part, Role, ToolCall};
+    /// # use serde_json::json;
+    /// let call = ToolCall::new("c1", "add", json!({"a": 2, "b": 5}));
+    /// let parts = [Part::text("A moment."), Part::ToolCall(call)];
+    /// let message = Message::new(Role::Assistant, parts);
+    /// assert_eq!(message.calls().map(|call| &*call.name).collect::<Vec<_>>(), ["add"]);
+    /// ```
     pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.parts.iter().filter_map(|part| match part {
             Part::ToolCall(call) => Some(call),
@@ -182,6 +249,15 @@ fn join<'a>(mut texts: impl Iterator<Item = &'a str>) -> Cow<'a, str> {
 }
 
 /// A part of a message.
+///
+/// ```
+/// use levity_core::{Media, Message, Part, Role};
+///
+/// let chart = Media::url("image/png", "https://example.com/chart.png");
+/// let message = Message::new(Role::User, ["What does the chart show?".into(), chart.into()]);
+/// assert!(matches!(message.parts[1], Part::Media(_)));
+/// assert_eq!(message.text(), "What does the chart show?");
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -275,6 +351,15 @@ impl From<Media> for Part {
 /// It is attached to the part it belongs to. Only the provider that created it reads it; others
 /// omit it. Many servers share a protocol but reject each other's sealed state, so state with an
 /// [`origin`](Self::origin) is sent back only to that origin.
+///
+/// ```
+/// # use levity_core::{Part, ProviderState};
+/// # use serde_json::json;
+/// let mut part = Part::thinking("First the tides.");
+/// let state = ProviderState::new("anthropic", json!({"signature": "c2ln"})).with_origin("api");
+/// part.set_opaque(state);
+/// assert_eq!(part.opaque().and_then(ProviderState::origin), Some("api"));
+/// ```
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ProviderState {
@@ -330,6 +415,12 @@ impl fmt::Debug for ProviderState {
 }
 
 /// A part with text.
+///
+/// ```
+/// # use levity_core::Text;
+/// assert_eq!(serde_json::to_string(&Text::new("Good morning"))?, r#"{"text":"Good morning"}"#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Text {
@@ -351,6 +442,13 @@ impl Text {
 }
 
 /// The thinking of the model, as far as the provider shows it.
+///
+/// ```
+/// # use levity_core::{Message, Part, Role};
+/// let parts = [Part::thinking("2 + 5 is 7."), Part::text("Seven.")];
+/// let reply = Message::new(Role::Assistant, parts);
+/// assert_eq!((&*reply.thinking(), &*reply.text()), ("2 + 5 is 7.", "Seven."));
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Thinking {
@@ -372,6 +470,13 @@ impl Thinking {
 }
 
 /// An image, a sound or a document.
+///
+/// ```
+/// # use levity_core::{Media, MediaSource};
+/// let mut scan = Media::bytes("application/pdf", b"%PDF-1.7".as_slice());
+/// scan.name = Some("invoice.pdf".to_owned());
+/// assert!(matches!(&scan.source, MediaSource::Bytes(bytes) if bytes.as_slice().len() == 8));
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Media {
@@ -441,6 +546,12 @@ impl Media {
 }
 
 /// The location of the bytes of a [`Media`].
+///
+/// ```
+/// # use levity_core::{Media, MediaSource};
+/// let photo = Media::url("image/jpeg", "https://example.com/photo.jpg");
+/// assert!(matches!(photo.source, MediaSource::Url(url) if url.ends_with("photo.jpg")));
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -452,6 +563,14 @@ pub enum MediaSource {
 }
 
 /// Shared bytes; serialized as base64, cheap to clone, and `Debug` shows only their number.
+///
+/// ```
+/// # use levity_core::Bytes;
+/// let bytes = Bytes::from(vec![1, 2, 3]);
+/// assert_eq!(format!("{bytes:?}"), "Bytes(3)");
+/// assert_eq!(serde_json::to_string(&bytes)?, "\"AQID\"");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Bytes(Arc<[u8]>);
 
@@ -553,6 +672,15 @@ impl ToolCall {
 
     /// Creates a call from arguments in text form. Empty text means no arguments. Text that is not
     /// JSON is stored in [`raw`](Self::raw), so that it can be reported to the model.
+    ///
+    /// ```
+    /// # use levity_core::ToolCall;
+    /// # use serde_json::json;
+    /// let call = ToolCall::from_text("c1", "add", r#"{"a": 2}"#);
+    /// assert_eq!((call.args, call.raw), (json!({"a": 2}), None));
+    /// let call = ToolCall::from_text("c2", "add", "two and five");
+    /// assert_eq!(call.raw.as_deref(), Some("two and five"));
+    /// ```
     pub fn from_text(id: impl Into<CallId>, name: impl Into<String>, args: &str) -> Self {
         let empty = || Value::Object(serde_json::Map::new());
         let (args, raw) = match args.trim() {
@@ -582,6 +710,16 @@ fn is_shallow(value: &Value, depth: usize) -> bool {
 }
 
 /// The result of a tool call.
+///
+/// ```
+/// use levity_core::{ToolCall, ToolError, ToolErrorKind, ToolResult};
+/// use serde_json::json;
+///
+/// let call = ToolCall::new("c1", "weather", json!({"city": "Atlantis"}));
+/// let result = ToolResult::new(&call, Err(ToolError::failed("there is no such city")));
+/// assert_eq!(result.text(), "there is no such city");
+/// assert_eq!(result.error, Some(ToolErrorKind::Failed));
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ToolResult {
@@ -624,6 +762,14 @@ impl ToolResult {
     }
 
     /// Creates the answer to `call` without copying anything.
+    ///
+    /// ```
+    /// # use levity_core::{ToolCall, ToolOutput, ToolResult};
+    /// # use serde_json::json;
+    /// let call = ToolCall::new("c1", "add", json!({"a": 2, "b": 5}));
+    /// let result = ToolResult::answering(call, Ok(ToolOutput::text("7")));
+    /// assert_eq!((result.call.as_str(), &*result.name), ("c1", "add"));
+    /// ```
     pub fn answering(call: ToolCall, outcome: Result<ToolOutput, ToolError>) -> Self {
         Self::of(call.id, call.name, outcome)
     }
@@ -650,6 +796,14 @@ impl ToolResult {
     }
 
     /// Returns the answer as text: the text content or, if there is none, the value as JSON.
+    ///
+    /// ```
+    /// # use levity_core::{ToolCall, ToolOutput, ToolResult};
+    /// # use serde_json::json;
+    /// let call = ToolCall::new("c1", "add", json!({"a": 2, "b": 5}));
+    /// let result = ToolResult::new(&call, Ok(ToolOutput::value(json!({"sum": 7}))));
+    /// assert_eq!(result.text(), r#"{"sum":7}"#);
+    /// ```
     pub fn text(&self) -> Cow<'_, str> {
         output_text(&self.content, self.value.as_ref())
     }
@@ -678,6 +832,13 @@ impl ToolResult {
     }
 
     /// Returns `true` if the call failed.
+    ///
+    /// ```
+    /// # use levity_core::{ToolCall, ToolError, ToolResult};
+    /// # use serde_json::json;
+    /// let call = ToolCall::new("c1", "weather", json!({"city": "Atlantis"}));
+    /// assert!(ToolResult::new(&call, Err(ToolError::failed("no such city"))).is_error());
+    /// ```
     pub fn is_error(&self) -> bool {
         self.error.is_some()
     }
@@ -714,6 +875,12 @@ pub(crate) fn output_text<'a>(content: &'a [Content], value: Option<&Value>) -> 
 }
 
 /// The content that a tool can show to the model.
+///
+/// ```
+/// # use levity_core::{Content, Media, ToolOutput};
+/// let output = ToolOutput::text("the chart").with_media(Media::bytes("image/png", vec![0x89]));
+/// assert!(matches!(output.content[..], [Content::Text(_), Content::Media(_)]));
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

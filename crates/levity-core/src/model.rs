@@ -94,6 +94,15 @@ macro_rules! forward_model {
 forward_model!(std::sync::Arc<M>, Box<M>);
 
 /// The properties of a model that are known without a call.
+///
+/// ```
+/// # use levity_core::{ModelCard, Price};
+/// let card = ModelCard::new("openai", "gpt-4o")
+///     .with_window(128_000)
+///     .with_max_output(16_384)
+///     .with_price(Price::new(2.5, 10.0));
+/// assert!(card.capabilities.tools && !card.capabilities.images);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ModelCard {
@@ -160,6 +169,13 @@ impl ModelCard {
 }
 
 /// The capabilities of a model; by default it can call tools and follow an output schema.
+///
+/// ```
+/// # use levity_core::{Capabilities, ModelCard};
+/// let mut sees = Capabilities::default();
+/// sees.images = true;
+/// assert!(ModelCard::new("example", "eye").with_capabilities(sees).capabilities.images);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]

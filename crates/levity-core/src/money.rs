@@ -27,6 +27,12 @@ impl Money {
 
     /// Creates an amount from dollars, rounded to the nearest billionth. Negative values and NaN
     /// become zero; values that are too large become [`MAX`](Self::MAX).
+    ///
+    /// ```
+    /// # use levity_core::Money;
+    /// assert_eq!(Money::from_dollars(0.25).nanos(), 250_000_000);
+    /// assert_eq!(Money::from_dollars(-1.0), Money::ZERO);
+    /// ```
     pub fn from_dollars(dollars: f64) -> Self {
         Self((dollars * 1e9).round() as u64)
     }
@@ -42,18 +48,36 @@ impl Money {
     }
 
     /// Adds two amounts, up to [`MAX`](Self::MAX).
+    ///
+    /// ```
+    /// # use levity_core::Money;
+    /// let sum = Money::from_dollars(0.5).saturating_add(Money::from_dollars(0.25));
+    /// assert_eq!(sum.to_string(), "$0.75");
+    /// assert_eq!(sum.saturating_add(Money::MAX), Money::MAX);
+    /// ```
     #[must_use]
     pub const fn saturating_add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
     /// Subtracts an amount, down to zero.
+    ///
+    /// ```
+    /// # use levity_core::Money;
+    /// let (limit, spent) = (Money::from_dollars(0.5), Money::from_dollars(0.75));
+    /// assert_eq!(limit.saturating_sub(spent), Money::ZERO);
+    /// ```
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
     /// Multiplies the amount, up to [`MAX`](Self::MAX).
+    ///
+    /// ```
+    /// # use levity_core::Money;
+    /// assert_eq!(Money::from_dollars(0.25).saturating_mul(3).to_string(), "$0.75");
+    /// ```
     #[must_use]
     pub const fn saturating_mul(self, times: u64) -> Self {
         Self(self.0.saturating_mul(times))
@@ -123,6 +147,13 @@ pub struct Price {
 
 /// The fees of tools that the provider runs, per use. A fee that is not set is unknown: if money is
 /// limited, a request that includes such a tool is not sent.
+///
+/// ```
+/// # use levity_core::Fees;
+/// let fees = Fees::new().with_search(0.01).with_max_uses(5);
+/// assert!(fees.session.is_none(), "the fee of a session is unknown");
+/// assert_eq!(fees.search.map(|fee| fee.to_string()).as_deref(), Some("$0.01"));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Fees {
@@ -167,7 +198,7 @@ impl Fees {
 
     /// Sets the maximum number of uses per request.
     #[must_use]
-    pub const fn with_most_uses(mut self, uses: u64) -> Self {
+    pub const fn with_max_uses(mut self, uses: u64) -> Self {
         self.max_uses = Some(uses);
         self
     }
@@ -187,6 +218,12 @@ impl Fees {
 }
 
 /// The price of a model for long requests, per million tokens; it applies to the whole call.
+///
+/// ```
+/// # use levity_core::Price;
+/// let price = Price::new(1.25, 10.0).with_long(200_000, Price::new(2.5, 15.0));
+/// assert_eq!(price.long.map(|long| long.over), Some(200_000));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LongPrice {
@@ -242,6 +279,14 @@ impl Price {
     }
 
     /// Sets the price of priority requests, in percent of the usual rates.
+    ///
+    /// ```
+    /// # use levity_core::{Price, Usage};
+    /// let price = Price::new(2.0, 8.0).with_priority(150);
+    /// let mut usage = Usage::new(1_000_000, 0);
+    /// usage.priority = true;
+    /// assert_eq!(price.cost(&usage).to_string(), "$3.00");
+    /// ```
     #[must_use]
     pub const fn with_priority(mut self, percent: u32) -> Self {
         self.priority = Some(percent);
@@ -313,6 +358,14 @@ impl Price {
     }
 
     /// Sets the dollars per million tokens that the provider had in its cache.
+    ///
+    /// ```
+    /// # use levity_core::{Price, Usage};
+    /// let price = Price::new(3.0, 15.0).with_cached(0.3);
+    /// let mut usage = Usage::new(1_000_000, 0);
+    /// usage.cached = Some(1_000_000);
+    /// assert_eq!(price.cost(&usage).to_string(), "$0.30");
+    /// ```
     #[must_use]
     pub fn with_cached(mut self, dollars: f64) -> Self {
         self.cached = Some(rate_from_dollars(dollars));
@@ -388,6 +441,12 @@ impl Price {
     }
 
     /// Returns the cost of this usage, rounded up; unknown counts and fees add nothing.
+    ///
+    /// ```
+    /// # use levity_core::{Price, Usage};
+    /// let price = Price::new(3.0, 15.0);
+    /// assert_eq!(price.cost(&Usage::new(100_000, 20_000)).to_string(), "$0.60");
+    /// ```
     pub fn cost(&self, usage: &Usage) -> Money {
         self.tokens(usage)
             .saturating_add(self.fees.of(usage, Money::ZERO))
@@ -395,6 +454,15 @@ impl Price {
 
     /// Returns the cost of this usage if money is limited: an unknown fee counts as
     /// [`Fees::UNKNOWN`].
+    ///
+    /// ```
+    /// # use levity_core::{Price, Usage};
+    /// let price = Price::new(3.0, 15.0);
+    /// let mut usage = Usage::new(100_000, 0);
+    /// usage.searches = Some(2);
+    /// assert_eq!(price.cost(&usage).to_string(), "$0.30"); // the fee of a search is unknown
+    /// assert_eq!(price.cost_at_most(&usage).to_string(), "$0.40");
+    /// ```
     pub fn cost_at_most(&self, usage: &Usage) -> Money {
         self.tokens(usage).saturating_add(self.max_fees(usage))
     }
@@ -433,6 +501,13 @@ impl Price {
 
     /// Returns the maximum cost of this many tokens sent and received, whatever the provider's
     /// cache does.
+    ///
+    /// ```
+    /// # use levity_core::Price;
+    /// let price = Price::new(3.0, 15.0).with_cached(0.3).with_cache_write(3.75);
+    /// // Every token sent may have to be written to the provider's cache.
+    /// assert_eq!(price.max_cost(1_000_000, 0).to_string(), "$3.75");
+    /// ```
     pub fn max_cost(&self, input: u64, output: u64) -> Money {
         let (sent, received) = self.dearest(input);
         to_money(
@@ -442,6 +517,13 @@ impl Price {
 
     /// Returns the number of tokens that may be received besides `input` tokens sent, at
     /// [`max_cost`](Self::max_cost), for this money. Returns `None` if the input alone costs more.
+    ///
+    /// ```
+    /// # use levity_core::{Money, Price};
+    /// let price = Price::new(1.0, 4.0);
+    /// assert_eq!(price.affords(1_000, Money::from_dollars(0.002)), Some(250));
+    /// assert_eq!(price.affords(1_000, Money::from_dollars(0.0005)), None);
+    /// ```
     pub fn affords(&self, input: u64, money: Money) -> Option<u64> {
         let all = u128::from(money.0).saturating_mul(MILLION);
         let (sent, received) = self.dearest(input);

@@ -18,6 +18,36 @@ use crate::{Child, Executor, Permit, ToolError, ToolSpec};
 ///   saved.
 /// - The child ends with [`Status::Failed`](crate::Status::Failed) and
 ///   [`Failure::Program`](crate::Failure::Program) to report a failed call to its caller.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use async_trait::async_trait;
+/// use levity_core::{Child, Executor, Limits, Machine, Program, ToolError, ToolSpec};
+/// use serde_json::Value;
+///
+/// /// Runs a machine that this function builds from the arguments or from its saved state.
+/// struct Script {
+///     spec: ToolSpec,
+///     build: fn(&Value, Option<&Value>) -> Result<Box<dyn Machine>, ToolError>,
+/// }
+///
+/// #[async_trait]
+/// impl Program for Script {
+///     fn spec(&self) -> &ToolSpec {
+///         &self.spec
+///     }
+///
+///     async fn child(
+///         &self,
+///         args: &Value,
+///         saved: Option<&Value>,
+///         caller: Arc<dyn Executor>,
+///     ) -> Result<Child, ToolError> {
+///         Ok(Child::new((self.build)(args, saved)?, caller, Limits::new()))
+///     }
+/// }
+/// ```
 #[async_trait]
 pub trait Program: Send + Sync {
     /// Returns the name, description, schemas and hints.

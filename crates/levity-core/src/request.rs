@@ -89,6 +89,13 @@ impl Request {
 }
 
 /// The tools that the model may or must call.
+///
+/// ```
+/// # use levity_core::{Request, ToolChoice};
+/// let mut request = Request::new();
+/// assert_eq!(request.tool_choice, ToolChoice::Auto);
+/// request.tool_choice = ToolChoice::Tool("add".to_owned());
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -105,6 +112,14 @@ pub enum ToolChoice {
 }
 
 /// The shape that the answer must have.
+///
+/// ```
+/// # use levity_core::{OutputSchema, Request};
+/// # use serde_json::json;
+/// let schema = json!({"type": "object", "properties": {"total": {"type": "number"}}});
+/// let request = Request::new().with_output(OutputSchema::new("sum", schema));
+/// assert_eq!(request.output.map(|output| output.name.clone()).as_deref(), Some("sum"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct OutputSchema {
@@ -150,6 +165,16 @@ impl OutputSchema {
 }
 
 /// Optional settings of a request; the provider decides on all that are not set.
+///
+/// ```
+/// # use levity_core::{Options, Request, ThinkingMode};
+/// let mut options = Options::new();
+/// options.temperature = Some(0.2);
+/// options.max_tokens = Some(500);
+/// options.thinking = Some(ThinkingMode::Off);
+/// options.extra.insert("service_tier".to_owned(), "flex".into());
+/// assert_eq!(Request::new().with_options(options).options.max_tokens, Some(500));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -178,6 +203,12 @@ pub struct Options {
 }
 
 /// The amount of thinking before a model answers.
+///
+/// ```
+/// # use levity_core::ThinkingMode;
+/// assert_eq!(serde_json::to_string(&ThinkingMode::Budget(2_048))?, r#"{"budget":2048}"#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

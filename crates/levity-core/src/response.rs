@@ -16,6 +16,14 @@ use crate::{
 };
 
 /// The complete reply of a model.
+///
+/// ```
+/// # use levity_core::{Finish, Message, Response, Usage};
+/// let reply = Response::new(Message::assistant("High water is at"))
+///     .with_finish(Finish::Length)
+///     .with_usage(Usage::new(40, 5));
+/// assert!(reply.finish == Finish::Length, "the limit on the reply cut it short");
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Response {
@@ -69,6 +77,13 @@ impl Response {
 }
 
 /// The reason why a model stopped.
+///
+/// ```
+/// # use levity_core::Finish;
+/// assert_eq!(serde_json::to_string(&Finish::ToolCalls)?, "\"tool_calls\"");
+/// assert_eq!(Finish::default(), Finish::Stop);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -90,6 +105,15 @@ pub enum Finish {
 }
 
 /// The usage of one call, or the sum of many; `None` means that the provider did not report it.
+///
+/// ```
+/// # use levity_core::{Money, Usage};
+/// let mut all = Usage::new(1_000, 200);
+/// let mut call = Usage::new(500, 100);
+/// call.cost = Some(Money::from_dollars(0.01));
+/// all += call;
+/// assert_eq!(all.to_string(), "1500 tokens in, 300 out, $0.01");
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -140,6 +164,12 @@ impl Usage {
     }
 
     /// Returns the sum of tokens sent and received; unknown counts add nothing.
+    ///
+    /// ```
+    /// # use levity_core::Usage;
+    /// assert_eq!(Usage::new(1_200, 300).total(), 1_500);
+    /// assert_eq!(Usage::default().total(), 0);
+    /// ```
     pub fn total(&self) -> u64 {
         self.input
             .unwrap_or(0)
@@ -147,6 +177,15 @@ impl Usage {
     }
 
     /// Replaces each count that `newer` has.
+    ///
+    /// ```
+    /// # use levity_core::Usage;
+    /// let mut usage = Usage::new(1_200, 1);
+    /// let mut newer = Usage::default();
+    /// newer.output = Some(300);
+    /// usage.update(newer);
+    /// assert_eq!(usage, Usage::new(1_200, 300));
+    /// ```
     pub fn update(&mut self, newer: Self) {
         self.input = newer.input.or(self.input);
         self.output = newer.output.or(self.output);
@@ -199,6 +238,18 @@ impl fmt::Display for Usage {
 }
 
 /// A piece of a reply, as it arrives.
+///
+/// ```
+/// # use levity_core::{Delta, Fold};
+/// # use serde_json::json;
+/// let mut fold = Fold::new();
+/// fold.push(Delta::CallStart { index: 0, id: "c1".into(), name: "add".into() })?;
+/// fold.push(Delta::CallArgs { index: 0, text: r#"{"a": 2,"#.into() })?;
+/// fold.push(Delta::CallArgs { index: 0, text: r#" "b": 5}"#.into() })?;
+/// let reply = fold.finish();
+/// assert_eq!(reply.message.calls().next().map(|call| &call.args), Some(&json!({"a": 2, "b": 5})));
+/// # Ok::<(), levity_core::ModelError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -257,6 +308,12 @@ pub enum Delta {
 impl Delta {
     /// Returns the pieces of a whole part. Text and thinking become separate pieces, followed by
     /// the provider's data, so that a consumer of [`Delta::Text`] alone misses no text.
+    ///
+    /// ```
+    /// # use levity_core::{Delta, Part};
+    /// let pieces: Vec<_> = Delta::of_part(Part::text("Good morning")).collect();
+    /// assert_eq!(pieces, [Delta::Text("Good morning".into())]);
+    /// ```
     pub fn of_part(part: Part) -> impl Iterator<Item = Self> {
         let (content, data) = match part {
             Part::Text(Text { text, opaque }) if !text.is_empty() => (Self::Text(text), opaque),
@@ -270,6 +327,12 @@ impl Delta {
 
     /// Returns `true` if it is content of the reply, and not a count, a name, the end or a message
     /// of a wrapper.
+    ///
+    /// ```
+    /// # use levity_core::{Delta, Usage};
+    /// assert!(Delta::Text("Good morning".into()).is_content());
+    /// assert!(!Delta::Usage(Usage::new(12, 2)).is_content());
+    /// ```
     pub fn is_content(&self) -> bool {
         !matches!(
             self,
@@ -290,6 +353,22 @@ const PIECES_PER_BURST: u32 = 256;
 ///
 /// However fast the pieces arrive, the stream yields to the scheduler after every 256 of them, so
 /// that timeouts and cancellation take effect.
+///
+/// ```
+/// # use levity_core::{Delta, Deltas};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), levity_core::ModelError> {
+/// let mut deltas = Deltas::ready(["Good ", "morning"].map(|text| Delta::Text(text.into())));
+/// let mut text = String::new();
+/// while let Some(delta) = deltas.next().await {
+///     if let Delta::Text(more) = delta? {
+///         text.push_str(&more);
+///     }
+/// }
+/// assert_eq!(text, "Good morning");
+/// # Ok(())
+/// # }
+/// ```
 pub struct Deltas {
     stream: Pin<Box<dyn Stream<Item = Result<Delta, ModelError>> + Send>>,
     /// The number of pieces returned without a pause.
@@ -313,6 +392,16 @@ impl Deltas {
     }
 
     /// Creates the pieces of a whole response, about one per part.
+    ///
+    /// ```
+    /// # use levity_core::{Deltas, Message, Response};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::ModelError> {
+    /// let response = Response::new(Message::assistant("Good morning"));
+    /// assert_eq!(Deltas::from_response(&response).fold().await?, response);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn from_response(response: &Response) -> Self {
         let mut before = None;
         let parts = response.message.parts.iter().flat_map(|part| {
@@ -339,6 +428,16 @@ impl Deltas {
     /// Returns the first error of the stream, or [`Malformed`](ModelErrorKind::Malformed) if the
     /// reply is larger than [`Fold::DEFAULT_LIMIT`]. After the first piece, the error may
     /// [cost](ModelError::may_cost).
+    ///
+    /// ```
+    /// # use levity_core::{Delta, Deltas};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::ModelError> {
+    /// let deltas = Deltas::ready(["Good ", "morning"].map(|text| Delta::Text(text.into())));
+    /// assert_eq!(deltas.fold().await?.message.text(), "Good morning");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn fold(mut self) -> Result<Response, ModelError> {
         let mut fold = Fold::new();
         while let Some(delta) = self.next().await {
@@ -449,6 +548,13 @@ impl Fold {
     }
 
     /// Creates an empty fold that accepts at most `limit` bytes of text.
+    ///
+    /// ```
+    /// # use levity_core::{Delta, Fold, ModelErrorKind};
+    /// let mut fold = Fold::with_limit(1_000);
+    /// let error = fold.push(Delta::Text("x".repeat(2_000))).unwrap_err();
+    /// assert_eq!(error.kind(), ModelErrorKind::Malformed);
+    /// ```
     pub fn with_limit(limit: usize) -> Self {
         Self {
             parts: Vec::new(),
@@ -520,6 +626,16 @@ impl Fold {
 
     /// Completes an error of the stream of pieces. A provider that had begun to reply may charge
     /// for it.
+    ///
+    /// ```
+    /// # use levity_core::{Delta, Fold, ModelError, ModelErrorKind};
+    /// let lost = ModelError::new(ModelErrorKind::RateLimited { retry_after: None }, "too many");
+    /// let mut fold = Fold::new();
+    /// assert!(!fold.broken(lost.clone()).may_cost());
+    /// fold.push(Delta::Text("Good ".into()))?;
+    /// assert!(fold.broken(lost).may_cost()); // a part of the reply had arrived
+    /// # Ok::<(), ModelError>(())
+    /// ```
     pub fn broken(&self, error: ModelError) -> ModelError {
         if self.bytes > 0 {
             error.with_charge()

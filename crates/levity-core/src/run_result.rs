@@ -72,7 +72,8 @@ impl<D> RunOutput<D> {
         self.0.ending.usage
     }
 
-    /// Returns the counts of turns and calls, including all descendants.
+    /// Returns the counts of turns and calls. A team or a swarm includes those of its child runs;
+    /// an agent counts only its own.
     pub fn stats(&self) -> Stats {
         self.0.ending.stats
     }
@@ -165,6 +166,13 @@ impl<D> fmt::Debug for RunOutput<D> {
 }
 
 /// A machine that has stopped, with the ending of its run.
+///
+/// ```
+/// # use levity_core::{Ending, Status, StoppedRun};
+/// let reached = StoppedRun::new("r1".into(), Ending::new(Status::Complete), "the machine");
+/// assert_eq!(reached.finish(|machine| machine.len())?.run().as_str(), "r1");
+/// # Ok::<(), levity_core::Error>(())
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct StoppedRun<M> {
@@ -190,6 +198,15 @@ impl<M> StoppedRun<M> {
     ///
     /// # Errors
     /// Returns an error if the run ended without an answer; the error contains the partial result.
+    ///
+    /// ```
+    /// # use levity_core::{Ending, ErrorKind, Status, StoppedRun};
+    /// let status = Status::Cancelled { reason: "no longer needed".to_owned() };
+    /// let stopped = StoppedRun::new("r1".into(), Ending::new(status), "the machine");
+    /// let error = stopped.finish(|machine| machine.len()).unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Cancelled);
+    /// assert_eq!(error.partial().map(|partial| partial.run().as_str()), Some("r1"));
+    /// ```
     pub fn finish<D: Send + Sync + 'static>(
         self,
         details: impl FnOnce(M) -> D,
@@ -212,6 +229,18 @@ impl<M> StoppedRun<M> {
 }
 
 /// The partial result of a run that ended without an answer; see [`Error::partial`].
+///
+/// ```
+/// use levity_core::{Ending, ErrorKind, Status, StoppedRun};
+///
+/// struct Words(usize);
+///
+/// let status = Status::Cancelled { reason: "no longer needed".to_owned() };
+/// let stopped = StoppedRun::new("r1".into(), Ending::new(status), 3);
+/// let error = stopped.finish(Words).unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::Cancelled);
+/// assert_eq!(error.partial_as::<Words>().map(|words| words.0), Some(3));
+/// ```
 // Boxed, to keep the error that contains it small.
 #[derive(Clone)]
 pub struct Partial(Box<Arc<dyn AnyResult>>);
@@ -261,7 +290,8 @@ impl Partial {
         self.0.ending().usage
     }
 
-    /// Returns the counts of turns and calls, including all descendants.
+    /// Returns the counts of turns and calls. A team or a swarm includes those of its child runs;
+    /// an agent counts only its own.
     pub fn stats(&self) -> Stats {
         self.0.ending().stats
     }

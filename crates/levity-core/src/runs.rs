@@ -5,6 +5,15 @@ use crate::{ControlCommand, EffectId, EffectKind, Entry, Record, RunId, Status, 
 /// The summary of a run in a list of runs.
 ///
 /// It is a fold over the run's records, so a store can cache it beside them.
+///
+/// ```
+/// use levity_core::{Entry, Record, RunId, RunState, RunSummary, Status, Timestamp};
+///
+/// let at = Timestamp::from_millis(5);
+/// let records = [Record::new(0, at, Entry::Ended(Status::Complete))];
+/// let summary = RunSummary::of(&RunId::new("r1"), &records).unwrap();
+/// assert_eq!((summary.state(), summary.records), (RunState::Answered, 1));
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RunSummary {
@@ -104,6 +113,13 @@ impl RunSummary {
 }
 
 /// A person or a time that a run waits for.
+///
+/// ```
+/// # use levity_core::{EffectId, Timestamp, Waiting};
+/// let person = Waiting::new(EffectId::new(3), None);
+/// let time = Waiting::new(EffectId::new(4), Some(Timestamp::from_millis(60_000)));
+/// assert!(person.until.is_none() && time.until.is_some());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Waiting {
@@ -122,6 +138,12 @@ impl Waiting {
 }
 
 /// The state of a run.
+///
+/// ```
+/// # use levity_core::RunState;
+/// let open: Vec<_> = RunState::ALL.into_iter().filter(|state| !state.is_end()).collect();
+/// assert_eq!(open, [RunState::Open, RunState::Waiting]);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -141,6 +163,12 @@ impl RunState {
     pub const ALL: [Self; 4] = [Self::Open, Self::Waiting, Self::Answered, Self::Failed];
 
     /// Returns `true` if the run has ended.
+    ///
+    /// ```
+    /// # use levity_core::RunState;
+    /// assert!(RunState::Answered.is_end() && RunState::Failed.is_end());
+    /// assert!(!RunState::Waiting.is_end());
+    /// ```
     pub fn is_end(self) -> bool {
         matches!(self, Self::Answered | Self::Failed)
     }
@@ -194,6 +222,13 @@ impl RunQuery {
     }
 
     /// Selects only this run and its descendants.
+    ///
+    /// ```
+    /// # use levity_core::{RunId, RunQuery, RunSummary, Timestamp};
+    /// let query = RunQuery::new().below(RunId::new("r1"));
+    /// let matches = |run| query.matches(&RunSummary::new(RunId::new(run), Timestamp::default()));
+    /// assert!(matches("r1") && matches("r1.3") && !matches("r2"));
+    /// ```
     #[must_use]
     pub fn below(mut self, run: RunId) -> Self {
         self.below = Some(run);
@@ -201,6 +236,13 @@ impl RunQuery {
     }
 
     /// Selects only runs created at this time or later.
+    ///
+    /// ```
+    /// # use levity_core::{RunQuery, RunSummary, Timestamp};
+    /// let query = RunQuery::new().since(Timestamp::from_millis(1_000));
+    /// let opened = |at| RunSummary::new("r1".into(), Timestamp::from_millis(at));
+    /// assert!(query.matches(&opened(1_000)) && !query.matches(&opened(999)));
+    /// ```
     #[must_use]
     pub fn since(mut self, time: Timestamp) -> Self {
         self.since = Some(time);
@@ -236,6 +278,13 @@ impl RunQuery {
     }
 
     /// Returns `true` if the query selects this run.
+    ///
+    /// ```
+    /// # use levity_core::{RunQuery, RunState, RunSummary, Timestamp};
+    /// let run = RunSummary::new("r1".into(), Timestamp::default());
+    /// assert!(RunQuery::new().matches(&run));
+    /// assert!(!RunQuery::new().state(RunState::Answered).matches(&run));
+    /// ```
     pub fn matches(&self, run: &RunSummary) -> bool {
         self.state.is_none_or(|state| run.state() == state)
             && !(self.roots && run.child)
@@ -251,6 +300,16 @@ impl RunQuery {
     }
 
     /// Filters, sorts and limits `runs` as the query requires; for stores without their own index.
+    ///
+    /// ```
+    /// use levity_core::{RunQuery, RunSummary, Timestamp};
+    ///
+    /// let runs = [3, 1, 2].map(|at| {
+    ///     RunSummary::new(format!("r{at}").into(), Timestamp::from_millis(at))
+    /// });
+    /// let newest = RunQuery::new().newest_first().limit(2).select(runs);
+    /// assert_eq!(newest.iter().map(|run| run.run.as_str()).collect::<Vec<_>>(), ["r3", "r2"]);
+    /// ```
     pub fn select(&self, runs: impl IntoIterator<Item = RunSummary>) -> Vec<RunSummary> {
         let mut found: Vec<_> = runs.into_iter().filter(|run| self.matches(run)).collect();
         found.sort_by(|a, b| (a.opened, &a.run).cmp(&(b.opened, &b.run)));
@@ -263,6 +322,14 @@ impl RunQuery {
 }
 
 /// A request that another process leaves for the process that drives a run.
+///
+/// ```
+/// # use levity_core::{Decision, EffectId, RunRequest};
+/// let allow = RunRequest::Decide { effect: EffectId::new(3), decision: Decision::Allow };
+/// let json = serde_json::to_string(&allow)?;
+/// assert_eq!(json, r#"{"decide":{"effect":3,"decision":"allow"}}"#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -4,6 +4,13 @@ use crate::text::chain;
 use crate::{EffectId, Intervention, JournalError, RunId, SharedError, Waiting};
 
 /// The reason why a run could not be driven any further.
+///
+/// ```
+/// # use levity_core::{RunId, RuntimeError};
+/// let error = RuntimeError::NotFound(RunId::new("r1"));
+/// assert_eq!(error.to_string(), "run `r1` is not in the journal; check its id");
+/// assert!(!error.is_retryable() && RuntimeError::Lost(RunId::new("r1")).is_retryable());
+/// ```
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum RuntimeError {
@@ -114,6 +121,15 @@ impl From<JournalError> for RuntimeError {
 }
 
 /// The point where a replay diverges from its journal.
+///
+/// ```
+/// # use levity_core::{Divergence, EffectId, RunId};
+/// let what = "it requests tool `add`, not `sum`";
+/// let at = Divergence::new(&RunId::new("r1"), 12, Some(EffectId::new(4)), what);
+/// let text = at.since(&["the tools changed".to_owned()]).to_string();
+/// assert!(text.starts_with("run `r1` diverges from its journal at record 12: it requests"));
+/// assert!(text.ends_with("(since the run was created, the tools changed)"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("run `{run}` diverges from its journal at record {seq}: {what}")]
 #[non_exhaustive]
@@ -153,6 +169,13 @@ impl Divergence {
 }
 
 /// The reason why a command did not reach a run.
+///
+/// ```
+/// # use levity_core::{ControlError, Error, ErrorKind, RunId};
+/// let error = Error::from(ControlError::NotRunning(RunId::new("r1")));
+/// assert_eq!(error.kind(), ErrorKind::Runtime);
+/// assert_eq!(error.to_string(), "run `r1` is not running");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlError {

@@ -24,6 +24,12 @@ const MIN_VARIABLE_LENGTH: usize = 8;
 const MAX_PATTERN_LENGTH: usize = 16 << 10;
 
 /// The kind of a secret that was found.
+///
+/// ```
+/// # use levity_core::SecretKind;
+/// assert_eq!(SecretKind::ApiKey.to_string(), "api key");
+/// assert_eq!(SecretKind::ApiKey.marker(), "[secret: api key]");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SecretKind {
@@ -74,6 +80,12 @@ impl fmt::Display for SecretKind {
 }
 
 /// The position of a secret in a text.
+///
+/// ```
+/// # use levity_core::{SecretKind, Secrets};
+/// let found = Secrets::new().find("PASSWORD=hunter2 rest");
+/// assert_eq!((found[0].range.clone(), found[0].kind), (9..16, SecretKind::Password));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FoundSecret {
@@ -116,6 +128,12 @@ impl Secrets {
 
     /// Registers a value to find, also in its JSON and URL-encoded forms. A value of fewer than 4
     /// bytes is ignored, and surrounding white space is removed.
+    ///
+    /// ```
+    /// # use levity_core::Secrets;
+    /// let secrets = Secrets::new().known("correct horse");
+    /// assert_eq!(secrets.redact("?word=correct%20horse"), "?word=[secret: known]");
+    /// ```
     #[must_use]
     pub fn known(mut self, value: impl AsRef<str>) -> Self {
         let value = value.as_ref().trim();
@@ -155,6 +173,13 @@ impl Secrets {
     }
 
     /// Disables patterns, so that only known values are found.
+    ///
+    /// ```
+    /// # use levity_core::Secrets;
+    /// let secrets = Secrets::new().known("correct horse").known_only();
+    /// assert_eq!(secrets.redact("PASSWORD=hunter2"), "PASSWORD=hunter2");
+    /// assert_eq!(secrets.redact("say correct horse"), "say [secret: known]");
+    /// ```
     #[must_use]
     pub fn known_only(mut self) -> Self {
         self.known_only = true;
@@ -173,6 +198,12 @@ impl Secrets {
     }
 
     /// Returns all secrets in a text, in order and without overlaps.
+    ///
+    /// ```
+    /// # use levity_core::{SecretKind, Secrets};
+    /// let found = Secrets::new().known("correct horse").find("say correct horse");
+    /// assert_eq!((found[0].kind, found[0].range.clone()), (SecretKind::Known, 4..17));
+    /// ```
     pub fn find(&self, text: &str) -> Vec<FoundSecret> {
         let mut found = Vec::new();
         for known in self.known.iter() {
@@ -189,11 +220,21 @@ impl Secrets {
     }
 
     /// Returns the text with a [marker](SecretKind::marker) in place of each secret.
+    ///
+    /// ```
+    /// # use levity_core::Secrets;
+    /// assert_eq!(Secrets::new().redact("PASSWORD=hunter2"), "PASSWORD=[secret: password]");
+    /// ```
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         self.replace(text, SecretKind::marker)
     }
 
     /// Returns the text with a custom replacement for each secret.
+    ///
+    /// ```
+    /// # use levity_core::Secrets;
+    /// assert_eq!(Secrets::new().replace("PASSWORD=hunter2", |_| "***"), "PASSWORD=***");
+    /// ```
     pub fn replace<'a>(
         &self,
         text: &'a str,
@@ -299,6 +340,14 @@ impl Secrets {
 
     /// Returns the value with custom replacements where [`redact_value`](Self::redact_value) uses
     /// markers.
+    ///
+    /// ```
+    /// # use levity_core::Secrets;
+    /// # use serde_json::json;
+    /// let value = json!({"api_key": "x", "city": "Brest"});
+    /// let clean = Secrets::new().replace_value(&value, |_| "***");
+    /// assert_eq!(*clean, json!({"api_key": "***", "city": "Brest"}));
+    /// ```
     pub fn replace_value<'a>(
         &self,
         value: &'a Value,

@@ -235,6 +235,11 @@ pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Op
 }
 
 /// Returns a name in lower case without `_`, `-` and spaces, for comparisons.
+///
+/// ```
+/// # use levity_core::text::squeezed;
+/// assert_eq!(squeezed("Start_Limit"), squeezed("start-limit"));
+/// ```
 pub fn squeezed(name: &str) -> String {
     name.chars()
         .filter(|c| !matches!(c, '_' | '-' | ' '))

@@ -120,6 +120,27 @@ impl<T: Tool + ?Sized> Tool for Arc<T> {
 }
 
 /// A group of tools that share state; `#[tool]` on an `impl` block creates one.
+///
+/// # Contract
+/// - `into_tools` returns the same names in the same order each time the program starts. Providers
+///   cache the list.
+/// - No two tools have the same name.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use levity_core::{Tool, Toolbox};
+///
+/// /// The tools of one customer.
+/// struct Customer(Vec<Arc<dyn Tool>>);
+///
+/// impl Toolbox for Customer {
+///     fn into_tools(self) -> Vec<Arc<dyn Tool>> {
+///         self.0
+///     }
+/// }
+/// assert!(Customer(Vec::new()).workspace().is_none());
+/// ```
 pub trait Toolbox {
     /// Returns the tools, in a stable order.
     fn into_tools(self) -> Vec<Arc<dyn Tool>>;
@@ -218,6 +239,20 @@ impl<S: ToolSource + ?Sized> ToolSource for Arc<S> {
 }
 
 /// The description of a tool for the model and the dispatcher.
+///
+/// ```
+/// use levity_core::{Hints, ToolSpec};
+/// use serde_json::json;
+///
+/// let spec = ToolSpec::new("weather", "Returns the weather of a city.")
+///     .with_input(json!({
+///         "type": "object",
+///         "properties": {"city": {"type": "string"}},
+///         "required": ["city"],
+///     }))
+///     .with_hints(Hints::new().read_only());
+/// assert!(spec.hints.runs_in_parallel() && spec.output.is_none());
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ToolSpec {
@@ -249,6 +284,14 @@ impl ToolSpec {
     }
 
     /// Sets the schema of the arguments.
+    ///
+    /// ```
+    /// # use levity_core::ToolSpec;
+    /// # use serde_json::json;
+    /// let city = json!({"type": "object", "properties": {"city": {"type": "string"}}});
+    /// let spec = ToolSpec::new("weather", "Returns the weather of a city.").with_input(city);
+    /// assert_eq!(spec.input["properties"]["city"]["type"], "string");
+    /// ```
     #[must_use]
     pub fn with_input(mut self, schema: Value) -> Self {
         self.input = schema;
@@ -263,6 +306,13 @@ impl ToolSpec {
     }
 
     /// Sets the hints about its behaviour.
+    ///
+    /// ```
+    /// # use levity_core::{Hints, ToolSpec};
+    /// let hints = Hints::new().destructive();
+    /// let spec = ToolSpec::new("delete", "Deletes a file.").with_hints(hints);
+    /// assert!(spec.hints.destructive);
+    /// ```
     #[must_use]
     pub fn with_hints(mut self, hints: Hints) -> Self {
         self.hints = hints;
@@ -308,6 +358,13 @@ impl Hints {
     }
 
     /// Marks the tool as read-only: it changes nothing.
+    ///
+    /// Calls of such a tool may run beside other calls, and an interrupted one is repeated.
+    ///
+    /// ```
+    /// # use levity_core::{EffectClass, Hints};
+    /// assert_eq!(Hints::new().read_only().class, EffectClass::ReadOnly);
+    /// ```
     #[must_use]
     pub fn read_only(mut self) -> Self {
         self.class = EffectClass::ReadOnly;
@@ -315,6 +372,11 @@ impl Hints {
     }
 
     /// Marks the tool as idempotent: a repeated call with the same key changes nothing more.
+    ///
+    /// ```
+    /// # use levity_core::Hints;
+    /// assert!(Hints::new().idempotent().class.may_repeat());
+    /// ```
     #[must_use]
     pub fn idempotent(mut self) -> Self {
         self.class = EffectClass::Idempotent;
@@ -322,6 +384,11 @@ impl Hints {
     }
 
     /// Marks the tool as compensable: it implements [`undo`](Tool::undo).
+    ///
+    /// ```
+    /// # use levity_core::Hints;
+    /// assert!(Hints::new().compensable().class.needs_undo());
+    /// ```
     #[must_use]
     pub fn compensable(mut self) -> Self {
         self.class = EffectClass::Compensable;
@@ -350,6 +417,13 @@ impl Hints {
     }
 
     /// Sets the time limit of a call.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use levity_core::Hints;
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(Hints::new().timeout(minute).timeout, Some(minute));
+    /// ```
     #[must_use]
     pub fn timeout(mut self, time: Duration) -> Self {
         self.timeout = Some(time);
@@ -370,6 +444,12 @@ impl Hints {
 }
 
 /// The consequence of performing an effect a second time.
+///
+/// ```
+/// # use levity_core::EffectClass;
+/// assert!(EffectClass::Idempotent.may_repeat() && EffectClass::Compensable.needs_undo());
+/// assert_eq!(EffectClass::default(), EffectClass::AtMostOnce);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -387,6 +467,12 @@ pub enum EffectClass {
 
 impl EffectClass {
     /// Returns `true` if the effect may be repeated without undoing it.
+    ///
+    /// ```
+    /// # use levity_core::EffectClass;
+    /// assert!(EffectClass::ReadOnly.may_repeat());
+    /// assert!(!EffectClass::AtMostOnce.may_repeat());
+    /// ```
     pub fn may_repeat(self) -> bool {
         matches!(self, Self::ReadOnly | Self::Idempotent)
     }
@@ -433,6 +519,13 @@ impl ToolOutput {
     }
 
     /// Adds an image, a sound or a document.
+    ///
+    /// ```
+    /// # use levity_core::{Media, ToolOutput};
+    /// let chart = Media::url("image/png", "https://example.com/chart.png");
+    /// let output = ToolOutput::text("The sales of May.").with_media(chart);
+    /// assert_eq!(output.content.len(), 2);
+    /// ```
     #[must_use]
     pub fn with_media(mut self, media: Media) -> Self {
         self.content.push(Content::Media(media));
@@ -446,6 +539,13 @@ impl ToolOutput {
 }
 
 /// The circumstances of a tool call.
+///
+/// ```
+/// # use levity_core::{CallId, RunId, ToolCx};
+/// let cx = ToolCx::new(RunId::new("r1"), CallId::new("c1"), "r1/4");
+/// assert_eq!((cx.attempt, &*cx.key), (1, "r1/4"));
+/// assert!(!cx.resumed && !cx.cancel.is_cancelled());
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ToolCx {
@@ -490,6 +590,12 @@ impl ToolCx {
     }
 
     /// Creates a context for a call outside any run, without a deadline or observers.
+    ///
+    /// ```
+    /// # use levity_core::ToolCx;
+    /// let cx = ToolCx::detached(); // for example in a test of a tool
+    /// assert_eq!((cx.attempt, cx.deadline.at), (1, None));
+    /// ```
     pub fn detached() -> Self {
         Self::new(
             RunId::from("detached"),
@@ -516,6 +622,14 @@ impl ToolCx {
 }
 
 /// The deadline of a call.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use levity_core::{Deadline, Timestamp};
+/// let deadline = Deadline::new(Timestamp::from_millis(1_000), Duration::from_secs(30));
+/// assert_eq!(deadline.at, Some(Timestamp::from_millis(31_000)));
+/// assert_eq!(Deadline::default().at, None);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Deadline {
@@ -554,6 +668,23 @@ pub struct Progress(Option<Arc<Listener>>);
 type Listener = dyn Fn(ToolReport<'_>) + Send + Sync;
 
 /// A report from a tool while it works.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+///
+/// use levity_core::{FileChange, Progress, ToolReport};
+///
+/// let files = Arc::new(Mutex::new(Vec::new()));
+/// let seen = files.clone();
+/// let progress = Progress::listen(move |report| {
+///     if let ToolReport::File(change) = report {
+///         seen.lock().unwrap().push(change.path.clone());
+///     }
+/// });
+/// progress.report("half done");
+/// progress.changed(&FileChange::removed("old.txt"));
+/// assert_eq!(*files.lock().unwrap(), ["old.txt"]);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ToolReport<'a> {
@@ -579,6 +710,13 @@ impl Progress {
     }
 
     /// Reports progress as text; costs nothing without a listener.
+    ///
+    /// ```
+    /// # use levity_core::{Progress, ToolCx};
+    /// let mut cx = ToolCx::detached();
+    /// cx.progress = Progress::new(|text| assert_eq!(text, "3 of 7 pages"));
+    /// cx.progress.report("3 of 7 pages");
+    /// ```
     pub fn report(&self, text: impl AsRef<str>) {
         if let Some(listener) = &self.0 {
             listener(ToolReport::Text(text.as_ref()));
@@ -594,6 +732,12 @@ impl Progress {
 }
 
 /// A file that a tool changed.
+///
+/// ```
+/// # use levity_core::{FileChange, FileChangeKind};
+/// let change = FileChange::written("src/lib.rs");
+/// assert_eq!((change.kind, &*change.kind.to_string()), (FileChangeKind::Written, "written"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct FileChange {
@@ -649,6 +793,12 @@ impl fmt::Debug for Progress {
 
 /// A tool collected at link time; `#[tool]` registers each function whose name does not begin with
 /// `_`.
+///
+/// ```
+/// # use levity_core::LinkedTool;
+/// // This program links no tool, so there is none.
+/// assert!(LinkedTool::all().is_empty());
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct LinkedTool {
     make: fn() -> Arc<dyn Tool>,

@@ -12,6 +12,38 @@ use serde::{Deserialize, Serialize};
 /// # Contract
 /// - `sleep` ends once `now` has advanced by the given duration, and not before.
 /// - Dropping the future of `sleep` cancels it.
+///
+/// ```
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use std::time::Duration;
+///
+/// use async_trait::async_trait;
+/// use levity_core::{Timestamp, World};
+///
+/// /// A world in which each sleep moves the clock.
+/// struct Jumping(AtomicU64);
+///
+/// #[async_trait]
+/// impl World for Jumping {
+///     fn now(&self) -> Timestamp {
+///         Timestamp::from_millis(self.0.load(Ordering::SeqCst))
+///     }
+///
+///     fn random(&self) -> u64 {
+///         7 // repeatable, as a test needs it
+///     }
+///
+///     async fn sleep(&self, time: Duration) {
+///         self.0.fetch_add(time.as_millis() as u64, Ordering::SeqCst);
+///     }
+/// }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let world = Jumping(AtomicU64::new(0));
+/// world.sleep(Duration::from_secs(60)).await;
+/// assert_eq!(world.now(), Timestamp::from_millis(60_000));
+/// # }
+/// ```
 #[async_trait]
 pub trait World: Send + Sync {
     /// Returns the current time.
@@ -63,11 +95,26 @@ impl Timestamp {
     }
 
     /// Returns the duration since `earlier`, or zero if the clock went backwards.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use levity_core::Timestamp;
+    /// let (earlier, later) = (Timestamp::from_millis(1_000), Timestamp::from_millis(4_000));
+    /// assert_eq!(later.since(earlier), Duration::from_secs(3));
+    /// assert_eq!(earlier.since(later), Duration::ZERO);
+    /// ```
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 
     /// Returns the point in time `time` later.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use levity_core::Timestamp;
+    /// let moment = Timestamp::from_millis(1_000).after(Duration::from_secs(3));
+    /// assert_eq!(moment.as_millis(), 4_000);
+    /// ```
     #[must_use]
     pub fn after(self, time: Duration) -> Self {
         Self(

@@ -288,10 +288,10 @@ fn cost_bound_includes_provider_tools() {
             Fees::new()
                 .with_search(0.01)
                 .with_session(0.01)
-                .with_most_uses(4),
+                .with_max_uses(4),
         );
         check_fields(&limited, fields.clone(), Some(5_000), 0.04, None);
-        let without_fee = priced(Fees::new().with_most_uses(4));
+        let without_fee = priced(Fees::new().with_max_uses(4));
         check_fields(&without_fee, fields, None, 0.0, Some("set its fee"));
     }
     check(
