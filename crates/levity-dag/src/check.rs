@@ -1,4 +1,11 @@
 //! Validates a plan in everything but its order.
+//!
+//! Sizes are checked first, because the cost of every later check depends on them. All other checks
+//! run to the end and report up to 50 faults at once: a planner that is a model corrects them in
+//! one reply. The order of steps is checked in `graph`.
+//!
+//! Plans come from models and are untrusted. The cost of the checks is close to linear in the size
+//! of the plan, and fault messages show shortened names.
 
 use std::collections::{HashMap, HashSet};
 

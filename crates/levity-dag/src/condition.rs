@@ -94,6 +94,14 @@ enum Part {
 }
 
 /// The reason why a text is not a valid condition.
+///
+/// ```
+/// use levity_dag::Condition;
+///
+/// let error = Condition::parse("1 < n < 3").unwrap_err();
+/// assert_eq!(error.at, 7);
+/// assert!(error.what.starts_with("a comparison has two values"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} at character {at}")]
 #[non_exhaustive]
@@ -126,11 +134,33 @@ impl Condition {
     }
 
     /// Returns `true` if the condition holds for these variables. A missing variable is `null`.
+    ///
+    /// ```
+    /// use levity_dag::Condition;
+    /// use serde_json::json;
+    ///
+    /// let variables = json!({"verdict": "pass", "issues": ["typo"]});
+    /// let holds = |text| {
+    ///     Condition::parse(text).map(|when| when.holds(&|name| variables.get(name)))
+    /// };
+    /// assert!(holds("verdict in ['pass', 'fine'] and 'typo' in issues")?);
+    /// assert!(!holds("score > 3")?);
+    /// # Ok::<(), levity_dag::ConditionError>(())
+    /// ```
     pub fn holds<'a>(&self, variable: &dyn Fn(&str) -> Option<&'a Value>) -> bool {
         self.compiled.test.holds(variable)
     }
 
     /// Returns the variables that the condition mentions, each once.
+    ///
+    /// ```
+    /// use levity_dag::Condition;
+    ///
+    /// let condition = Condition::parse("a.b == c or not a")?;
+    /// let names: Vec<&str> = condition.variables().iter().map(AsRef::as_ref).collect();
+    /// assert_eq!(names, ["a", "c"]);
+    /// # Ok::<(), levity_dag::ConditionError>(())
+    /// ```
     pub fn variables(&self) -> &[Arc<str>] {
         &self.compiled.variables
     }

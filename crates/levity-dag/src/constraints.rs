@@ -6,6 +6,20 @@ use levity_core::Limits;
 use crate::step::Budget;
 
 /// The constraints on a plan: the available runners, the limits of a run and the maximum sizes.
+///
+/// A [`Team`](crate::Team) builds its own; see [`Team::constraints`](crate::Team::constraints).
+/// Build them yourself to validate plans in a program that does not run them, such as an editor.
+///
+/// ```
+/// use levity_dag::{FaultKind, Graph, Plan, PlanConstraints, Step, StepRunner, StepRunnerKind};
+///
+/// let mut known = PlanConstraints::new()
+///     .with("Coder", StepRunner::new(StepRunnerKind::Agent, "writes code"));
+/// known.max_steps = 1;
+/// let plan = Plan::new().step(Step::new("a", "Coder")).step(Step::new("b", "Coder"));
+/// let faults = Graph::check(plan, &known).unwrap_err();
+/// assert_eq!(faults.faults[0].kind, FaultKind::Size);
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PlanConstraints {
@@ -53,6 +67,18 @@ impl PlanConstraints {
 
 impl PlanConstraints {
     /// Returns the runner with this name. `Coder` and `CoderAgent` are treated as the same name.
+    ///
+    /// An exact match has priority.
+    ///
+    /// ```
+    /// use levity_dag::{PlanConstraints, StepRunner, StepRunnerKind};
+    ///
+    /// let known = PlanConstraints::new()
+    ///     .with("Coder", StepRunner::new(StepRunnerKind::Agent, "writes code"));
+    /// let (name, _) = known.runner("CoderAgent").unwrap();
+    /// assert_eq!(&**name, "Coder");
+    /// assert!(known.runner("coder").is_none());
+    /// ```
     pub fn runner(&self, name: &str) -> Option<(&Arc<str>, &StepRunner)> {
         let find = |name: &str| self.runners.get_key_value(name);
         find(name)
@@ -74,6 +100,18 @@ impl Default for PlanConstraints {
 }
 
 /// An agent, function or tool that can run a step.
+///
+/// Pass one to [`TeamBuilder::runner`](crate::TeamBuilder::runner) to give an agent a default
+/// budget, to make it a judge, or to prevent that levity runs code from its answers.
+///
+/// ```
+/// use levity_dag::{Budget, StepRunner, StepRunnerKind};
+///
+/// let mut critic = StepRunner::new(StepRunnerKind::Agent, "checks facts");
+/// critic.judges = true;
+/// critic.budget = Some(Budget::new().model_calls(3));
+/// assert!(critic.code);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StepRunner {

@@ -85,6 +85,19 @@ impl Diff {
     }
 
     /// Returns the change that turns one plan into another.
+    ///
+    /// ```
+    /// use levity_dag::{Diff, Plan, Step};
+    ///
+    /// let old = Plan::new().step(Step::new("a", "A")).step(Step::new("b", "A"));
+    /// let new = Plan::new()
+    ///     .step(Step::new("a", "A").prompt("Do it well."))
+    ///     .step(Step::new("c", "A"));
+    /// let diff = Diff::between(&old, &new);
+    /// assert_eq!((diff.change[0].id.as_str(), diff.add[0].id.as_str()), ("a", "c"));
+    /// assert_eq!(diff.apply(&old, &|_| false)?, new);
+    /// # Ok::<(), levity_dag::Faults>(())
+    /// ```
     pub fn between(old: &Plan, new: &Plan) -> Self {
         parse::between(old, new, &|_| false)
     }
@@ -99,6 +112,9 @@ impl Diff {
 
     /// Returns the plan after the change. Changed steps keep their positions, and added steps are
     /// appended. Use [`Graph::check_changed`] to validate the result.
+    ///
+    /// A diff adds declarations of variables, but it cannot change existing ones, because values
+    /// may already exist.
     ///
     /// # Errors
     /// Returns an error if the diff changes nothing, affects `settled` steps (started or finished),
@@ -115,6 +131,25 @@ impl Diff {
     /// variables as the originals, after them. The copy of the judge is a fallback for it. Validate
     /// the result with [`Graph::check_changed`], for which the originals are settled;
     /// [`Graph::check`] finds no order between originals and copies.
+    ///
+    /// A prompt contains at most 20 issues of 1,000 bytes each. A judge that is not in the graph
+    /// gives an empty diff.
+    ///
+    /// ```
+    /// use levity_dag::{Diff, Graph, Plan, PlanConstraints, Step, StepRunner, StepRunnerKind};
+    ///
+    /// let known = PlanConstraints::new()
+    ///     .with("A", StepRunner::new(StepRunnerKind::Agent, "works"));
+    /// let plan = Plan::new()
+    ///     .step(Step::new("draft", "A").writes(["text"]))
+    ///     .step(Step::new("judge", "A").reads(["text"]));
+    /// let graph = Graph::check(plan, &known)?;
+    /// let diff = Diff::redo(&graph, &"judge".into(), &[], &["too long".to_owned()]);
+    /// let ids: Vec<_> = diff.add.iter().map(|step| step.id.as_str()).collect();
+    /// assert_eq!(ids, ["draft~2", "judge~2"]);
+    /// assert_eq!(diff.reason, "`judge` sent the work back: too long");
+    /// # Ok::<(), levity_dag::Faults>(())
+    /// ```
     pub fn redo(graph: &Graph, judge: &StepId, steps: &[StepId], issues: &[String]) -> Self {
         redo::redo(graph, judge, steps, issues)
     }

@@ -1,3 +1,11 @@
+//! Performs the effects that the machine requests: calls of functions, tools and planners,
+//! questions to an approver, and child runs of agents and code.
+//!
+//! Panics of user code end here: a panic in a function, a planner or an approver becomes the
+//! failure of one call. Timeouts use the world's clock, so tests with a manual clock control them.
+//! The guards of the team inspect calls that the plan makes directly; agents carry the same guards
+//! themselves.
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::{Future, ready};
@@ -222,6 +230,8 @@ impl TeamExecutor {
 }
 
 /// Returns `limits`, lowered to the budget and the timeout of the step.
+///
+/// Neither can raise a limit: the smaller value counts, field by field.
 fn within(input: &Value, mut limits: Limits) -> Limits {
     if let Some(budget) = input
         .get("budget")
@@ -236,6 +246,8 @@ fn within(input: &Value, mut limits: Limits) -> Limits {
     limits
 }
 
+/// The timeout travels in the arguments under a reserved name, because the journal stores the
+/// arguments and a resumed call must have the same timeout.
 fn take_timeout(args: &mut Value) -> Option<Duration> {
     let seconds = args.as_object_mut()?.remove(TIMEOUT)?.as_f64()?;
     Duration::try_from_secs_f64(seconds).ok()

@@ -1,4 +1,12 @@
 //! Extracts the variables that a step wrote from its output.
+//!
+//! Models put results into different places, so four strategies are tried in a fixed order: the
+//! result of code, a field of the output, a field of its `output` object, and `final_answer`. The
+//! event of a completed step names the strategy for each variable, which makes a wrong guess
+//! visible.
+//!
+//! For example, a step that writes `page` accepts `{"page": ..}`, `{"output": {"page": ..}}` and,
+//! since it writes one variable only, a bare text.
 
 use levity_tools::Schema;
 use serde_json::{Map, Value};

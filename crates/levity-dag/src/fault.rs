@@ -3,6 +3,17 @@ use std::fmt;
 use crate::step::StepId;
 
 /// A single problem found in a plan.
+///
+/// Messages name steps and variables in backticks and suggest a fix.
+///
+/// ```
+/// use levity_dag::{Fault, FaultKind, Faults};
+///
+/// let fault = Fault::at(FaultKind::Read, &"sum".into(), "step `sum` reads nothing");
+/// let faults = Faults::from(fault);
+/// assert_eq!(faults.faults[0].step.as_ref().unwrap().as_str(), "sum");
+/// assert_eq!(faults.to_string(), "step `sum` reads nothing");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Fault {
@@ -15,6 +26,18 @@ pub struct Fault {
 }
 
 /// The categories of faults in a plan.
+///
+/// ```
+/// use levity_dag::{FaultKind, Graph, Plan, PlanConstraints, Step, StepRunner, StepRunnerKind};
+///
+/// let known = PlanConstraints::new()
+///     .with("A", StepRunner::new(StepRunnerKind::Agent, "works"));
+/// let plan = Plan::new()
+///     .step(Step::new("first", "A").after("second"))
+///     .step(Step::new("second", "A").after("first"));
+/// let faults = Graph::check(plan, &known).unwrap_err();
+/// assert_eq!(faults.faults[0].kind, FaultKind::Cycle);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FaultKind {
@@ -43,6 +66,18 @@ pub enum FaultKind {
 }
 
 /// All problems found in a plan; at least one.
+///
+/// The message of the error joins the messages of the faults with `; `. A planner that is a model
+/// gets the faults as complaints and corrects its plan.
+///
+/// ```
+/// use levity_dag::{Faults, Plan};
+///
+/// let steps: Vec<_> = (0..60).map(|_| "{}").collect();
+/// let faults = Plan::parse(&format!("[{}]", steps.join(","))).unwrap_err();
+/// assert_eq!((faults.faults.len(), faults.more), (Faults::MAX_REPORTED, 10));
+/// assert!(faults.to_string().ends_with("; and 10 more"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub struct Faults {

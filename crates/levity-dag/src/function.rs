@@ -20,6 +20,9 @@ use serde_json::{Map, Value};
 /// .describe("Doubles `n` into `twice`.")
 /// .read_only();
 /// ```
+///
+/// A panic of the function fails the step and leaves the run intact. A function is not a blocking
+/// context: move long computations to a blocking thread.
 #[derive(Clone)]
 #[must_use = "a function does nothing until a team has it"]
 pub struct Function {
@@ -49,6 +52,8 @@ impl Function {
     }
 
     /// Sets the description that a planner reads.
+    ///
+    /// Without a description, a planner reads "a function of the program".
     pub fn describe(mut self, text: impl Into<Arc<str>>) -> Self {
         self.description = text.into();
         self
@@ -62,6 +67,19 @@ impl Function {
 
     /// Marks the function as idempotent, if necessary with the help of [`StepInput::key`]. levity
     /// calls it again if the process died during a call.
+    ///
+    /// ```
+    /// use levity_dag::{Function, StepInput};
+    /// use serde_json::json;
+    ///
+    /// let pay = Function::new(|input: StepInput| async move {
+    ///     // The service ignores a second payment with the same key.
+    ///     let key = input.key();
+    ///     Ok(json!({"receipt": format!("paid with {key}")}))
+    /// })
+    /// .idempotent();
+    /// # let _ = pay;
+    /// ```
     pub fn idempotent(mut self) -> Self {
         self.class = EffectClass::Idempotent;
         self
@@ -91,6 +109,26 @@ impl fmt::Debug for Function {
 }
 
 /// The input that a function receives.
+///
+/// ```
+/// use levity_dag::{Plan, Step, StepInput, Team};
+/// use serde_json::json;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> levity_dag::Result<()> {
+/// let team = Team::builder()
+///     .function("greet", |input: StepInput| async move {
+///         assert!(!input.interrupted && !input.key().is_empty());
+///         assert!(input.get("missing").is_null());
+///         Ok(json!(format!("Hello {}", input.parse::<String>("name")?)))
+///     })
+///     .build()?;
+/// let plan = Plan::new()
+///     .step(Step::new("greet", "greet").input("name", "Ada").writes(["greeting"]));
+/// assert_eq!(team.run(plan).await?.text(), "Hello Ada");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StepInput {

@@ -127,6 +127,9 @@ impl Graph {
     ///
     /// The cost is close to that of reading the plan: 10,000 steps take a few milliseconds.
     ///
+    /// The check covers ids, runners, references, cycles, reads, writes, declarations, sizes and
+    /// the worst-case budget. It needs no network and calls no agent.
+    ///
     /// # Errors
     /// Returns all faults, with their steps, if the plan cannot run.
     pub fn check(plan: impl Into<Arc<Plan>>, known: &PlanConstraints) -> Result<Self, Faults> {
@@ -140,6 +143,27 @@ impl Graph {
     /// Settled steps also keep their order. A new step that writes a variable of a settled step is
     /// ordered after it. Settled steps count as zero in the worst case, so the limits in `known`
     /// are the remaining limits.
+    ///
+    /// ```
+    /// use levity_dag::{
+    ///     Diff, Graph, Plan, PlanConstraints, Step, StepId, StepRunner, StepRunnerKind,
+    /// };
+    ///
+    /// let known = PlanConstraints::new()
+    ///     .with("A", StepRunner::new(StepRunnerKind::Agent, "works"));
+    /// let plan = Plan::new()
+    ///     .step(Step::new("fetch", "A").writes(["page"]))
+    ///     .step(Step::new("sum", "A").reads(["page"]));
+    /// let old = Graph::check(plan, &known)?;
+    /// let started = |id: &StepId| id.as_str() == "fetch";
+    ///
+    /// let reply = r#"{"add": [{"id": "mail", "agent": "A", "after": "sum"}]}"#;
+    /// let diff = Diff::parse(reply, old.plan(), &started)?;
+    /// let changed = diff.apply(old.plan(), &started)?;
+    /// let graph = Graph::check_changed(changed, &known, &old, &started)?;
+    /// assert_eq!(graph.len(), 3);
+    /// # Ok::<(), levity_dag::Faults>(())
+    /// ```
     ///
     /// # Errors
     /// Returns the same errors as [`check`](Self::check).
@@ -200,6 +224,18 @@ impl Graph {
     }
 
     /// Returns the number of the step with this id.
+    ///
+    /// ```
+    /// use levity_dag::{Graph, Plan, PlanConstraints, Step, StepRunner, StepRunnerKind};
+    ///
+    /// let known = PlanConstraints::new()
+    ///     .with("A", StepRunner::new(StepRunnerKind::Agent, "works"));
+    /// let graph = Graph::check(Plan::new().step(Step::new("fetch", "A")), &known)?;
+    /// let at = graph.find("fetch").unwrap();
+    /// assert_eq!(&*graph.step(at).unwrap().agent, "A");
+    /// assert_eq!(graph.find("other"), None);
+    /// # Ok::<(), levity_dag::Faults>(())
+    /// ```
     pub fn find(&self, id: &str) -> Option<u32> {
         self.layout.index.get(id).copied()
     }

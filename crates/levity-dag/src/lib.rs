@@ -39,6 +39,46 @@
 //!
 //! Deliberately absent: cycles (an agent loops, a plan does not), a clock and randomness in the
 //! machine, and a way to stop a single step of a run.
+//!
+//! # Reports of a run
+//!
+//! A run returns a [`TeamAnswer`]: its text, the variables, and a [`StepReport`] for each step. A
+//! run that does not reach its goal returns [`Error::Unreached`], and the error holds the partial
+//! result:
+//!
+//! ```
+//! use levity_core::ToolError;
+//! use levity_dag::{Error, Plan, Step, StepInput, StepStatus, Team, TeamAnswer};
+//! use serde_json::json;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> levity_dag::Result<()> {
+//! let team = Team::builder()
+//!     .function("broken", |_: StepInput| async { Err(ToolError::failed("no network")) })
+//!     .function("tide", |_: StepInput| async { Ok(json!("high water at six")) })
+//!     .build()?;
+//! let plan = Plan::new()
+//!     .step(Step::new("fetch", "broken").writes(["page"]))
+//!     .step(Step::new("tide", "tide").writes(["tide"]));
+//! let Err(Error::Unreached { why, partial }) = team.run(plan).await else { unreachable!() };
+//! assert_eq!(why, "step `fetch` failed: no network");
+//! let partial: TeamAnswer = partial.downcast().unwrap();
+//! assert_eq!(partial.step("tide").unwrap().status, StepStatus::Completed);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Where to go next
+//!
+//! - [`Step`] describes conditions, fan-outs, retries, budgets and failure policies.
+//! - [`TeamBuilder`] describes the settings of a team and their defaults.
+//! - [`TeamPlanner`] makes plans in your code; an agent with the name [`Team::PLANNER`] makes them
+//!   with a model.
+//! - [`PlanNotice`] lists the events that a plan adds to the event stream of a run.
+//! - [`Diff`] describes changes to a plan that is running.
+//!
+//! # Features
+//! This crate has no features.
 
 mod check;
 mod condition;

@@ -1,3 +1,14 @@
+//! The state machine of a team's run, without I/O and without a clock.
+//!
+//! A run passes through the phases of [`phase::Phase`]: files are profiled, a plan is made, the
+//! plan is carried out, the run ends. Each input either changes the phase or the state of one step,
+//! and may request effects. `pump` then starts steps until the parallel limit is reached.
+//!
+//! Invariants: every requested effect is in the phase until its outcome arrives, so a saved state
+//! names all work in progress. Effect numbers grow by one and are never reused. The same inputs in
+//! the same order give the same effects, events and ending, which is the base of resume, replay and
+//! fork.
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -50,6 +61,9 @@ pub struct GraphMachine {
 }
 
 /// The part of the state that changes and outlives phases.
+///
+/// The saved names of some fields differ from those in the code. Changing them would make the
+/// journals of older versions unreadable.
 #[derive(Serialize, Deserialize)]
 struct Progress {
     run: RunId,
@@ -204,6 +218,8 @@ impl GraphMachine {
         Self::new(rules, start).resumed(state)
     }
 
+    /// The caller must store the returned id in the phase before the input ends, or the outcome is
+    /// ignored.
     fn request(&mut self, effect: Effect, out: &mut MachineOutput) -> EffectId {
         let id = EffectId::new(self.now.next);
         self.now.next += 1;
@@ -225,6 +241,8 @@ impl GraphMachine {
         id
     }
 
+    /// The closure runs only if somebody listens: notices copy plans and outputs, which a run
+    /// without observers must not pay for.
     fn notify(out: &mut MachineOutput, notice: impl FnOnce() -> PlanNotice) {
         if out.is_watched() {
             out.emit(notice().into_event());
@@ -266,6 +284,9 @@ impl GraphMachine {
     }
 
     /// Starts the steps that may start, and ends the run if nothing remains to do.
+    ///
+    /// Retries have priority over new steps, because their pause is already over. The loop ends at
+    /// the parallel limit; the next outcome calls it again.
     fn pump(&mut self, out: &mut MachineOutput) {
         while let Some(running) = self.phase.running_mut()
             && running.busy < self.start.settings.parallel

@@ -1,4 +1,8 @@
 //! Suggestions for mistyped names, and short forms of names for messages.
+//!
+//! Names come from plans, which are untrusted: they may be long or contain control characters, and
+//! there may be thousands of them. Comparisons are therefore limited to 64 bytes and 2,000
+//! candidates.
 
 use std::borrow::Cow;
 

@@ -13,6 +13,29 @@ use crate::step::StepId;
 /// Notices are [`EventKind::Custom`] events with the name [`NAME`](Self::NAME); use
 /// [`PlanNotice::of`] to extract them. They are derived from the journal, so a replay emits them
 /// again.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+/// use levity_dag::{Plan, PlanNotice, Step, StepInput, Team};
+/// use serde_json::Value;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> levity_dag::Result<()> {
+/// let team = Team::builder()
+///     .function("noop", |_: StepInput| async { Ok(Value::Null) })
+///     .build()?;
+/// let started = Arc::new(Mutex::new(Vec::new()));
+/// let sink = started.clone();
+/// let run = team.run(Plan::new().step(Step::new("a", "noop"))).on_event(move |event| {
+///     if let Some(PlanNotice::StepStarted { step, attempt, .. }) = PlanNotice::of(&event.kind) {
+///         sink.lock().unwrap().push(format!("{step}, attempt {attempt}"));
+///     }
+/// });
+/// run.await?;
+/// assert_eq!(*started.lock().unwrap(), ["a, attempt 1"]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "notice", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -164,6 +187,18 @@ pub enum PlanNotice {
 }
 
 /// A variable that a step wrote, with its value.
+///
+/// ```
+/// use levity_dag::{Strategy, WrittenVariable};
+/// use serde_json::json;
+///
+/// let written = WrittenVariable::new("page", Strategy::Output, json!("high water at six"));
+/// assert_eq!(
+///     serde_json::to_value(&written)?,
+///     json!({"name": "page", "by": "output", "value": "high water at six"}),
+/// );
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct WrittenVariable {
@@ -187,6 +222,9 @@ impl WrittenVariable {
 }
 
 /// The strategies to find a variable's value in a step's output; the first match counts.
+///
+/// levity tries them in the order of the variants. A bare text or list counts only if the step
+/// writes one variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -202,6 +240,8 @@ pub enum Strategy {
 }
 
 /// The resources that a step used in all its attempts.
+///
+/// The usage includes failed attempts, all rounds, code that ran, and all elements of a fan-out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -215,6 +255,13 @@ pub struct StepUsage {
 }
 
 /// The current status of a step.
+///
+/// ```
+/// use levity_dag::StepStatus;
+///
+/// assert!(StepStatus::Skipped.is_settled() && !StepStatus::Waiting.is_settled());
+/// assert_eq!(StepStatus::Completed.as_str(), "completed");
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -258,6 +305,17 @@ impl PlanNotice {
     pub const NAME: &'static str = "graph";
 
     /// Returns the notice in an event, if there is one.
+    ///
+    /// ```
+    /// use levity_core::EventKind;
+    /// use levity_dag::PlanNotice;
+    /// use serde_json::json;
+    ///
+    /// let data = json!({"notice": "gave_up", "why": "no other way"});
+    /// let event = EventKind::Custom { name: PlanNotice::NAME.to_owned(), data };
+    /// let Some(PlanNotice::GaveUp { reason }) = PlanNotice::of(&event) else { unreachable!() };
+    /// assert_eq!(reason, "no other way");
+    /// ```
     pub fn of(event: &EventKind) -> Option<Self> {
         match event {
             EventKind::Custom { name, data } if name == Self::NAME => Self::deserialize(data).ok(),

@@ -24,6 +24,12 @@ use crate::step::{Reducer, Step};
 ///     );
 /// assert_eq!(plan.steps.len(), 2);
 /// ```
+///
+/// # Serialization
+/// A plan serializes to levity's own form, `{"steps": [..], "variables": {..}, "given": {..}}`, and
+/// omits empty fields. `Deserialize` accepts that form only and ignores unknown fields. Use
+/// [`parse`](Self::parse) for text that a person or a model wrote: it accepts more forms and
+/// reports misspelt fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -43,11 +49,16 @@ impl Plan {
     pub const MAX_BYTES: usize = 16 << 20;
 
     /// Creates a plan without steps.
+    ///
+    /// [`Graph::check`](crate::Graph::check) rejects a plan that has no steps.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Adds a step to the plan.
+    ///
+    /// The order of calls is the plan order. It breaks ties: reducers combine values in this order,
+    /// and independent steps of equal priority start in it.
     #[must_use]
     pub fn step(mut self, step: Step) -> Self {
         self.steps.push(Arc::new(step));
@@ -55,6 +66,28 @@ impl Plan {
     }
 
     /// Sets a variable before the first step starts.
+    ///
+    /// Steps read initial variables like written ones. A step may also write a variable of the same
+    /// name; later readers then get the written value.
+    ///
+    /// ```
+    /// use levity_dag::{Plan, Step, StepInput, Team};
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_dag::Result<()> {
+    /// let team = Team::builder()
+    ///     .function("double", |input: StepInput| async move {
+    ///         Ok(json!(2 * input.parse::<i64>("n")?))
+    ///     })
+    ///     .build()?;
+    /// let plan = Plan::new()
+    ///     .given("n", 21)
+    ///     .step(Step::new("double", "double").reads(["n"]).writes(["n"]));
+    /// assert_eq!(team.run(plan).await?.variable("n"), Some(&json!(42)));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn given(mut self, name: impl Into<Arc<str>>, value: impl Into<Value>) -> Self {
         self.given.insert(name.into(), value.into());
@@ -62,6 +95,25 @@ impl Plan {
     }
 
     /// Declares a schema or a reducer for a variable.
+    ///
+    /// ```
+    /// use levity_dag::{Plan, Reducer, Step, StepInput, Team, Variable};
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_dag::Result<()> {
+    /// let team = Team::builder()
+    ///     .function("vote", |input: StepInput| async move { Ok(input.get("points").clone()) })
+    ///     .build()?;
+    /// // Both steps write `total`, and the reducer adds the values.
+    /// let plan = Plan::new()
+    ///     .variable("total", Variable::new().reducer(Reducer::Sum))
+    ///     .step(Step::new("first", "vote").input("points", 3).writes(["total"]))
+    ///     .step(Step::new("second", "vote").input("points", 4).writes(["total"]));
+    /// assert_eq!(team.run(plan).await?.variable("total"), Some(&json!(7)));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn variable(mut self, name: impl Into<Arc<str>>, variable: Variable) -> Self {
         self.variables.insert(name.into(), variable);
@@ -103,6 +155,19 @@ impl Plan {
     ///
     /// # Errors
     /// Returns the same errors as [`parse`](Self::parse).
+    ///
+    /// ```
+    /// use levity_dag::Plan;
+    /// use serde_json::json;
+    ///
+    /// let plan = Plan::from_value(json!({"plan": {"steps": {
+    ///     "fetch": {"agent": "Retriever", "writes": ["page"]},
+    ///     "sum": {"agent": "Summarizer", "depends_on": "fetch"},
+    /// }}}))?;
+    /// assert_eq!(plan.steps[1].after[0].step.as_str(), "fetch");
+    /// assert!(Plan::from_value(json!("no plan")).is_err());
+    /// # Ok::<(), levity_dag::Faults>(())
+    /// ```
     #[expect(
         clippy::needless_pass_by_value,
         reason = "callers hand over the value that the plan \
@@ -113,6 +178,22 @@ impl Plan {
     }
 
     /// Reads a plan from a file of at most [`MAX_BYTES`](Self::MAX_BYTES). The call blocks.
+    ///
+    /// The path must name a regular file, because reading from a pipe could block forever. A byte
+    /// order mark at the start is ignored.
+    ///
+    /// ```
+    /// use levity_dag::{LoadError, Plan};
+    ///
+    /// let folder = tempfile::tempdir().unwrap();
+    /// let path = folder.path().join("plan.json");
+    /// std::fs::write(&path, r#"{"steps": [{"id": "sum", "agent": "Summarizer"}]}"#).unwrap();
+    /// assert_eq!(Plan::load(&path)?.steps[0].id.as_str(), "sum");
+    ///
+    /// let error = Plan::load(folder.path().join("missing.json")).unwrap_err();
+    /// assert!(matches!(error, LoadError::Unreadable { .. }));
+    /// # Ok::<(), LoadError>(())
+    /// ```
     ///
     /// # Errors
     /// Returns an error if the file cannot be read, is too large or is not UTF-8, or if
@@ -152,6 +233,19 @@ impl Plan {
 }
 
 /// The reason why loading a plan from a file failed.
+///
+/// Each variant has the path, and `Display` names it. Convert the error into a
+/// [`levity_core::Error`] with `?`; it becomes a configuration error.
+///
+/// ```
+/// use levity_dag::{LoadError, Plan};
+///
+/// let folder = tempfile::tempdir().unwrap();
+/// let path = folder.path().join("plan.json");
+/// std::fs::write(&path, b"{\"steps\": [\xff]}").unwrap();
+/// let Err(LoadError::NotText { at, .. }) = Plan::load(&path) else { unreachable!() };
+/// assert_eq!(at, 11);
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -192,6 +286,26 @@ pub enum LoadError {
 }
 
 /// The declaration of a variable: its schema and its reducer.
+///
+/// levity validates a value against the schema when a step writes it, and an initial value when the
+/// plan is checked. A value that does not match is a failure of the step; an agent gets up to two
+/// complaints about it first.
+///
+/// ```
+/// use levity_dag::{
+///     FaultKind, Graph, Plan, PlanConstraints, Step, StepRunner, StepRunnerKind, Variable,
+/// };
+/// use serde_json::json;
+///
+/// let known = PlanConstraints::new()
+///     .with("A", StepRunner::new(StepRunnerKind::Agent, "works"));
+/// let plan = Plan::new()
+///     .variable("count", Variable::new().schema(json!({"type": "integer"})))
+///     .given("count", "many")
+///     .step(Step::new("sum", "A").reads(["count"]));
+/// let faults = Graph::check(plan, &known).unwrap_err();
+/// assert_eq!(faults.faults[0].kind, FaultKind::Variable);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -211,6 +325,9 @@ impl Variable {
     }
 
     /// Sets the JSON Schema that the value must match.
+    ///
+    /// The schema may have at most [`PlanConstraints::max_text`](crate::PlanConstraints::max_text)
+    /// bytes and 64 levels of nesting.
     #[must_use]
     pub fn schema(mut self, schema: Value) -> Self {
         self.schema = Some(schema);
@@ -218,6 +335,9 @@ impl Variable {
     }
 
     /// Sets the reducer that combines the values of several steps.
+    ///
+    /// Without a reducer, two steps may write a variable only if one of them runs after the other.
+    /// Their last value then counts.
     #[must_use]
     pub fn reducer(mut self, reducer: Reducer) -> Self {
         self.reducer = Some(reducer);

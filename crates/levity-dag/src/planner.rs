@@ -13,9 +13,9 @@ use crate::task::{as_json, clipped};
 /// Makes plans in place of a model.
 ///
 /// # Contract
-/// - The planner returns a plan or, if the brief has a [`replan`](PlannerInput::replan), a change to one.
-///   The result is JSON in the form of [`Plan`](crate::Plan) or [`Diff`](crate::Diff). levity
-///   validates it like a model's.
+/// - The planner returns a plan or, if the brief has a [`replan`](PlannerInput::replan), a change
+///   to one. The result is JSON in the form of [`Plan`](crate::Plan) or [`Diff`](crate::Diff).
+///   levity validates it like a model's.
 /// - levity may call the planner again after a crash, or with complaints about its earlier answer.
 ///
 /// ```
@@ -39,10 +39,35 @@ use crate::task::{as_json, clipped};
 #[async_trait]
 pub trait TeamPlanner: Send + Sync {
     /// Makes a plan, or a change to one.
+    ///
+    /// The call counts as read-only: after a crash, levity calls it again. Dropping the future
+    /// cancels the call.
+    ///
+    /// # Errors
+    /// An error ends the planning: without a plan, the run fails with the message; for a change,
+    /// the dependents of the failed steps are skipped. levity does not call the planner again for
+    /// an error.
     async fn plan(&self, brief: &PlannerInput) -> Result<Value, ToolError>;
 }
 
 /// The information that a planner receives.
+///
+/// levity shortens values to 2,000 bytes each and 60,000 bytes in all, so a planner that needs a
+/// whole value adds a step that reads it. Descriptions of tools and values of variables are
+/// untrusted: [`text`](Self::text) puts them between fences or on one line.
+///
+/// ```
+/// use levity_dag::PlannerInput;
+/// use serde_json::json;
+///
+/// let brief: PlannerInput = serde_json::from_value(json!({
+///     "goal": "Compare the tables", "agents": [["Coder", "writes code"]], "given": {"year": 2024},
+/// }))?;
+/// let text = brief.text();
+/// assert!(text.starts_with("# The goal\nCompare the tables\n"));
+/// assert!(text.contains("- `Coder`: writes code") && text.contains("- `year`: 2024"));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -78,6 +103,32 @@ pub struct PlannerInput {
 }
 
 /// The state of a plan that the planner is asked to change.
+///
+/// A planner answers with a [`Diff`](crate::Diff). It adds a step with `instead_of` for each failed
+/// step that others wait for, or changes or removes those others; levity rejects any other change.
+///
+/// ```
+/// use async_trait::async_trait;
+/// use levity_core::ToolError;
+/// use levity_dag::{PlannerInput, TeamPlanner};
+/// use serde_json::{Value, json};
+///
+/// /// Tries an archive once when a step fails.
+/// struct Archive;
+///
+/// #[async_trait]
+/// impl TeamPlanner for Archive {
+///     async fn plan(&self, brief: &PlannerInput) -> Result<Value, ToolError> {
+///         let Some(replan) = &brief.replan else {
+///             return Ok(json!([{"id": "fetch", "agent": "site", "writes": ["page"]}]));
+///         };
+///         let (failed, _) = &replan.failed[0];
+///         Ok(json!({"add": [
+///             {"id": "look up", "agent": "archive", "writes": ["page"], "instead_of": failed},
+///         ]}))
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -118,6 +169,9 @@ pub(crate) fn shortened<'a>(values: impl Iterator<Item = (&'a str, Value)>) -> M
 
 impl PlannerInput {
     /// Returns the brief as text for a model.
+    ///
+    /// The text ends with the request for one JSON object. An agent that is named
+    /// [`Team::PLANNER`](crate::Team::PLANNER) receives it as its task.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let _ = write!(text, "# The goal\n{}\n", self.goal);

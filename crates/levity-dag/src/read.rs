@@ -1,4 +1,10 @@
 //! Parses plans that people and models write.
+//!
+//! Reading is lenient in form and strict in content. It accepts wrappers, prose, fences, synonyms
+//! of fields and other key styles, because models vary in these. It rejects values of a wrong type,
+//! fields that look like a typing error, and text that ends within a value, because half a plan is
+//! a different plan. Unknown fields are ignored otherwise, so that session files and other tools
+//! can add their own.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;

@@ -1,3 +1,8 @@
+//! Combines several values of a variable into one.
+//!
+//! Every reducer accepts every value and never fails, because its input comes from models. The
+//! order of the values is the order of the plan or the list, never the order of completion.
+
 use serde_json::{Map, Number, Value};
 
 use crate::step::Reducer;

@@ -13,15 +13,39 @@ use crate::step::StepId;
 
 /// The result of a team's run; see [`RunOutput`] and [`TeamDetails`]. Its text is the output of the
 /// last completed step.
+///
+/// ```
+/// use levity_dag::{Plan, Step, StepInput, Team, TeamAnswer};
+/// use serde_json::json;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> levity_dag::Result<()> {
+/// let team = Team::builder()
+///     .function("tide", |_: StepInput| async { Ok(json!({"time": "six", "metres": 4})) })
+///     .build()?;
+/// let plan = Plan::new().step(Step::new("tide", "tide").writes(["time", "metres"]));
+/// let answer: TeamAnswer = team.run(plan).await?;
+/// // The last step writes two variables, so the text is an object.
+/// assert!(answer.text().starts_with('{'));
+/// assert_eq!(answer.parse_variable::<u8>("metres"), Some(4));
+/// assert_eq!(answer.replans(), 0);
+/// # Ok(())
+/// # }
+/// ```
 pub type TeamAnswer = RunOutput<TeamDetails>;
 
 /// The team-specific part of a result: variables, steps and the plan.
+///
+/// [`TeamAnswer`] dereferences to it.
 pub struct TeamDetails {
     machine: Box<GraphMachine>,
     variables: BTreeMap<Arc<str>, Value>,
 }
 
 /// The outcome of a single step.
+///
+/// Reports exist for every step of the latest plan. A step that was still running when the run
+/// stopped is `Pending`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StepReport {
@@ -51,16 +75,37 @@ impl TeamDetails {
 
     /// Returns the value of a variable as a `T`, or `None` if it is missing or cannot be
     /// deserialized.
+    ///
+    /// Use [`variable`](Self::variable) to tell a missing variable from one of another type.
     pub fn parse_variable<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
         T::deserialize(self.variable(name)?).ok()
     }
 
     /// Returns all variables that have a value.
+    ///
+    /// The goal and the descriptions of input files, which levity adds itself, are not among them.
     pub fn variables(&self) -> &BTreeMap<Arc<str>, Value> {
         &self.variables
     }
 
     /// Returns a report for each step, in plan order.
+    ///
+    /// ```
+    /// use levity_core::ToolError;
+    /// use levity_dag::{OnFailure, Plan, Step, StepInput, StepStatus, Team};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_dag::Result<()> {
+    /// let team = Team::builder()
+    ///     .function("broken", |_: StepInput| async { Err(ToolError::failed("no network")) })
+    ///     .build()?;
+    /// let plan = Plan::new().step(Step::new("fetch", "broken").on_failure(OnFailure::Skip));
+    /// let report = team.run(plan).await?.steps().remove(0);
+    /// assert_eq!((report.status, report.spent.attempts), (StepStatus::Failed, 1));
+    /// assert_eq!(report.error.as_deref(), Some("no network"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn steps(&self) -> Vec<StepReport> {
         let report = |(step, status, error, spent)| StepReport {
             step,

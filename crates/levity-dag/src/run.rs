@@ -42,12 +42,16 @@ impl TeamInput {
     pub const FILES: &'static str = FILES;
 
     /// Sets the goal that an existing plan serves.
+    ///
+    /// Agents read the goal in their tasks, and steps can read it as the variable `original_query`.
     pub fn goal(mut self, goal: impl Into<String>) -> Self {
         self.goal = goal.into();
         self
     }
 
     /// Sets a variable before the first step starts.
+    ///
+    /// It replaces an initial variable of the plan with the same name.
     pub fn given(mut self, name: impl Into<Arc<str>>, value: impl Into<Value>) -> Self {
         self.given.insert(name.into(), value.into());
         self
@@ -55,6 +59,28 @@ impl TeamInput {
 
     /// Adds input files. levity profiles them before the plan is made, and every step can read the
     /// result as [`FILES`](Self::FILES).
+    ///
+    /// ```
+    /// use levity_dag::{Plan, Step, StepInput, Team, TeamInput};
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_dag::Result<()> {
+    /// let folder = tempfile::tempdir().unwrap();
+    /// let path = folder.path().join("tides.csv");
+    /// std::fs::write(&path, "time,metres\n06:00,4.1\n").unwrap();
+    /// let team = Team::builder()
+    ///     .function("has", |input: StepInput| async move {
+    ///         Ok(json!(input.get(TeamInput::FILES).to_string().contains("tides.csv")))
+    ///     })
+    ///     .build()?;
+    /// let plan = Plan::new()
+    ///     .step(Step::new("has", "has").reads([TeamInput::FILES]).writes(["found"]));
+    /// let finished = team.run(TeamInput::from(plan).files([path])).await?;
+    /// assert_eq!(finished.variable("found"), Some(&json!(true)));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn files<P: Into<PathBuf>>(mut self, paths: impl IntoIterator<Item = P>) -> Self {
         self.files.extend(paths.into_iter().map(Into::into));
         self

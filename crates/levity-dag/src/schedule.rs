@@ -1,4 +1,13 @@
 //! Decides which steps may start, from the settled steps alone and without I/O.
+//!
+//! The scheduler combines the dependency engine of `levity_graph`, which knows numbers only, with
+//! the meaning of steps: conditions, joins, failure policies and fallbacks. A step whose
+//! predecessors are settled is evaluated: it becomes ready or is skipped, and a skip settles it at
+//! once.
+//!
+//! The value of a variable is computed on reading and never stored: it is the last value of the
+//! writers before the reader in topological order. So a step that a replan adds cannot change the
+//! input of a step that has started.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -120,6 +129,9 @@ impl Scheduler {
 
     /// Switches to a changed plan that was made because of the `seen` steps; started steps keep
     /// their state. Returns the new numbers of the old steps, too.
+    ///
+    /// Failed steps that are not among `seen` stay held: they failed while the planner worked on
+    /// the change, and get a replan of their own.
     pub(crate) fn changed(self, graph: Graph, seen: &[StepId]) -> (Self, Vec<Option<u32>>) {
         let mut new = Self::new(graph);
         let steps = &self.graph.plan().steps;
@@ -305,6 +317,9 @@ impl Scheduler {
     }
 
     /// Returns the reason to skip a fallback for these steps: none of them has failed.
+    ///
+    /// A fallback of skipped steps is skipped for the same reason as they were, so that a report
+    /// names the original cause.
     fn fallback_skip_reason(&self, sources: &[u32]) -> Option<(Skip, Option<u32>)> {
         if sources
             .iter()
@@ -398,6 +413,8 @@ impl Scheduler {
     }
 
     /// Returns the same value as [`read`](Self::read), without a copy where possible.
+    ///
+    /// Without a reader, all writers count: that is the final value in a report.
     fn value_of(&self, name: &str, reader: Option<u32>) -> Option<Cow<'_, Value>> {
         let plan = self.graph.plan();
         let given = plan.given.get(name);

@@ -1,3 +1,9 @@
+//! The start of a run that continues another one.
+//!
+//! Completed steps are settled before the scheduler looks for ready steps, so their dependents
+//! start at once. Their notices are emitted again, which gives a session file of the new run all
+//! steps.
+
 use std::sync::Arc;
 
 use levity_core::MachineOutput;
@@ -11,6 +17,34 @@ use crate::schedule::Scheduler;
 use crate::step::StepId;
 
 /// The starting point of a run that continues another one: a plan and its completed steps.
+///
+/// levity ignores a completed step that the plan does not contain, or that lacks a value for one of
+/// its `writes`; such a step runs again. The new run has an id and a journal of its own.
+///
+/// ```
+/// use levity_dag::{
+///     CompletedStep, Plan, StartingPlan, Step, StepInput, Strategy, Team, WrittenVariable,
+/// };
+/// use serde_json::json;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> levity_dag::Result<()> {
+/// let team = Team::builder()
+///     .function("fetch", |_: StepInput| async { unreachable!("it was completed before") })
+///     .function("count", |input: StepInput| async move {
+///         Ok(json!(input.parse::<String>("page")?.len()))
+///     })
+///     .build()?;
+/// let plan = Plan::new()
+///     .step(Step::new("fetch", "fetch").writes(["page"]))
+///     .step(Step::new("count", "count").reads(["page"]).writes(["bytes"]));
+/// let page = WrittenVariable::new("page", Strategy::Output, json!("tides"));
+/// let start = StartingPlan::new(plan)
+///     .with(CompletedStep::new("fetch", json!({"page": "tides"}), vec![page]));
+/// assert_eq!(team.run(start).await?.variable("bytes"), Some(&json!(5)));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -23,6 +57,15 @@ pub struct StartingPlan {
 }
 
 /// A step that was completed before the run starts.
+///
+/// ```
+/// use levity_dag::{CompletedStep, Strategy, WrittenVariable};
+/// use serde_json::json;
+///
+/// let page = WrittenVariable::new("page", Strategy::Output, json!("tides"));
+/// let done = CompletedStep::new("fetch", json!({"page": "tides"}), vec![page]);
+/// assert_eq!((done.step.as_str(), &*done.writes[0].name), ("fetch", "page"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CompletedStep {

@@ -9,6 +9,17 @@ use serde_json::{Map, Value};
 use crate::condition::Condition;
 
 /// The unique name of a step within its plan.
+///
+/// An id has 1 to 256 bytes without control characters, and `ROOT` is reserved; the check of the
+/// plan enforces this. Cloning is cheap.
+///
+/// ```
+/// use levity_dag::StepId;
+///
+/// let id = StepId::from("fetch");
+/// assert_eq!(id.as_str(), "fetch");
+/// assert_eq!(format!("{id} {id:?}"), r#"fetch "fetch""#);
+/// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct StepId(Arc<str>);
@@ -71,6 +82,16 @@ impl std::borrow::Borrow<str> for StepId {
 ///     .on_failure(OnFailure::Skip);
 /// assert_eq!(step.reads[0].as_ref(), "page");
 /// ```
+///
+/// # Order
+/// A step starts after the steps that write the variables it needs, and after those in
+/// [`after`](Self::after). It needs the variables that it reads, those in its conditions, and its
+/// fan-out list. There is no other order: independent steps run in parallel.
+///
+/// # Limits
+/// All texts of a step have at most 1 MiB by default, a timeout is at most 30 days, and [`Retry`]
+/// and [`FanOut`] have limits of their own. [`Graph::check`](crate::Graph::check) reports each
+/// violation with the step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "StepForm")]
 #[non_exhaustive]
@@ -103,6 +124,8 @@ pub struct Step {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<Condition>,
     /// Boxed, because most steps use none of these options.
+    ///
+    /// A plan can have 20,000 steps, so the size of a step counts.
     #[serde(flatten)]
     pub(crate) more: Option<Box<StepOptions>>,
     /// The policy that applies when the step fails.
@@ -230,6 +253,9 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 
 impl Step {
     /// Creates a step that `agent` runs: an agent, a function or a tool of the team.
+    ///
+    /// The name of the agent may omit or add the suffix `Agent`, as
+    /// [`PlanConstraints::runner`](crate::PlanConstraints::runner) describes.
     pub fn new(id: impl Into<StepId>, agent: impl Into<Arc<str>>) -> Self {
         Self {
             id: id.into(),
@@ -247,6 +273,20 @@ impl Step {
     }
 
     /// Creates a step that runs Python. If a variant fails, the next one runs.
+    ///
+    /// The team needs a program that runs code; see
+    /// [`TeamBuilder::code`](crate::TeamBuilder::code). A code step has no agent.
+    ///
+    /// ```
+    /// use levity_dag::{FaultKind, Graph, Plan, PlanConstraints, Step};
+    ///
+    /// let step = Step::code("sum", ["import numpy", "result = sum(numbers)"]).reads(["numbers"]);
+    /// assert_eq!(step.variants().len(), 2);
+    ///
+    /// let plan = Plan::new().given("numbers", vec![1, 2]).step(step);
+    /// let faults = Graph::check(plan, &PlanConstraints::new()).unwrap_err();
+    /// assert_eq!(faults.faults[0].kind, FaultKind::Agent);
+    /// ```
     pub fn code<C: Into<String>>(
         id: impl Into<StepId>,
         variants: impl IntoIterator<Item = C>,
@@ -256,6 +296,7 @@ impl Step {
         step
     }
 
+    /// Only setters call this: a getter must not allocate the box.
     fn more(&mut self) -> &mut StepOptions {
         self.more.get_or_insert_default()
     }
@@ -268,6 +309,8 @@ impl Step {
     }
 
     /// Sets the instructions for the agent.
+    ///
+    /// Without a prompt, the agent gets the description as its instructions.
     #[must_use]
     pub fn prompt(mut self, text: impl Into<Arc<str>>) -> Self {
         self.prompt = text.into();
@@ -275,6 +318,9 @@ impl Step {
     }
 
     /// Adds variables that are passed to the step.
+    ///
+    /// Each variable must be an initial variable, or another step must write it. A step that reads
+    /// and writes the same variable updates it.
     #[must_use]
     pub fn reads<N: Into<Arc<str>>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.reads.extend(names.into_iter().map(Into::into));
@@ -282,6 +328,9 @@ impl Step {
     }
 
     /// Adds variables that the step sets.
+    ///
+    /// An agent must answer with one JSON object that has these keys, or with a plain answer if
+    /// there is one variable only. [`Strategy`](crate::Strategy) lists how levity finds the values.
     #[must_use]
     pub fn writes<N: Into<Arc<str>>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.writes.extend(names.into_iter().map(Into::into));
@@ -289,6 +338,26 @@ impl Step {
     }
 
     /// Runs the step after another step.
+    ///
+    /// ```
+    /// use levity_dag::{Plan, Step, StepInput, StepStatus, Team};
+    /// use serde_json::{Value, json};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_dag::Result<()> {
+    /// let team = Team::builder()
+    ///     .function("noop", |_: StepInput| async { Ok(Value::Null) })
+    ///     .build()?;
+    /// let plan = Plan::new()
+    ///     .step(Step::new("report", "noop").after("clean"))
+    ///     .step(Step::new("clean", "noop"));
+    /// let graph = team.check(plan)?;
+    /// assert_eq!(graph.edges().count(), 1);
+    /// let finished = team.run(graph).await?;
+    /// assert_eq!(finished.step("report").unwrap().status, StepStatus::Completed);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn after(mut self, step: impl Into<StepId>) -> Self {
         self.after.push(After::new(step));
@@ -296,6 +365,29 @@ impl Step {
     }
 
     /// Runs the step after another step, and only if `when` holds at that point.
+    ///
+    /// ```
+    /// use levity_dag::{Condition, Join, Plan, Step, StepInput, StepStatus, Team};
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_dag::Result<()> {
+    /// let team = Team::builder()
+    ///     .function("score", |_: StepInput| async { Ok(json!(0.9)) })
+    ///     .function("text", |_: StepInput| async { Ok(json!("done")) })
+    ///     .build()?;
+    /// let plan = Plan::new()
+    ///     .step(Step::new("score", "score").writes(["score"]))
+    ///     .step(Step::new("publish", "text").after_if("score", Condition::parse("score >= 0.8")?))
+    ///     .step(Step::new("revise", "text").after_if("score", Condition::parse("score < 0.8")?))
+    ///     // One of the branches is skipped, and one is enough.
+    ///     .step(Step::new("tell", "text").after("publish").after("revise").join(Join::Any));
+    /// let finished = team.run(plan).await?;
+    /// assert_eq!(finished.step("revise").unwrap().status, StepStatus::Skipped);
+    /// assert_eq!(finished.step("tell").unwrap().status, StepStatus::Completed);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn after_if(mut self, step: impl Into<StepId>, when: Condition) -> Self {
         self.after.push(After {
@@ -306,6 +398,17 @@ impl Step {
     }
 
     /// Runs the step only if `when` holds once all predecessors are settled.
+    ///
+    /// A step whose condition does not hold is skipped. Its dependents are skipped as well, unless
+    /// they use [`Join::Any`]. The run still reaches its goal.
+    ///
+    /// ```
+    /// use levity_dag::{Condition, Step};
+    ///
+    /// let step = Step::new("mail", "Mailer").when(Condition::parse("issues and not muted")?);
+    /// assert_eq!(step.when.unwrap().to_string(), "issues and not muted");
+    /// # Ok::<(), levity_dag::ConditionError>(())
+    /// ```
     #[must_use]
     pub fn when(mut self, when: Condition) -> Self {
         self.when = Some(when);
@@ -327,6 +430,17 @@ impl Step {
     }
 
     /// Adds a fixed input, in addition to the variables that the step reads.
+    ///
+    /// A name may not be in `reads` as well. The name `$timeout` is reserved.
+    ///
+    /// ```
+    /// use levity_dag::Step;
+    /// use serde_json::json;
+    ///
+    /// let step = Step::new("search", "Browser").input("query", "tides").input("limit", 3);
+    /// assert_eq!(step.inputs().count(), 2);
+    /// assert!(step.inputs().any(|input| input == ("limit", &json!(3))));
+    /// ```
     #[must_use]
     pub fn input(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         self.more().inputs.insert(name.into(), value.into());
@@ -334,6 +448,9 @@ impl Step {
     }
 
     /// Sets the retry policy; one attempt by default.
+    ///
+    /// A denied call and the verdict of a judge are not retried, because another attempt would fail
+    /// again. There are no retries once the run is near a limit.
     #[must_use]
     pub fn retry(mut self, retry: Retry) -> Self {
         self.more().retry = retry;
@@ -342,6 +459,17 @@ impl Step {
 
     /// Sets the timeout for one round of an attempt: a run of its agent or code, or a call of its
     /// function or tool.
+    ///
+    /// A function or tool that times out fails the attempt. For agents and code, the timeout lowers
+    /// the wall time of the child run. The check accepts more than zero and at most 30 days.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use levity_dag::Step;
+    ///
+    /// let step = Step::new("search", "Browser").timeout(Duration::from_secs(20));
+    /// assert_eq!(step.time_limit(), Some(Duration::from_secs(20)));
+    /// ```
     #[must_use]
     pub fn timeout(mut self, time: Duration) -> Self {
         self.more().timeout = Some(time);
@@ -349,6 +477,10 @@ impl Step {
     }
 
     /// Sets the budget of one attempt.
+    ///
+    /// Later rounds of an attempt get the remainder of its budget. The check of a plan adds up the
+    /// budgets of all attempts and list elements, and rejects a plan whose sum exceeds the limits
+    /// of the run.
     #[must_use]
     pub fn budget(mut self, budget: Budget) -> Self {
         self.more().budget = Some(budget);
@@ -356,6 +488,28 @@ impl Step {
     }
 
     /// Sets the policy that applies when the step fails.
+    ///
+    /// ```
+    /// use levity_core::ToolError;
+    /// use levity_dag::{OnFailure, Plan, Step, StepInput, Team};
+    /// use serde_json::{Value, json};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_dag::Result<()> {
+    /// let team = Team::builder()
+    ///     .function("broken", |_: StepInput| async { Err(ToolError::failed("no network")) })
+    ///     .function("check", |input: StepInput| async move {
+    ///         Ok(json!(input.get("page").is_null()))
+    ///     })
+    ///     .build()?;
+    /// let plan = Plan::new()
+    ///     .step(Step::new("fetch", "broken").writes(["page"]).on_failure(OnFailure::Continue))
+    ///     .step(Step::new("sum", "check").reads(["page"]).writes(["missing"]));
+    /// let finished = team.run(plan).await?;
+    /// assert_eq!(finished.variable("missing"), Some(&json!(true)));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn on_failure(mut self, policy: OnFailure) -> Self {
         self.on_failure = policy;
@@ -363,6 +517,27 @@ impl Step {
     }
 
     /// Makes this step the fallback for `step`: it runs only if `step` fails.
+    ///
+    /// The fallback must write every variable that `step` writes, so that the dependents can run.
+    ///
+    /// ```
+    /// use levity_core::ToolError;
+    /// use levity_dag::{Plan, Step, StepInput, Team};
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_dag::Result<()> {
+    /// let team = Team::builder()
+    ///     .function("site", |_: StepInput| async { Err(ToolError::failed("the site is down")) })
+    ///     .function("archive", |_: StepInput| async { Ok(json!("an old page")) })
+    ///     .build()?;
+    /// let plan = Plan::new()
+    ///     .step(Step::new("fetch", "site").writes(["page"]))
+    ///     .step(Step::new("look up", "archive").writes(["page"]).instead_of("fetch"));
+    /// assert_eq!(team.run(plan).await?.variable("page"), Some(&json!("an old page")));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn instead_of(mut self, step: impl Into<StepId>) -> Self {
         self.more().instead_of = Some(step.into());
@@ -420,6 +595,22 @@ impl Step {
 }
 
 /// A predecessor of a step, with an optional condition.
+///
+/// An edge with a condition that does not hold counts as a skipped predecessor. In JSON, an edge
+/// without a condition is the id alone.
+///
+/// ```
+/// use levity_dag::{After, Step};
+/// use serde_json::json;
+///
+/// let step: Step = serde_json::from_value(json!({
+///     "id": "tell", "agent": "Writer",
+///     "after": ["draft", {"step": "review", "when": "passed"}],
+/// }))?;
+/// assert_eq!(step.after[0], After::new("draft"));
+/// assert_eq!(step.after[1].when.as_ref().unwrap().to_string(), "passed");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "AfterForm")]
 #[non_exhaustive]
@@ -462,6 +653,18 @@ impl From<AfterForm> for After {
 }
 
 /// The number of predecessors that a step requires.
+///
+/// A fallback counts as the step that it replaces: either of them satisfies the edge.
+///
+/// ```
+/// use levity_dag::{Join, Plan};
+///
+/// let plan = Plan::parse(
+///     r#"[{"id": "a", "agent": "A"}, {"id": "b", "agent": "B", "join": "any"}]"#,
+/// )?;
+/// assert_eq!((plan.steps[0].join, plan.steps[1].join), (Join::All, Join::Any));
+/// # Ok::<(), levity_dag::Faults>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -476,6 +679,29 @@ pub enum Join {
 }
 
 /// Runs a step once for each element of a list and collects the results in list order.
+///
+/// The runs of the elements share the parallel slots of the team. A list may be an initial variable
+/// or the output of a step. A list that is too long, or a value that is not a list, fails the step.
+///
+/// ```
+/// use levity_dag::{FanOut, Plan, Step, StepInput, Team};
+/// use serde_json::json;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> levity_dag::Result<()> {
+/// let team = Team::builder()
+///     .function("square", |input: StepInput| async move {
+///         let n: i64 = input.parse("item")?;
+///         Ok(json!(n * n))
+///     })
+///     .build()?;
+/// let plan = Plan::new()
+///     .given("numbers", vec![1, 2, 3])
+///     .step(Step::new("square", "square").map(FanOut::over("numbers")).writes(["squares"]));
+/// assert_eq!(team.run(plan).await?.variable("squares"), Some(&json!([1, 4, 9])));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct FanOut {
@@ -526,6 +752,15 @@ impl FanOut {
     }
 
     /// Sets the name under which a run of the step receives its element.
+    ///
+    /// ```
+    /// use levity_dag::{FanOut, Step};
+    ///
+    /// let pages = FanOut::over("pages").item_name("page").max_items(50);
+    /// let step = Step::new("read", "Reader").map(pages);
+    /// let fan_out = step.fan_out().unwrap();
+    /// assert_eq!((&*fan_out.name, fan_out.max_items), ("page", 50));
+    /// ```
     #[must_use]
     pub fn item_name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.name = name.into();
@@ -533,6 +768,9 @@ impl FanOut {
     }
 
     /// Sets the maximum number of elements.
+    ///
+    /// The value must be from 1 to [`LARGEST_MAX_ITEMS`](Self::LARGEST_MAX_ITEMS). The budget check
+    /// of a plan counts this many elements, unless the list is an initial variable.
     #[must_use]
     pub fn max_items(mut self, most: usize) -> Self {
         self.max_items = most;
@@ -540,6 +778,10 @@ impl FanOut {
     }
 
     /// Sets the number of elements that must succeed.
+    ///
+    /// An element that fails is `null` in the list and does not fail the step while the quorum is
+    /// still possible. If a step writes a list that is shorter than the quorum, all its elements
+    /// must succeed.
     #[must_use]
     pub fn quorum(mut self, quorum: usize) -> Self {
         self.quorum = Some(quorum);
@@ -547,6 +789,13 @@ impl FanOut {
     }
 
     /// Sets a quorum and skips elements that have not started once it is reached.
+    ///
+    /// ```
+    /// use levity_dag::{FanOut, Reducer};
+    ///
+    /// let fan_out = FanOut::over("mirrors").first(1).reducer(Reducer::First);
+    /// assert_eq!((fan_out.quorum, fan_out.stop_early), (Some(1), true));
+    /// ```
     #[must_use]
     pub fn first(mut self, quorum: usize) -> Self {
         self.quorum = Some(quorum);
@@ -564,6 +813,15 @@ impl FanOut {
 
 /// Combines several values of one variable into one, in plan or list order, regardless of which
 /// finished first.
+///
+/// ```
+/// use levity_dag::Reducer;
+/// use serde_json::json;
+///
+/// let votes = [json!({"yes": 2}), json!(null), json!({"yes": 3, "no": 1})];
+/// assert_eq!(Reducer::Merge.reduce(&votes), json!({"yes": 3, "no": 1}));
+/// assert_eq!(Reducer::List.reduce(&votes).as_array().unwrap().len(), 3);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -589,6 +847,23 @@ pub enum Reducer {
 }
 
 /// The number of attempts for a step and the pause between them, which doubles each time.
+///
+/// A pause is at most [`LONGEST_PAUSE`](Self::LONGEST_PAUSE), and does not occupy a parallel slot.
+/// The journal records each pause, so a resumed run waits only for the rest of it.
+///
+/// ```
+/// use std::time::Duration;
+/// use levity_dag::{Retry, Step};
+/// use serde_json::json;
+///
+/// let retry = Retry::attempts(3).pause(Duration::from_secs(2));
+/// let step = Step::new("fetch", "Retriever").retry(retry);
+/// assert_eq!(step.retry_policy().attempts, 3);
+///
+/// let short: Retry = serde_json::from_value(json!(3))?;
+/// assert_eq!(short, Retry::attempts(3));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "RetryForm")]
 #[non_exhaustive]
@@ -655,6 +930,16 @@ impl Default for Retry {
 }
 
 /// The budget of a step. A field that is not set does not limit the step.
+///
+/// ```
+/// use levity_core::Money;
+/// use levity_dag::{Budget, Step};
+///
+/// let budget = Budget::new().tokens(20_000).money(Money::from_dollars(0.05));
+/// let step = Step::new("sum", "Summarizer").budget(budget);
+/// assert_eq!(step.attempt_budget().unwrap().tokens, Some(20_000));
+/// assert_eq!(step.attempt_budget().unwrap().model_calls, None);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
@@ -708,6 +993,16 @@ impl Budget {
     }
 
     /// Returns `limits`, lowered to this budget where the budget is smaller.
+    ///
+    /// ```
+    /// use levity_core::Limits;
+    /// use levity_dag::Budget;
+    ///
+    /// let limits = Limits::new().tool_calls(100);
+    /// let limits = Budget::new().tool_calls(5).tokens(1_000).within(limits);
+    /// assert_eq!((limits.tool_calls, limits.tokens), (Some(5), Some(1_000)));
+    /// assert_eq!(Budget::new().tool_calls(500).within(limits).tool_calls, Some(5));
+    /// ```
     pub fn within(&self, mut limits: Limits) -> Limits {
         fn least<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
             match (one, other) {
@@ -725,6 +1020,18 @@ impl Budget {
 
 /// The policy that applies when all attempts of a step have failed. Each policy affects only the
 /// dependents of the step.
+///
+/// ```
+/// use levity_dag::{OnFailure, Plan};
+///
+/// let plan = Plan::parse(
+///     r#"[{"id": "fetch", "agent": "Browser", "on_failure": {"fallback": "look up"}},
+///         {"id": "look up", "agent": "Archive", "on_failure": "skip"}]"#,
+/// )?;
+/// assert_eq!(plan.steps[0].on_failure, OnFailure::Fallback("look up".into()));
+/// assert_eq!(plan.steps[1].on_failure, OnFailure::Skip);
+/// # Ok::<(), levity_dag::Faults>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -1,4 +1,9 @@
 //! The task text for the agent of a step.
+//!
+//! The text has fixed headings: the task, the inputs, the judged work, the outputs, the last error,
+//! the last round. Inputs are untrusted: they stand between fences that are longer than any fence
+//! in them, or on one line as JSON, so that no input can imitate a heading. All inputs together
+//! have at most 200,000 bytes, shared so that short ones stay complete.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

@@ -71,12 +71,62 @@ impl Team {
     /// [`Error::EmptyPrompt`](crate::Error::EmptyPrompt).
     ///
     /// You can pass a plan in place of a goal: `team.run(plan)`; see [`TeamInput`].
+    ///
+    /// ```
+    /// use async_trait::async_trait;
+    /// use levity_core::ToolError;
+    /// use levity_dag::{Error, PlannerInput, StepInput, Team, TeamPlanner};
+    /// use serde_json::{Value, json};
+    ///
+    /// struct Greet;
+    ///
+    /// #[async_trait]
+    /// impl TeamPlanner for Greet {
+    ///     async fn plan(&self, brief: &PlannerInput) -> Result<Value, ToolError> {
+    ///         let inputs = json!({"name": brief.goal});
+    ///         Ok(json!([{"id": "greet", "agent": "greet", "inputs": inputs, "writes": ["x"]}]))
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_dag::Result<()> {
+    /// let team = Team::builder()
+    ///     .function("greet", |input: StepInput| async move {
+    ///         Ok(json!(format!("Hello {}", input.parse::<String>("name")?)))
+    ///     })
+    ///     .planner(Greet)
+    ///     .build()?;
+    /// assert_eq!(team.run("Ada").await?.text(), "Hello Ada");
+    /// assert!(matches!(team.run(" ").await, Err(Error::EmptyPrompt)));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn run(&self, input: impl Into<TeamInput>) -> Run<Self> {
         Run::new(self.clone(), input)
     }
 
     /// Returns the events that a run has emitted, from its journal. Use it to show the past of a
     /// resumed run.
+    ///
+    /// ```
+    /// use levity_dag::{Plan, PlanNotice, Step, StepInput, Team};
+    /// use levity_runtime::{MemoryJournal, Runtime};
+    /// use serde_json::Value;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_dag::Result<()> {
+    /// let team = Team::builder()
+    ///     .function("noop", |_: StepInput| async { Ok(Value::Null) })
+    ///     .runtime(Runtime::new().with_journal(MemoryJournal::new()))
+    ///     .build()?;
+    /// team.run(Plan::new().step(Step::new("a", "noop"))).id("r1").await?;
+    /// let events = team.history(&"r1".into()).await?;
+    /// let first = events.iter().find_map(|event| PlanNotice::of(&event.kind));
+    /// assert!(matches!(first, Some(PlanNotice::Planned { .. })));
+    /// assert!(team.asks(&"r1".into()).await?.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns an error if the run does not exist, or if this team cannot have made it.
@@ -93,16 +143,60 @@ impl Team {
     }
 
     /// Resumes a run of an earlier process from its journal. Finished work is not repeated.
+    ///
+    /// The team must have the same agents and functions as the one that started the run. A function
+    /// call that the crash interrupted runs again only if the function is
+    /// [`read_only`](crate::Function::read_only) or [`idempotent`](crate::Function::idempotent).
+    ///
+    /// ```
+    /// use levity_dag::{Plan, Step, StepInput, Team};
+    /// use levity_runtime::{MemoryJournal, Runtime};
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_dag::Result<()> {
+    /// let journal = MemoryJournal::new();
+    /// let team = || {
+    ///     Team::builder()
+    ///         .function("tide", |_: StepInput| async { Ok(json!("six")) })
+    ///         .runtime(Runtime::new().with_journal(journal.clone()))
+    ///         .build()
+    /// };
+    /// let plan = Plan::new().step(Step::new("tide", "tide").writes(["time"]));
+    /// team()?.run(plan).id("r1").await?;
+    /// assert_eq!(team()?.resume("r1").await?.text(), "six");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn resume(&self, run: impl Into<RunId>) -> Run<Self> {
         Run::resume(self.clone(), run)
     }
 
     /// Forks a new run from a record of an old run.
+    ///
+    /// The fork starts with the records of the old run and continues on its own; the old run stays
+    /// unchanged. Choose the record with [`Run::after`].
     pub fn fork(&self, run: impl Into<RunId>) -> Run<Self> {
         Run::fork(self.clone(), run)
     }
 
     /// Validates a plan as [`run`](Self::run) does before it carries one out.
+    ///
+    /// ```
+    /// use levity_dag::{Plan, Step, StepInput, Team};
+    /// use serde_json::Value;
+    ///
+    /// # fn main() -> levity_dag::Result<()> {
+    /// let team = Team::builder()
+    ///     .function("noop", |_: StepInput| async { Ok(Value::Null) })
+    ///     .build()?;
+    /// assert_eq!(team.check(Plan::new().step(Step::new("a", "noop")))?.len(), 1);
+    ///
+    /// let error = team.check(Plan::new().step(Step::new("a", "nop"))).unwrap_err();
+    /// assert!(error.to_string().contains("did you mean `noop`"));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns an error if the plan cannot be carried out.
@@ -125,7 +219,7 @@ impl fmt::Debug for Team {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.inner.rules.known.runners.keys().collect();
         f.debug_struct("Team")
-            .field("performers", &names)
+            .field("runners", &names)
             .finish_non_exhaustive()
     }
 }

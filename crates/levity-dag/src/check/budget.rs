@@ -1,3 +1,8 @@
+//! Compares the worst case of a plan with the limits of its run, before any money is spent.
+//!
+//! The worst case of a step is its budget, times its attempts, times the elements of its list. A
+//! step without a budget counts as zero: the run itself still stops at its limits.
+
 use std::collections::HashMap;
 
 use levity_core::Money;

@@ -1,3 +1,8 @@
+//! Checks that every variable has a value when a step reads it.
+//!
+//! A writer counts unless it runs after the reader, or is an alternative of the reader: a fallback
+//! that updates a variable does not read the value of the step that it replaces.
+
 use std::collections::HashSet;
 
 use crate::fault::{Fault, FaultCollector, FaultKind};

@@ -1,3 +1,5 @@
+//! Checks the parts of a single step that do not depend on the order of steps.
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,3 +1,8 @@
+//! Checks declarations and initial values: schemas compile, values match, nesting is limited.
+//!
+//! Sizes are estimated without serializing the value, and the walk uses no recursion, so that a
+//! deeply nested value cannot exhaust the stack.
+
 use levity_tools::Schema;
 use serde_json::Value;
 

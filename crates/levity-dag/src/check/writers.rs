@@ -1,3 +1,5 @@
+//! Checks that the last writer of each variable does not depend on timing.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -1,3 +1,8 @@
+//! Evaluates a parsed condition.
+//!
+//! Evaluation is total: a missing path is `null`, and a comparison of different types is false. A
+//! plan of a model can therefore not fail a run by a condition.
+
 use std::cmp::Ordering;
 
 use serde_json::{Number, Value};

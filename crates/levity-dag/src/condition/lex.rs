@@ -1,3 +1,5 @@
+//! Splits a condition into tokens with byte positions.
+
 use super::Compare;
 
 /// A syntax error: its byte position and a description.

@@ -1,3 +1,8 @@
+//! Parses tokens by recursive descent, one function for each level of the grammar.
+//!
+//! `depth` counts down at every nested `not`, parenthesis and list, so that the recursion is
+//! limited to 32 levels whatever the text contains.
+
 use std::sync::Arc;
 
 use serde_json::Value;

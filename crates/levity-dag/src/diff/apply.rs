@@ -1,3 +1,5 @@
+//! Applies a change to a plan, or reports all reasons why it cannot be applied.
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 

@@ -1,3 +1,8 @@
+//! Reads a change that a planner wrote, in its own form or as a whole plan.
+//!
+//! Models often return the whole plan although a change was requested. The difference is then
+//! computed; settled steps that it omits are kept, because nobody can remove work that is done.
+
 use std::collections::HashMap;
 use std::sync::Arc;
 

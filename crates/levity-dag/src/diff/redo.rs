@@ -1,3 +1,9 @@
+//! Creates the change by which a judge sends work back.
+//!
+//! A finished step cannot run again, so the work is copied: `draft` becomes `draft~2`. Copies keep
+//! the relations among themselves. An edge from a step that is not copied keeps its source, and a
+//! fallback that is not copied is dropped.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -1,3 +1,6 @@
+//! Describes cycles in a form that a planner can act on: a short cycle for each component, with the
+//! reason of each edge that the plan does not state.
+
 use std::collections::{HashSet, VecDeque};
 
 use petgraph::algo::kosaraju_scc;

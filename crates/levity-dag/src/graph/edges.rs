@@ -1,3 +1,11 @@
+//! Derives the edges of a plan: stated ones first, then those from fallbacks, then those from
+//! variables.
+//!
+//! The order matters. Stated edges define which of two steps comes first; only then is it clear
+//! whether a step that writes a variable is before a reader, or after it by intention. Each stage
+//! counts the pairs that it examines and stops at a limit, because a small hostile plan can imply
+//! millions of edges.
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -218,6 +226,7 @@ impl<'a> TopologyBuilder<'a> {
                 .all(|(at, step)| self.add_stated_edges(at, step))
     }
 
+    /// `k` is the position in `after`, by which the scheduler finds the condition of the edge.
     fn add_stated_edges(&mut self, at: u32, step: &Step) -> bool {
         let after = self.after(step);
         let sources: Vec<_> = self.fallbacks.sources(at).collect();

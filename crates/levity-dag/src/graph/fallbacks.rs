@@ -1,3 +1,5 @@
+//! Relates steps and their fallbacks, from `on_failure` and from `instead_of`.
+
 use std::collections::{HashMap, HashSet};
 
 use crate::plan::Plan;

@@ -1,3 +1,5 @@
+//! Computes orders and priorities of steps from the edges.
+
 use levity_graph::Links;
 
 use super::Dag;

@@ -1,3 +1,5 @@
+//! Answers many questions of the form "does a path lead from a to b" at once.
+
 use super::Dag;
 
 /// The number of targets in one pass.

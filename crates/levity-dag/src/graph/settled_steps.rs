@@ -1,3 +1,6 @@
+//! Preserves the past of a plan that is changed while it runs: settled steps keep their order and
+//! edges.
+
 use std::collections::HashMap;
 
 use super::{Edge, Graph};

@@ -1,3 +1,5 @@
+//! Numbers the variables of a plan, so that later stages compare numbers instead of names.
+
 use std::collections::HashMap;
 use std::sync::Arc;
 

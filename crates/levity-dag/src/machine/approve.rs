@@ -1,4 +1,8 @@
 //! Handles human decisions on plans and changes.
+//!
+//! A change is validated twice: before the question, and again after the answer, because steps may
+//! have started while the person read. A person who edits a plan gets the same validation as a
+//! planner, but the complaints go back to the person.
 
 use std::sync::Arc;
 

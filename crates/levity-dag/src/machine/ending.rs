@@ -1,4 +1,8 @@
 //! Ends a run and reports its result.
+//!
+//! A run reaches its goal if every step completed, was skipped by a condition, failed under a
+//! policy that tolerates it, or was replaced by a fallback or a replan. Otherwise the ending names
+//! up to 20 steps, in plan order, and the values that exist are its partial result.
 
 use std::sync::Arc;
 

@@ -1,4 +1,8 @@
 //! Runs steps once for each element of a list.
+//!
+//! A step with a fan-out starts one element at a time: after each, it returns to the queue of the
+//! scheduler. So urgent steps are not blocked by a long list, and the parallel limit needs no
+//! second counter. The step settles once, when no element is in progress and none remains.
 
 use std::collections::BTreeMap;
 
@@ -65,6 +69,9 @@ impl FanOutState {
     }
 
     /// Stops starting elements once the result is certain.
+    ///
+    /// The result is certain when the quorum is reached and the step stops early, or when too many
+    /// elements have failed for the quorum. Elements in progress still finish.
     fn close_if_clear(&mut self, fan_out: &FanOut) {
         let quorum = self.quorum(fan_out);
         let enough = fan_out.stop_early && self.done >= quorum;

@@ -1,5 +1,10 @@
 //! Assembles plans that are longer than one reply: the complete parts are stored, and the rest is
 //! requested.
+//!
+//! For example, the reply `{"steps": [{"id": "a", ..}, {"id": "b", "age` gives the step `a`. The
+//! last element is dropped even if it looks complete, because a cut may fall after any field. The
+//! planner sees the kept part and returns only the rest; `join` adds it, and a repeated id replaces
+//! the earlier step.
 
 use levity_core::Finish;
 use levity_llm::json::{self, Repair};

@@ -1,4 +1,12 @@
 //! Starts, retries and settles steps.
+//!
+//! An attempt consists of rounds. The first round performs the step; an agent gets another one if
+//! it requests it, or if its output lacks variables. A failed attempt is followed by a pause and a
+//! new attempt that knows the error, up to the retry policy. `Place` identifies either a step or
+//! one element of its list, so both paths share this code.
+//!
+//! A step without a runner fails permanently instead of panicking: a run may be resumed by a team
+//! that has lost a member.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -222,6 +230,8 @@ impl GraphMachine {
         }
     }
 
+    /// The inputs are the variables of the code. `author` is set for code that an agent wrote: such
+    /// code calls the tools of that agent, and not those of the team.
     pub(super) fn code_effect(
         &mut self,
         step: &Step,
@@ -591,6 +601,8 @@ impl GraphMachine {
     }
 }
 
+/// A step that writes variables stores its values only, and its complete output is dropped: outputs
+/// of 20,000 steps must fit into memory and into each snapshot.
 fn complete(
     steps: &mut Scheduler,
     at: u32,
@@ -617,6 +629,8 @@ fn text_of(content: &[levity_core::Content]) -> String {
 }
 
 /// Returns the pause before the next attempt, which doubles each time.
+///
+/// With a pause of 1 s, the attempts 2, 3 and 4 follow after 1 s, 2 s and 4 s.
 fn pause(retry: Retry, number: u32) -> Duration {
     let times = 2_u32.saturating_pow(number.saturating_sub(1));
     retry.pause.saturating_mul(times).min(Retry::LONGEST_PAUSE)
@@ -647,6 +661,9 @@ fn with_bounds(mut input: Value, step: &Step, budget: Budget) -> Value {
 
 /// Returns the budget that remains after earlier rounds. An attempt without remaining tool calls
 /// can still answer.
+///
+/// For example, a budget of 1,000 tokens leaves 400 after a round that used 600. A limit of zero
+/// would let a child run start that can do nothing, so an exhausted budget is a failure here.
 fn remaining_budget(mut budget: Budget, attempt: &Attempt) -> Result<Budget, StepFailure> {
     let exhausted = || {
         StepFailure::transient(

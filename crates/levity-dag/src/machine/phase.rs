@@ -1,4 +1,11 @@
 //! The phases of a run, each with the data that exists only in it.
+//!
+//! A value that exists only in one phase, such as the question to a planner, is a field of that
+//! phase and not an `Option` beside it. A replan is the exception: it is part of [`RunningPlan`],
+//! because steps continue while the planner thinks.
+//!
+//! The scheduler is saved separately (`machine/save.rs`), so the types are generic over it: `S` is
+//! `()` right after deserialization, and a state without its steps cannot be used by mistake.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
@@ -201,6 +208,9 @@ impl Phase {
     }
 
     /// Stops waiting for an effect, if the phase waits for it.
+    ///
+    /// An effect that the phase does not wait for gives `None`, and the outcome is ignored. That
+    /// happens after a stop, or when a host delivers an outcome twice.
     pub(super) fn take(&mut self, effect: EffectId) -> Option<EffectPurpose> {
         match mem::replace(self, Self::Deciding) {
             Self::Profiling(pending) if pending == effect => Some(EffectPurpose::Profiles),
@@ -324,6 +334,10 @@ impl RunningPlan {
     }
 
     /// Returns the plan after a change that was made for these failed steps.
+    ///
+    /// Numbers of steps change with the plan, so every stored place is translated. A place without
+    /// a new number becomes `u32::MAX`, which no step has; a started step is never removed, so this
+    /// is a guard against damaged state only.
     pub(super) fn changed(self, graph: Graph, failed: &[StepId]) -> Self {
         let (steps, places) = self.steps.changed(graph, failed);
         let schemas = schemas(steps.graph().plan());

@@ -1,4 +1,13 @@
 //! Makes and changes plans.
+//!
+//! A plan comes from the input, from a planner in the program, or from an agent. Each answer passes
+//! the same path: assemble a reply that was cut off, parse, validate, compare with the initial
+//! variables, ask for approval if required, adopt. A fault sends the planner back with complaints,
+//! up to the number of drafts; then the run ends, or continues without the failed branch.
+//!
+//! The goal, the file descriptions and the file profiles are initial variables of every plan. They
+//! are added here. A plan that sets one of these names itself has priority, and the variables of
+//! the run's input have priority over both.
 
 use std::mem;
 use std::sync::Arc;
@@ -308,6 +317,9 @@ impl GraphMachine {
 
     /// Returns the complete text of a plan in several replies, or `None` while the rest is
     /// requested.
+    ///
+    /// Every continuation must add a complete part, or the planner could repeat the same beginning
+    /// forever. At most 12 replies form a plan.
     fn assemble_reply(
         &mut self,
         mut planning: Planning,
@@ -403,6 +415,9 @@ impl GraphMachine {
     }
 
     /// Returns the constraints on plans, with the remaining limits.
+    ///
+    /// A changed plan is validated against what is left of the limits, because its settled steps
+    /// count as zero.
     fn remaining_constraints(&self) -> PlanConstraints {
         let mut known = self.known();
         let limits = &mut known.limits;

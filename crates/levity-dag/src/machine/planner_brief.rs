@@ -1,4 +1,8 @@
 //! Builds the brief for a planner.
+//!
+//! A brief is complete in itself: a planner keeps no memory between calls, so a request after a
+//! rejected draft repeats the goal and adds the complaints and the draft. Values and errors are
+//! shortened, because a brief with all outputs of a large plan would not fit into a context window.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

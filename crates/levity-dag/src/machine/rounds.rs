@@ -1,4 +1,13 @@
 //! Interprets the output of a step: variables, code to run, another round, or a verdict.
+//!
+//! The order of interpretation is fixed: code in the answer runs first, then `call_self` starts
+//! another round, then a judge's verdict is read, then variables are extracted. An agent whose
+//! output is unusable gets at most two complaints in an attempt; each one is a round and counts
+//! against its turns.
+//!
+//! The output of an agent is untrusted. A field is code only if its name is `code` or
+//! `code_variants`, the team can run code, the runner permits it, and the step does not write a
+//! variable of that name.
 
 use levity_core::text::{chain, fenced, head};
 use levity_core::{MachineOutput, Outcome, Status};
@@ -93,6 +102,9 @@ pub(super) fn outcome_reason(outcome: &Outcome) -> String {
 
 /// Returns an agent's answer as a value: the object in it, a list if the answer is one, or the
 /// text.
+///
+/// For example, `Here it is: {"a": 1}` is the object, `[1, 2]` is the list, and `It rose [1].`
+/// stays a text.
 pub(super) fn read_output(text: String) -> Value {
     match levity_llm::json::parse(&text) {
         Ok(value @ Value::Object(_)) => value,
@@ -454,6 +466,9 @@ fn verdict<'a>(output: &'a Value, step: &Step) -> Option<(bool, &'a Value)> {
     })
 }
 
+/// Models write verdicts in many forms: `"Pass."`, `**approved**` and `true` all accept the work.
+/// Other words are not a verdict, and the judge is asked again, because a guess could accept bad
+/// work.
 fn passes(verdict: &Value) -> Option<bool> {
     let verdict = match verdict {
         Value::Bool(passed) => return Some(*passed),

@@ -1,4 +1,12 @@
 //! The state of a machine, to be saved and restored between any two inputs.
+//!
+//! The state has three parts beside the start: `now` (counters and usage), `phase` (work in
+//! progress) and `steps` (a status and the values of each step). The plan is omitted while it is
+//! the initial one. Edges are saved only after a replan: without one, the plan determines them, and
+//! they are derived again.
+//!
+//! A saved state comes from a journal, which another version or a damaged disk may have written.
+//! Reading it therefore checks that its parts agree, and errors never quote the outputs of steps.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -134,6 +142,8 @@ impl GraphMachine {
 
 impl RunningPlan {
     /// Returns the first inconsistency in a plan that was in progress, if there is one.
+    ///
+    /// Each rule protects an index or a counter that later code uses without a check.
     fn contradiction(&self) -> Option<&'static str> {
         let is_running = |at: u32, node: &Node| {
             (node.status == StepStatus::Running) == self.works.contains_key(&at)

@@ -1,4 +1,8 @@
 //! Checks that a change to a plan leaves no step waiting for a failed one.
+//!
+//! A replan that adds an unrelated step, and forgets the dependents of the failed one, would be
+//! valid as a graph and useless as a plan: the dependents would be skipped. The planner gets a
+//! fault instead, and can correct its change.
 
 use crate::fault::{Fault, FaultCollector, FaultKind, Faults};
 use crate::graph::Graph;

@@ -1,3 +1,9 @@
+//! Reads the fields of one JSON object, and collects faults instead of stopping at the first.
+//!
+//! The reader remembers which keys were requested. At the end, a key that was not requested and
+//! differs by one letter from one that was is reported as a typing error: `read` for `reads`. A
+//! larger distance is taken as a field of another tool.
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,3 +1,7 @@
+//! Reads the edges of the node-link form, as NetworkX and session files write it.
+//!
+//! Edges become entries of the `after` lists, so the rest of the crate knows one form only.
+
 use std::collections::HashMap;
 use std::sync::Arc;
 

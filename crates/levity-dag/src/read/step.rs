@@ -1,3 +1,5 @@
+//! Reads a single step, with the synonyms that models use for its fields.
+
 use levity_core::Money;
 use serde_json::{Map, Value};
 

@@ -15,6 +15,32 @@ use crate::machine::{PLAN, PlannerKind, Rules, Settings};
 use crate::planner::TeamPlanner;
 
 /// A builder for a [`Team`].
+///
+/// A team needs at least one agent, function, tool or code program to run a step. It runs given
+/// plans without a planner; to run a goal, it needs a [`planner`](Self::planner) or an agent with
+/// the name [`Team::PLANNER`].
+///
+/// | setting | default |
+/// |---|---|
+/// | [`max_parallel`](Self::max_parallel) | 16 steps |
+/// | [`max_replans`](Self::max_replans) | 3 changes |
+/// | [`max_drafts`](Self::max_drafts) | 3 answers of the planner |
+/// | [`max_turns`](Self::max_turns) | 15 turns for an attempt |
+/// | [`max_steps`](Self::max_steps) | 20,000 steps |
+/// | [`limits`](Self::limits) | [`Limits::new`] with 100,000 tool calls |
+///
+/// ```
+/// use levity_dag::{Error, StepInput, Team};
+/// use serde_json::Value;
+///
+/// let noop = |_: StepInput| async { Ok(Value::Null) };
+/// let team = Team::builder().function("noop", noop).max_parallel(4).max_replans(0).build()?;
+/// assert!(team.constraints().runners.contains_key("noop"));
+///
+/// let error = Team::builder().function("noop", noop).function("noop", noop).build().unwrap_err();
+/// assert!(matches!(error, Error::Setting { setting: "name", .. }));
+/// # Ok::<(), Error>(())
+/// ```
 #[must_use = "a builder does nothing until `build`"]
 #[derive(Default)]
 pub struct TeamBuilder {
@@ -43,6 +69,27 @@ impl TeamBuilder {
 
     /// Adds an agent. The names [`Team::PLANNER`], [`Team::DISTILLER`] and [`Team::QA`] have a
     /// special meaning. `levity_agents::Catalogue` provides ready-made agents.
+    ///
+    /// An agent with the name [`Team::QA`] is a judge: an answer with `"verdict": "revise"` sends
+    /// work back. The agent that makes plans does not run steps.
+    ///
+    /// ```
+    /// use levity_dag::{Plan, Step, Team};
+    /// use levity_loop::Agent;
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_dag::Result<()> {
+    /// let model = ScriptedModel::new().reply(r#"{"summary": "The tide comes in."}"#);
+    /// let team = Team::builder()
+    ///     .agent("Summarizer", "sums up texts", Agent::builder(model).build()?)
+    ///     .build()?;
+    /// let plan = Plan::new()
+    ///     .step(Step::new("sum", "Summarizer").prompt("Sum it up.").writes(["summary"]));
+    /// assert_eq!(team.run(plan).await?.text(), "The tide comes in.");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn agent(
         self,
         name: impl Into<Arc<str>>,
@@ -56,6 +103,8 @@ impl TeamBuilder {
     }
 
     /// Adds an agent with its full description for plans.
+    ///
+    /// The kind of the card does not matter: it is always [`StepRunnerKind::Agent`].
     pub fn runner(mut self, name: impl Into<Arc<str>>, card: StepRunner, agent: Agent) -> Self {
         self.agents.push((
             name.into(),
@@ -75,6 +124,26 @@ impl TeamBuilder {
     }
 
     /// Adds a tool for steps and for code.
+    ///
+    /// A step passes its inputs as the arguments of the tool. The [`policy`](Self::policy) decides
+    /// on the call, and an [`approver`](Self::approver) answers when the policy asks.
+    ///
+    /// ```
+    /// use levity_core::{Hints, ToolOutput};
+    /// use levity_dag::{Plan, Step, Team};
+    /// use levity_test::RecordingTool;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_dag::Result<()> {
+    /// let search = RecordingTool::new("search", |_| Ok(ToolOutput::text("two results")))
+    ///     .with_hints(Hints::new().read_only());
+    /// let team = Team::builder().tool(search).build()?;
+    /// let plan = Plan::new()
+    ///     .step(Step::new("look", "search").input("query", "tides").writes(["found"]));
+    /// assert_eq!(team.run(plan).await?.text(), "two results");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
         self.tools = self.tools.tool(tool);
         self
@@ -107,36 +176,75 @@ impl TeamBuilder {
     }
 
     /// Sets a planner that makes plans in place of an agent.
+    ///
+    /// It has priority over an agent with the name [`Team::PLANNER`].
     pub fn planner(mut self, planner: impl TeamPlanner + 'static) -> Self {
         self.planner = Some(Arc::new(planner));
         self
     }
 
     /// Sets the approver for plans and for the tools of steps.
+    ///
+    /// Without an approver, the question waits in the run until a handle of the run answers it.
     pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
         self.approver = Some(Arc::new(approver));
         self
     }
 
     /// Requires human approval of every plan, and of every change to one, before it is carried out.
+    ///
+    /// The question is an [`Ask`](levity_core::Ask) for the tool
+    /// [`APPROVE_PLAN_TOOL`](crate::APPROVE_PLAN_TOOL). Its arguments are the plan, or the change.
+    /// A person may edit them; after ten invalid edits, the plan counts as refused. A text as the
+    /// answer goes to the planner as a complaint.
+    ///
+    /// ```
+    /// use levity_core::{Ask, Decision};
+    /// use levity_dag::{APPROVE_PLAN_TOOL, Error, Plan, Step, StepInput, Team};
+    /// use serde_json::Value;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_dag::Result<()> {
+    /// let team = Team::builder()
+    ///     .function("noop", |_: StepInput| async { Ok(Value::Null) })
+    ///     .approve_plans()
+    ///     .approver(|ask: &Ask| {
+    ///         assert_eq!(ask.call.name, APPROVE_PLAN_TOOL);
+    ///         Decision::deny("not today")
+    ///     })
+    ///     .build()?;
+    /// let refused = team.run(Plan::new().step(Step::new("a", "noop"))).await;
+    /// let Err(Error::Cancelled { reason, .. }) = refused else { unreachable!() };
+    /// assert_eq!(reason, "the plan was refused: not today");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn approve_plans(mut self) -> Self {
         self.settings.approve = true;
         self
     }
 
     /// Sets the maximum number of steps that run in parallel; 16 by default.
+    ///
+    /// Each element of a fan-out counts as a step. A pause before a retry does not count.
     pub fn max_parallel(mut self, steps: usize) -> Self {
         self.settings.parallel = steps;
         self
     }
 
     /// Sets the maximum number of plan changes after failed steps; 3 by default.
+    ///
+    /// A judge that sends work back counts as well, with or without a planner. A planner that gives
+    /// up ends all further replans of the run.
     pub fn max_replans(mut self, times: u32) -> Self {
         self.settings.replans = times;
         self
     }
 
     /// Sets how many times the planner may try until its answer is valid; 3 by default.
+    ///
+    /// The value applies to each request separately. A plan that arrives in several replies counts
+    /// as one draft.
     pub fn max_drafts(mut self, times: u32) -> Self {
         self.settings.drafts = times;
         self
@@ -182,6 +290,13 @@ impl TeamBuilder {
     }
 
     /// Builds the team from its settings.
+    ///
+    /// ```
+    /// use levity_dag::Team;
+    ///
+    /// let error = Team::builder().max_parallel(0).build().unwrap_err();
+    /// assert!(error.to_string().contains("set 1 to run one step at a time"));
+    /// ```
     ///
     /// # Errors
     /// Returns an error if two members have the same name, or if a setting is invalid.
