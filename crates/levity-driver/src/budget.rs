@@ -1,4 +1,10 @@
 //! Money and tokens: reserved before a model call is sent, settled when it returns.
+//!
+//! A model call with a limit on money or tokens goes through three states. First the maximum cost
+//! is reserved, and the record of the call's start contains the amount. Then the reply arrives, the
+//! actual usage is counted and the rest is released. If the process ends in between, the record
+//! makes the next process count the whole reservation: a budget may be spent too slowly after a
+//! crash, but never exceeded.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,6 +17,8 @@ use levity_core::{
 use crate::meter::{Meter, Refusal, Reservation, full_spending, initial_spending};
 
 /// The reservations of model calls in progress, and the effects that wait for budget.
+///
+/// There are few reservations at a time, so a list is searched from the start.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
     reservations: Vec<(EffectId, Reservation)>,
@@ -115,6 +123,8 @@ pub(crate) fn reserves(meter: &Meter, effect: &Effect) -> bool {
     effect.kind() == EffectKind::Model && meter.is_budget()
 }
 
+/// A call without a known maximum cost is refused as [`ModelErrorKind::Unpriced`], since no
+/// reservation could cover it.
 fn reserve(
     meter: &Arc<Meter>,
     effect: &Effect,
@@ -163,6 +173,8 @@ fn reserve(
 }
 
 /// The spending of a run by its records, without effects in progress.
+///
+/// It follows from records alone, so that a resumed run and a report of a stored run agree.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally(pub(crate) Spending);
 
@@ -201,6 +213,17 @@ impl Tally {
 
 /// Returns the spending of a run by its records, and the children that are still in progress.
 /// Effects that began and did not finish count in full.
+///
+/// ```
+/// use levity_core::{EffectClass, EffectId, EffectKind, EffectNote, Entry, Record, Timestamp};
+/// use levity_driver::tally;
+///
+/// let effect = EffectId::new(0);
+/// let note = EffectNote::new(EffectKind::Child, "writer", EffectClass::Idempotent);
+/// let started = Record::new(1, Timestamp::default(), Entry::Started { effect, note });
+/// let (spent, children) = tally(&[started]);
+/// assert_eq!((spent.model_calls, children), (0, vec![effect])); // the child is in progress
+/// ```
 pub fn tally(records: &[Record]) -> (Spending, Vec<EffectId>) {
     let mut tally = Tally::default();
     let mut open: BTreeMap<EffectId, &EffectNote> = BTreeMap::new();

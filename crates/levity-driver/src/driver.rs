@@ -1,3 +1,10 @@
+//! The driver of a run, without I/O.
+//!
+//! All changes of a run pass through [`RunDriver::stage`]: it turns an entry into a record and
+//! folds that record into the state, exactly as a resumed run folds it later. Nothing changes the
+//! state beside it. So a live run and its replay cannot differ by construction, except if the
+//! machine itself is not deterministic.
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +27,8 @@ mod input;
 pub use input::EffectResult;
 
 /// The maximum number of pending messages before a run calls the model again.
+///
+/// Further messages are refused with [`ControlError::Full`](levity_core::ControlError::Full).
 pub const MAX_PENDING_MESSAGES: usize = 256;
 
 /// Decides what a run does next: the half of a runtime that does no I/O.
@@ -42,6 +51,14 @@ pub const MAX_PENDING_MESSAGES: usize = 256;
 ///    the records.
 ///
 /// `levity_runtime::Runtime` is a host on tokio; `levity_test::ManualHost` is a host for tests.
+///
+/// # Promises
+/// - No action is returned before its record is among [`records`](Self::records).
+/// - Each effect gets one outcome; later ones are ignored.
+/// - An effect that an earlier process began is repeated only if its class allows that.
+/// - A paused run starts nothing new, but accepts outcomes, decisions and messages.
+///
+/// The page of the [crate](crate) has a complete host as an example.
 pub struct RunDriver<M> {
     state: State<M>,
     settings: DriverSettings,
@@ -61,6 +78,17 @@ pub struct RunDriver<M> {
 }
 
 /// The settings of a driver.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use levity_core::Limits;
+/// use levity_driver::{DriverSettings, Meter};
+///
+/// let mut settings = DriverSettings::new(Arc::new(Meter::new(Limits::new(), None)));
+/// settings.has_approver = true; // every question becomes an action
+/// assert!(settings.keeps && settings.depth == 0);
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DriverSettings {
@@ -104,6 +132,31 @@ impl DriverSettings {
 }
 
 /// Answers the questions of a driver while it begins effects.
+///
+/// # Contract
+/// - `prepare` answers immediately, or returns `None` and reports the answer once by
+///   [`RunDriver::prepared`].
+/// - `prepare` may be called again for the same effect, if it could not begin or belongs to an
+///   earlier process.
+/// - `is_late` is cheap. After `true`, [`RunDriver::advance`] returns soon, and
+///   [`RunDriver::has_more`] reports the rest.
+///
+/// ```
+/// use levity_core::{Effect, EffectClass, EffectId, Permit, Prepared};
+/// use levity_driver::DriverHost;
+///
+/// /// Lets everything run, but asks before a tool is called.
+/// struct Careful;
+///
+/// impl DriverHost for Careful {
+///     fn prepare(&mut self, _: EffectId, effect: &Effect) -> Option<Prepared> {
+///         Some(match effect {
+///             Effect::Tool(_) => Prepared::default().permit(Permit::ask("it calls a tool")),
+///             _ => Prepared::new(EffectClass::Idempotent),
+///         })
+///     }
+/// }
+/// ```
 pub trait DriverHost {
     /// Asks the executor to prepare an effect before it begins. Returns `None` if the answer
     /// follows later through [`RunDriver::prepared`].
@@ -116,6 +169,16 @@ pub trait DriverHost {
 }
 
 /// A task for the host.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use levity_core::{Effect, EffectId, Wait};
+/// use levity_driver::Action;
+///
+/// let action = Action::Perform(EffectId::new(0), Effect::Wait(Wait::new(Duration::from_secs(5))));
+/// assert!(matches!(action, Action::Perform(id, _) if id.get() == 0));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Action {
@@ -130,6 +193,14 @@ pub enum Action {
 }
 
 /// The circumstances in which an effect begins.
+///
+/// The host copies these values into the context of the executor.
+///
+/// ```
+/// # use levity_driver::EffectStart;
+/// let start = EffectStart::default();
+/// assert!(!start.again && start.max_output.is_none(), "no earlier process, no budget");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct EffectStart {
@@ -156,6 +227,9 @@ struct Question {
 }
 
 /// The pending answers of the executor about effects.
+///
+/// `wanted` has every effect without an answer. An orphaned effect is in `orphaned` as well,
+/// because its answer goes to another place.
 #[derive(Debug, Default)]
 struct Preparing {
     wanted: BTreeSet<EffectId>,
@@ -193,6 +267,28 @@ impl<M: Machine> RunDriver<M> {
     ///
     /// # Errors
     /// Returns an error if the record does not match the machine.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use levity_core::{
+    ///     ControlCommand, Ending, Entry, Input, Limits, Machine, MachineKind, MachineOutput,
+    ///     Record, Timestamp,
+    /// };
+    /// use levity_driver::{DriverSettings, Meter, RunDriver};
+    /// # struct Idle;
+    /// # impl Machine for Idle {
+    /// #     fn kind(&self) -> MachineKind { MachineKind::new("idle", 1) }
+    /// #     fn save(&self) -> serde_json::Value { serde_json::Value::Null }
+    /// #     fn apply(&mut self, _: Input, _: &mut MachineOutput) {}
+    /// #     fn ending(&self) -> Option<&Ending> { None }
+    /// # }
+    /// let settings = DriverSettings::new(Arc::new(Meter::new(Limits::new(), None)));
+    /// let mut driver = RunDriver::new("r1".into(), Idle, settings);
+    /// let pause = Entry::Commanded(ControlCommand::Pause);
+    /// let error = driver.fold(Record::new(0, Timestamp::default(), pause)).unwrap_err();
+    /// assert!(error.to_string().contains("only the first record can open a run"));
+    /// ```
     pub fn fold(&mut self, record: Record) -> Result<(), Divergence> {
         self.state.apply(record, None)
     }
@@ -219,6 +315,26 @@ impl<M: Machine> RunDriver<M> {
     ///
     /// # Errors
     /// Returns an error if the machine breaks its contract.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use levity_core::{Ending, Input, Limits, Machine, MachineKind, MachineOutput, Timestamp};
+    /// # use levity_driver::{DriverSettings, Meter, RunDriver};
+    /// # struct Idle;
+    /// # impl Machine for Idle {
+    /// #     fn kind(&self) -> MachineKind { MachineKind::new("idle", 1) }
+    /// #     fn save(&self) -> serde_json::Value { serde_json::Value::Null }
+    /// #     fn apply(&mut self, _: Input, _: &mut MachineOutput) {}
+    /// #     fn ending(&self) -> Option<&Ending> { None }
+    /// # }
+    /// let settings = DriverSettings::new(Arc::new(Meter::new(Limits::new(), None)));
+    /// let mut driver = RunDriver::new("r1".into(), Idle, settings);
+    /// driver.take_over();
+    /// driver.open(Timestamp::from_millis(1_000), || (Vec::new(), false))?;
+    /// assert_eq!(driver.records().len(), 1); // write it to the journal
+    /// assert_eq!(driver.opened_at(), Timestamp::from_millis(1_000));
+    /// # Ok::<(), levity_core::Divergence>(())
+    /// ```
     pub fn open(
         &mut self,
         now: Timestamp,
@@ -268,6 +384,9 @@ impl<M: Machine> RunDriver<M> {
     }
 
     /// Folds entries as records of the current time.
+    ///
+    /// Entries after a divergence are dropped: the machine can no longer be trusted, and nothing of
+    /// the run is written.
     fn stage(&mut self, now: Timestamp, entries: Vec<Entry>) {
         let mut events = self.watched.then_some(&mut self.events);
         for entry in entries {
@@ -293,6 +412,27 @@ impl<M: Machine> RunDriver<M> {
     }
 
     /// Marks these records as written to the journal.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use levity_core::{Ending, Input, Limits, Machine, MachineKind, MachineOutput, Timestamp};
+    /// # use levity_driver::{DriverSettings, Meter, RunDriver};
+    /// # struct Idle;
+    /// # impl Machine for Idle {
+    /// #     fn kind(&self) -> MachineKind { MachineKind::new("idle", 1) }
+    /// #     fn save(&self) -> serde_json::Value { serde_json::Value::Null }
+    /// #     fn apply(&mut self, _: Input, _: &mut MachineOutput) {}
+    /// #     fn ending(&self) -> Option<&Ending> { None }
+    /// # }
+    /// # let settings = DriverSettings::new(Arc::new(Meter::new(Limits::new(), None)));
+    /// # let mut driver = RunDriver::new("r1".into(), Idle, settings);
+    /// # driver.take_over();
+    /// driver.open(Timestamp::default(), || (Vec::new(), false))?;
+    /// let mut journal = driver.records().to_vec();
+    /// driver.written();
+    /// assert_eq!((journal.len(), driver.records().len(), driver.seq()), (1, 0, 1));
+    /// # Ok::<(), levity_core::Divergence>(())
+    /// ```
     pub fn written(&mut self) {
         self.records.clear();
     }
@@ -303,6 +443,28 @@ impl<M: Machine> RunDriver<M> {
     }
 
     /// Removes and returns the events of the records. Publish them once the records are written.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use levity_core::{Ending, Input, Limits, Machine, MachineKind, MachineOutput, Timestamp};
+    /// # use levity_driver::{DriverSettings, Meter, RunDriver};
+    /// # struct Idle;
+    /// # impl Machine for Idle {
+    /// #     fn kind(&self) -> MachineKind { MachineKind::new("idle", 1) }
+    /// #     fn save(&self) -> serde_json::Value { serde_json::Value::Null }
+    /// #     fn apply(&mut self, _: Input, _: &mut MachineOutput) {}
+    /// #     fn ending(&self) -> Option<&Ending> { None }
+    /// # }
+    /// # let settings = DriverSettings::new(Arc::new(Meter::new(Limits::new(), None)));
+    /// # let mut driver = RunDriver::new("r1".into(), Idle, settings);
+    /// # driver.take_over();
+    /// driver.watch(true);
+    /// driver.open(Timestamp::default(), || (Vec::new(), false))?;
+    /// let names: Vec<_> = driver.take_events().map(|event| event.kind.name()).collect();
+    /// assert_eq!(names, ["run_started"]);
+    /// assert!(driver.events().is_empty());
+    /// # Ok::<(), levity_core::Divergence>(())
+    /// ```
     pub fn take_events(&mut self) -> impl Iterator<Item = Event> {
         self.events.drain(..)
     }
@@ -353,6 +515,28 @@ impl<M: Machine> RunDriver<M> {
     }
 
     /// Returns the remaining time of the run, if its time is limited.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use std::time::Duration;
+    /// # use levity_core::{Ending, Input, Limits, Machine, MachineKind, MachineOutput, Timestamp};
+    /// # use levity_driver::{DriverSettings, Meter, RunDriver};
+    /// # struct Idle;
+    /// # impl Machine for Idle {
+    /// #     fn kind(&self) -> MachineKind { MachineKind::new("idle", 1) }
+    /// #     fn save(&self) -> serde_json::Value { serde_json::Value::Null }
+    /// #     fn apply(&mut self, _: Input, _: &mut MachineOutput) {}
+    /// #     fn ending(&self) -> Option<&Ending> { None }
+    /// # }
+    /// let limits = Limits::new().wall_time(Duration::from_secs(60));
+    /// let settings = DriverSettings::new(Arc::new(Meter::new(limits, None)));
+    /// let mut driver = RunDriver::new("r1".into(), Idle, settings);
+    /// driver.take_over();
+    /// driver.open(Timestamp::from_millis(0), || (Vec::new(), false))?;
+    /// let left = driver.time_left(Timestamp::from_millis(20_000));
+    /// assert_eq!(left, Some(Duration::from_secs(40)));
+    /// # Ok::<(), levity_core::Divergence>(())
+    /// ```
     pub fn time_left(&self, now: Timestamp) -> Option<Duration> {
         let limit = self.settings.meter.limits().wall_time?;
         Some(limit.saturating_sub(now.since(self.state.opened)))

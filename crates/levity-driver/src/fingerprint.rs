@@ -1,3 +1,8 @@
+//! Fingerprints of the inputs of effects, which a replay compares with the recorded ones.
+//!
+//! They detect a program that has changed since the run: another system prompt, other arguments,
+//! another history.
+
 use std::sync::Arc;
 
 use levity_core::{Digest, Effect, History, Message};
@@ -48,6 +53,8 @@ impl Fingerprint {
         }
     }
 
+    /// Messages are compared by address. A history that was rebuilt has other addresses and is
+    /// hashed from the start, with the same result.
     fn history(&mut self, history: &History) -> Digest {
         let messages = history.messages();
         let known = messages.get(..self.seen.len());

@@ -1,4 +1,8 @@
 //! Runs that continue differently from a record of an existing run.
+//!
+//! A fork copies records instead of referring to them, and adapts two things. The first record
+//! describes the new machine and names the origin. The fingerprints of effects are computed again,
+//! since the new machine may have another prompt.
 
 use levity_core::{
     Divergence, EffectKind, Entry, ForkPoint, Machine, Record, RunHeader, RunId, RuntimeError,
@@ -12,6 +16,23 @@ use crate::state::State;
 ///
 /// # Errors
 /// Returns an error if there are no records, or `after` is not among them.
+///
+/// ```
+/// use levity_core::{Entry, Limits, MachineKind, Record, RunHeader, RunId, Status, Timestamp};
+/// use levity_driver::cut;
+///
+/// let kind = MachineKind::new("agent", 1);
+/// let header = RunHeader::new(kind, serde_json::Value::Null, Limits::new());
+/// let entries = [Entry::Opened(header), Entry::Ended(Status::Complete)];
+/// let records: Vec<_> = (0..)
+///     .zip(entries)
+///     .map(|(seq, entry)| Record::new(seq, Timestamp::default(), entry))
+///     .collect();
+/// let run = RunId::new("r1");
+/// assert_eq!(cut(&run, records.clone(), None)?.len(), 1); // without the end
+/// assert!(cut(&run, records, Some(7)).is_err());
+/// # Ok::<(), levity_core::RuntimeError>(())
+/// ```
 pub fn cut(
     run: &RunId,
     mut records: Vec<Record>,
@@ -51,6 +72,16 @@ pub fn cut(
 }
 
 /// A fork: the first records of an existing run, adapted to the new machine.
+///
+/// ```
+/// use levity_core::{Limits, MachineKind, RunHeader, Timestamp};
+/// use levity_driver::Fork;
+///
+/// let kind = MachineKind::new("agent", 1);
+/// let opened = RunHeader::new(kind, serde_json::Value::Null, Limits::new());
+/// let fork = Fork { from: "monday".into(), opened, now: Timestamp::from_millis(5) };
+/// assert_eq!(fork.from.as_str(), "monday");
+/// ```
 #[derive(Debug)]
 pub struct Fork {
     /// The id of the existing run.

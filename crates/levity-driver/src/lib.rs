@@ -64,6 +64,14 @@
 //! - [`replay`] folds records without a host.
 //!
 //! Use `levity_runtime::Runtime` to run agents; use this crate to write another runtime.
+//!
+//! # Features
+//! The crate has no features and depends on `levity-core` and serde alone.
+//!
+//! # Where to go next
+//! - [`RunDriver`] lists the duties of a host.
+//! - [`DriverHost`] is the one trait that a host implements.
+//! - [`replay`], [`cut`] and [`tally`] work on stored records without a driver.
 
 mod budget;
 mod driver;

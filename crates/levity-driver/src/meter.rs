@@ -1,3 +1,12 @@
+//! Meters: the spending of a tree of runs against its limits.
+//!
+//! Each run has a meter, and the meter of a child has the one of its parent above it. Spending is
+//! counted in all of them at once. A call may begin only if every meter up to the root has room for
+//! its maximum cost.
+//!
+//! Besides the money spent, a meter tracks reservations of calls in progress and an estimate of the
+//! next call. The estimate tells the run in time that it should finish with its current results.
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use levity_core::{
@@ -12,6 +21,19 @@ pub(crate) use reservation::{Reservation, full_spending};
 ///
 /// An operation locks the meters from its own up to the root, in this order, and holds the locks
 /// until all are changed. So no amount is ever taken here without being taken above.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use levity_core::{Limits, Spending};
+/// use levity_driver::Meter;
+///
+/// let root = Arc::new(Meter::new(Limits::new().tokens(1_000), None));
+/// let child = Meter::new(Limits::new(), Some(root.clone()));
+/// child.add(&Spending::new(1, 0, 300));
+/// assert_eq!(root.spent().tokens, 300);
+/// assert!(child.is_budget(), "the limit of the root holds for the child");
+/// ```
 #[derive(Debug)]
 pub struct Meter {
     limits: Limits,
@@ -22,6 +44,9 @@ pub struct Meter {
 }
 
 /// Notifies waiting calls that some budget was released.
+///
+/// All waiting calls of a tree share one token. It is created on demand and replaced after each
+/// release.
 #[derive(Debug, Default)]
 struct Freed(Mutex<Option<CancelToken>>);
 
@@ -41,6 +66,7 @@ impl Freed {
     }
 }
 
+/// The counts of one meter, for its run and everything below it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Consumption {
     spent: Spending,
@@ -97,6 +123,13 @@ impl Meter {
     }
 
     /// Returns `true` if money or tokens are limited, here or above.
+    ///
+    /// ```
+    /// # use levity_core::Limits;
+    /// # use levity_driver::Meter;
+    /// assert!(Meter::new(Limits::new().tokens(1_000), None).is_budget());
+    /// assert!(!Meter::new(Limits::new(), None).is_budget());
+    /// ```
     pub fn is_budget(&self) -> bool {
         self.freed.is_some()
     }
@@ -118,6 +151,14 @@ impl Meter {
     }
 
     /// Returns the spending here and below.
+    ///
+    /// ```
+    /// # use levity_core::{Limits, Spending};
+    /// # use levity_driver::Meter;
+    /// let meter = Meter::new(Limits::new(), None);
+    /// meter.add(&Spending::new(1, 2, 300));
+    /// assert_eq!((meter.spent().model_calls, meter.spent().tool_calls), (1, 2));
+    /// ```
     pub fn spent(&self) -> Spending {
         self.used().spent
     }
@@ -132,6 +173,16 @@ impl Meter {
     }
 
     /// Adds spending here that the runs above have already counted.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use levity_core::{Limits, Spending};
+    /// # use levity_driver::Meter;
+    /// let root = Arc::new(Meter::new(Limits::new(), None));
+    /// let child = Meter::new(Limits::new(), Some(root.clone()));
+    /// child.add_here(&Spending::new(1, 0, 300));
+    /// assert_eq!((child.spent().tokens, root.spent().tokens), (300, 0));
+    /// ```
     pub fn add_here(&self, spent: &Spending) {
         self.count(&mut self.used(), spent);
     }
@@ -202,6 +253,9 @@ impl Meter {
 
     /// Returns the maximum length of the reply; the limit that forbids any, or `None` if it has to
     /// wait.
+    ///
+    /// The locks of all meters up to the root are held until the root has decided, so two calls
+    /// cannot both take the last of a budget.
     fn hold(&self, worst: &CostBound, room: ReplyRoom) -> Result<u64, Option<Limit>> {
         let mut used = self.used();
         let room = room.within(worst, &self.limits, &used);
@@ -241,6 +295,9 @@ impl Meter {
     }
 
     /// Returns the limit that leaves room for at most one more model call, here or above.
+    ///
+    /// A run that knows this early can still afford an answer. Without it, the last call would be
+    /// refused and the work lost.
     pub(crate) fn almost_reached(&self) -> Option<Limit> {
         let next = self.used().next;
         // The cost of a run that has called nothing is estimated from the run above it.
@@ -341,6 +398,7 @@ impl ReplyRoom {
         self
     }
 
+    /// A reply of less than 64 tokens is not worth a call, unless the request itself wants no more.
     fn decide(self) -> Result<u64, Option<Limit>> {
         match self.later {
             Some(later) if later >= self.wanted.min(CostBound::LEAST_OUTPUT) => {

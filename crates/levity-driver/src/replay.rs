@@ -1,3 +1,5 @@
+//! Folds records without a host, and compares them with the current program.
+
 use levity_core::{
     Digest, Divergence, Effect, EffectId, Entry, Event, Machine, MachineKind, Record, RunId,
     RuntimeError,
@@ -8,6 +10,28 @@ use crate::fingerprint::OUTPUT_SCHEMA;
 use crate::state::State;
 
 /// The result of a replay.
+///
+/// ```
+/// use levity_core::{
+///     Ending, Entry, Input, Limits, Machine, MachineKind, MachineOutput, Record, RunHeader,
+///     Timestamp,
+/// };
+/// use levity_driver::replay;
+/// # struct Idle;
+/// # impl Machine for Idle {
+/// #     fn kind(&self) -> MachineKind { MachineKind::new("idle", 1) }
+/// #     fn save(&self) -> serde_json::Value { serde_json::Value::Null }
+/// #     fn apply(&mut self, _: Input, _: &mut MachineOutput) {}
+/// #     fn ending(&self) -> Option<&Ending> { None }
+/// # }
+/// let kind = MachineKind::new("idle", 1);
+/// let opened = RunHeader::new(kind, serde_json::Value::Null, Limits::new());
+/// let records = [Record::new(0, Timestamp::default(), Entry::Opened(opened))];
+/// let replayed = replay(&"r1".into(), &records, |_, _| Ok(Idle))?;
+/// assert_eq!(replayed.events[0].kind.name(), "run_started");
+/// assert!(replayed.in_progress.is_empty());
+/// # Ok::<(), levity_core::RuntimeError>(())
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Replay<M> {
@@ -27,6 +51,21 @@ pub struct Replay<M> {
 /// # Errors
 /// Returns an error if the machine cannot be built, or at the first record that does not match its
 /// behaviour. Another machine then wrote the records, and the error names the difference.
+///
+/// [`Replay`] has an example of a whole replay. A run without records cannot be replayed:
+///
+/// ```
+/// # use levity_core::{Ending, Input, Machine, MachineKind, MachineOutput};
+/// # use levity_driver::replay;
+/// # struct Idle;
+/// # impl Machine for Idle {
+/// #     fn kind(&self) -> MachineKind { MachineKind::new("idle", 1) }
+/// #     fn save(&self) -> serde_json::Value { serde_json::Value::Null }
+/// #     fn apply(&mut self, _: Input, _: &mut MachineOutput) {}
+/// #     fn ending(&self) -> Option<&Ending> { None }
+/// # }
+/// assert!(replay(&"r1".into(), &[], |_, _| Ok(Idle)).is_err());
+/// ```
 pub fn replay<M: Machine>(
     run: &RunId,
     records: &[Record],
@@ -48,6 +87,17 @@ pub fn replay<M: Machine>(
 }
 
 /// Returns the setup with which a run was created, by name.
+///
+/// ```
+/// use levity_core::{Digest, Entry, Limits, MachineKind, Record, RunHeader, Timestamp};
+/// use levity_driver::setup_of;
+///
+/// let kind = MachineKind::new("idle", 1);
+/// let mut opened = RunHeader::new(kind, serde_json::Value::Null, Limits::new());
+/// opened.setup = vec![("tool `add`".to_owned(), Digest::of(&"adds"))];
+/// let records = [Record::new(0, Timestamp::default(), Entry::Opened(opened))];
+/// assert_eq!(setup_of(&records)[0].0, "tool `add`");
+/// ```
 pub fn setup_of(records: &[Record]) -> Vec<(String, Digest)> {
     match records.first().map(|record| &record.entry) {
         Some(Entry::Opened(opened)) => opened.setup.clone(),
@@ -60,6 +110,20 @@ pub fn setup_of(records: &[Record]) -> Vec<(String, Digest)> {
 ///
 /// # Errors
 /// Returns an error that names the differences, if there are any.
+///
+/// ```
+/// use levity_core::{Digest, Entry, Limits, MachineKind, Record, RunHeader, Timestamp};
+/// use levity_driver::check_setup;
+///
+/// let setup = |tool: &str| vec![("tool `add`".to_owned(), Digest::of(&tool))];
+/// let kind = MachineKind::new("idle", 1);
+/// let mut opened = RunHeader::new(kind, serde_json::Value::Null, Limits::new());
+/// opened.setup = setup("adds");
+/// let records = [Record::new(0, Timestamp::default(), Entry::Opened(opened))];
+/// assert!(check_setup(&"r1".into(), &records, &setup("adds"), "model").is_ok());
+/// let error = check_setup(&"r1".into(), &records, &setup("multiplies"), "model").unwrap_err();
+/// assert!(error.to_string().contains("tool `add` changed"));
+/// ```
 pub fn check_setup(
     run: &RunId,
     records: &[Record],
@@ -152,6 +216,8 @@ pub fn opened<'a>(
 
 /// Compares the current inputs of an effect with the recorded ones. The inputs that the executor
 /// added, such as the available tools, are not known here.
+///
+/// An output schema that was removed is a change as well, although no current input differs.
 fn check_inputs<M: Machine>(state: &mut State<M>, record: &Record) -> Result<(), Divergence> {
     let Entry::Started { effect, note } = &record.entry else {
         return Ok(());

@@ -1,4 +1,8 @@
 //! The state of a run as data.
+//!
+//! A snapshot is an optimization and never the only copy: it may be deleted, rejected or outdated
+//! at any time, and the records then give the same state. So it accepts only its own version,
+//! unknown fields are an error, and nothing of it is migrated.
 
 use levity_core::{
     CallId, Effect, EffectId, EffectNote, Machine, MachineKind, RunHeader, RunId, Snapshot,
@@ -19,6 +23,16 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 ///
 /// A [`RunDriver`] creates one with [`snapshot`](RunDriver::snapshot), and a driver resumes from
 /// one with [`restore`](RunDriver::restore).
+///
+/// ```
+/// use levity_core::Snapshot;
+/// use levity_driver::RunSnapshot;
+/// use serde_json::json;
+///
+/// let old = Snapshot::new(40, json!({"version": "0.0.1"}));
+/// let error = RunSnapshot::read(old).unwrap_err();
+/// assert_eq!(error, "the snapshot is from another version of levity");
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunSnapshot {
@@ -59,6 +73,15 @@ impl RunSnapshot {
     /// # Errors
     /// Returns an error if it is from another version of levity or damaged. Fold the records
     /// instead.
+    ///
+    /// ```
+    /// use levity_core::Snapshot;
+    /// use levity_driver::RunSnapshot;
+    /// use serde_json::json;
+    ///
+    /// let foreign = Snapshot::new(40, json!({"some": "other state"}));
+    /// assert!(RunSnapshot::read(foreign).is_err()); // use the records instead
+    /// ```
     pub fn read(snapshot: Snapshot) -> Result<Self, String> {
         let version = snapshot.state.get("version").and_then(Value::as_str);
         if version != Some(VERSION) {

@@ -1,3 +1,13 @@
+//! The state of a run as a fold over its records.
+//!
+//! Effects move through three places: requested (`queue`), in progress (`running`), finished
+//! (nowhere: the machine has the outcome). Within the queue they are unprepared, ready or blocked
+//! by an earlier call. After a crash, effects in progress are orphaned: their records say that they
+//! began, and nobody performs them.
+//!
+//! Costs per effect do not depend on the number of other effects. A model may request thousands of
+//! calls in one reply.
+
 use std::collections::{BTreeSet, VecDeque};
 
 use levity_core::{
@@ -166,6 +176,7 @@ impl<M: Machine> State<M> {
         Ok(())
     }
 
+    /// A record that does not fit is a divergence, and the state must not be used any further.
     fn apply_entry(
         &mut self,
         at: Timestamp,
@@ -398,6 +409,7 @@ impl<M: Machine> State<M> {
         }
     }
 
+    /// Effects that only waited for this call become ready.
     fn leave_line(&mut self, call: &CallId) {
         let Some(place) = self.line.leave(call) else {
             return;
@@ -550,6 +562,9 @@ impl<M: Machine> State<M> {
     }
 
     /// Returns the position in the queue at which an effect may have to wait.
+    ///
+    /// A question, and an effect that will be denied, wait for nothing: their outcome changes
+    /// nothing outside.
     fn waits_at(&self, wanted: &Wanted) -> Option<u64> {
         let forbidden = !wanted.effect.is_approved()
             && wanted

@@ -1,4 +1,9 @@
 //! Effects that begin, and orphaned effects that an earlier process left in progress.
+//!
+//! An effect passes several checks before it begins, in this order: an answerable question, the
+//! permit, the depth of children, the budget, and the counts of calls. The first one that fails
+//! gives the outcome, and the effect finishes without having begun. Only a missing budget that
+//! other calls still hold makes it wait.
 
 use levity_core::{
     Decision, Divergence, Effect, EffectClass, EffectId, EffectKind, EffectNote, Entry, Limit,
@@ -9,6 +14,9 @@ use super::{Action, DriverHost, Question, RunDriver};
 use crate::budget::reserves;
 
 /// The reason why an orphaned effect does not begin now.
+///
+/// An orphan that waits for budget is `Again`; one that waits for the executor or for a resolution
+/// is `Elsewhere`.
 enum Deferred {
     /// The effect is checked again later.
     Again,
@@ -218,6 +226,8 @@ impl<M: Machine> RunDriver<M> {
     }
 
     /// Returns the entry by which a requested effect begins, or finishes without having begun.
+    ///
+    /// The permit is checked before the budget, so that a denied call never reserves money.
     fn admit(&mut self, now: Timestamp, id: EffectId) -> Option<Entry> {
         let refused = |outcome| Some(Entry::finished(id, outcome));
         let (is_reachable, has_approver) = (self.settings.is_reachable, self.settings.has_approver);

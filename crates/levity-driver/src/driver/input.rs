@@ -8,6 +8,15 @@ use levity_core::{
 use super::{Action, MAX_PENDING_MESSAGES, RunDriver};
 
 /// The result of an action.
+///
+/// ```
+/// use levity_core::{Outcome, Resolution};
+/// use levity_driver::EffectResult;
+///
+/// let woken = EffectResult::Finished(Outcome::Woken, None);
+/// let lost = EffectResult::Resolved(Resolution::Unknown);
+/// assert!(matches!((woken, lost), (EffectResult::Finished(..), EffectResult::Resolved(_))));
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum EffectResult {
@@ -54,6 +63,9 @@ impl<M: Machine> RunDriver<M> {
     }
 
     /// Returns the warnings that the machine receives before it requests the next call.
+    ///
+    /// They come before the outcomes of the same moment, so that the machine already knows of the
+    /// limit when it decides on the next call.
     fn warnings(&self) -> impl Iterator<Item = Entry> + use<M> {
         let meter = &self.settings.meter;
         let low = if self.state.low { None } else { meter.low() };
@@ -81,6 +93,29 @@ impl<M: Machine> RunDriver<M> {
     ///
     /// # Errors
     /// Returns an error if the run has too many pending messages.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use levity_core::{
+    /// #     ControlCommand, Ending, Input, Limits, Machine, MachineKind, MachineOutput, Timestamp,
+    /// # };
+    /// # use levity_driver::{DriverSettings, Meter, RunDriver};
+    /// # struct Idle;
+    /// # impl Machine for Idle {
+    /// #     fn kind(&self) -> MachineKind { MachineKind::new("idle", 1) }
+    /// #     fn save(&self) -> serde_json::Value { serde_json::Value::Null }
+    /// #     fn apply(&mut self, _: Input, _: &mut MachineOutput) {}
+    /// #     fn ending(&self) -> Option<&Ending> { None }
+    /// # }
+    /// # let settings = DriverSettings::new(Arc::new(Meter::new(Limits::new(), None)));
+    /// # let mut driver = RunDriver::new("r1".into(), Idle, settings);
+    /// # driver.take_over();
+    /// # let now = Timestamp::default();
+    /// driver.open(now, || (Vec::new(), false)).unwrap();
+    /// driver.command(now, ControlCommand::Pause)?;
+    /// assert!(driver.is_paused());
+    /// # Ok::<(), levity_core::ControlError>(())
+    /// ```
     pub fn command(&mut self, now: Timestamp, command: ControlCommand) -> Result<(), ControlError> {
         if matches!(command, ControlCommand::Say { .. })
             && self.state.pending_messages >= MAX_PENDING_MESSAGES

@@ -1,3 +1,9 @@
+//! Reservations: the money and tokens of a model call in progress.
+//!
+//! A reservation ends in one of three ways: settled with the usage of the reply, released because
+//! the provider charges nothing, or dropped. Dropping counts it in full. So an error path that
+//! forgets a reservation can only make the run more careful.
+
 use std::sync::Arc;
 
 use levity_core::{CostBound, ModelError, Money, Price, ReservedCost, Spending, Usage};
@@ -67,6 +73,8 @@ impl Reservation {
         self.close(&Spending::default(), None);
     }
 
+    /// An estimated count is raised to its maximum, because only the provider's own numbers are
+    /// reliable.
     fn fill(&self, usage: &mut Usage) {
         let known = |count: Option<u64>, bound: u64| match count {
             Some(count) if !usage.estimated => count,

@@ -1,4 +1,7 @@
 //! A map from effect numbers to values.
+//!
+//! It is used for the requested effects and for those in progress. A `BTreeMap` would allocate and
+//! free a node each time that the usual single effect comes and goes; the slots here are reused.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,8 @@
 //! The order among the calls of a turn.
+//!
+//! The model expects the calls of one reply to happen as if one after the other. Read-only calls
+//! may overlap, since no order is visible. A call that changes something runs alone: it waits for
+//! the calls before it and holds back those after it.
 
 use std::collections::{HashMap, VecDeque};
 
