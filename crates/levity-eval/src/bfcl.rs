@@ -68,6 +68,16 @@ struct Answer {
 
 /// Reads the cases of some categories from the folder `bfcl_eval/data`.
 ///
+/// ```
+/// use std::path::Path;
+///
+/// use levity_eval::{Selection, bfcl};
+///
+/// let data = Path::new("bfcl_eval/data");
+/// let error = bfcl::cases(data, &["poetry"], Selection::new()).unwrap_err();
+/// assert!(error.to_string().starts_with("unknown category `poetry`; available: simple_python"));
+/// ```
+///
 /// # Errors
 /// Fails if a category is unknown or cannot be read, or if a case has an unexpected format.
 pub fn cases(
@@ -190,6 +200,9 @@ fn tool(function: &Value) -> Option<OfferedTool> {
 }
 
 /// Converts the leaderboard's types to JSON Schema, in place and recursively.
+///
+/// The conversion is the one of the leaderboard, down to the sentence that it adds to floats, so
+/// that models see the same.
 fn schema(value: &mut Value) {
     let Value::Object(map) = value else { return };
     let kind = map
@@ -258,8 +271,8 @@ fn lines<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<Vec<T>> {
 /// installed packages; none of its dependencies is required.
 ///
 /// **The code of the package runs with your rights.** `data` must be a folder that you trust, not
-/// one that a file names. Python starts isolated: in the root folder, with only `PATH`, `HOME` and
-/// `LANG`, and with no additional import path.
+/// one that a file names. Python starts isolated: in the root folder, with only `PATH`, `HOME`,
+/// `LANG` and their counterparts on Windows, and with no additional import path.
 pub fn judge(python: impl Into<OsString>, data: Option<&Path>) -> Judge {
     let package = data.and_then(package_folder);
     Judge::script(

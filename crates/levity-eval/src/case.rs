@@ -1,3 +1,8 @@
+//! Cases: a question, the tools that it offers, and the expectation.
+//!
+//! Only `question` and `question_at` build the part for a subject. They list the visible fields one
+//! by one, so a new field stays hidden until someone adds it there.
+
 use levity_core::Role;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -62,6 +67,17 @@ impl Case {
     }
 
     /// Replaces the conversation of the case.
+    ///
+    /// ```
+    /// use levity_core::Role;
+    /// use levity_eval::{Case, CaseMessage, Expectation};
+    ///
+    /// let case = Case::new("tone-1", "", Expectation::contains("Sir")).with_messages([
+    ///     CaseMessage::new(Role::System, "Be formal."),
+    ///     CaseMessage::new(Role::User, "Hi there!"),
+    /// ]);
+    /// assert_eq!(case.messages.len(), 2);
+    /// ```
     #[must_use]
     pub fn with_messages(mut self, messages: impl IntoIterator<Item = CaseMessage>) -> Self {
         self.messages = messages.into_iter().collect();
@@ -69,6 +85,14 @@ impl Case {
     }
 
     /// Adds a tool that the case offers.
+    ///
+    /// ```
+    /// use levity_eval::{Case, Expectation, OfferedTool};
+    ///
+    /// let case = Case::new("time-1", "How late is it?", Expectation::NoCalls)
+    ///     .with_tool(OfferedTool::new("now", "Tells the time."));
+    /// assert_eq!(case.question()["tools"][0]["name"], "now");
+    /// ```
     #[must_use]
     pub fn with_tool(mut self, tool: OfferedTool) -> Self {
         self.tools.push(tool);
@@ -83,6 +107,15 @@ impl Case {
     }
 
     /// Sets the initial state of the tools, so that they run.
+    ///
+    /// ```
+    /// use levity_eval::{Case, Expectation};
+    /// use serde_json::json;
+    ///
+    /// let case = Case::new("fs-1", "Delete a.txt.", Expectation::JudgeOnly)
+    ///     .with_environment(json!({"files": ["a.txt"]}));
+    /// assert_eq!(case.question()["tools_run"], true);
+    /// ```
     #[must_use]
     pub fn with_environment(mut self, environment: Value) -> Self {
         self.environment = Some(environment);
@@ -98,6 +131,15 @@ impl Case {
 
     /// Returns the part that a subject may see: id, category, messages and tools, without the
     /// expectation. For a case with several turns, this is the first turn.
+    ///
+    /// ```
+    /// use levity_eval::{Case, Expectation};
+    ///
+    /// let case = Case::new("sum-1", "What is 2 + 5?", Expectation::exact("7"));
+    /// let question = case.question();
+    /// assert_eq!(question["messages"][0]["content"], "What is 2 + 5?");
+    /// assert!(question.get("expect").is_none());
+    /// ```
     pub fn question(&self) -> Value {
         let mut question = json!({
             "id": self.id,
@@ -111,6 +153,18 @@ impl Case {
 
     /// Returns the part that a subject may see at a turn, counted from 1: its messages, and all
     /// tools offered up to then. `None` if the case has no such turn.
+    ///
+    /// ```
+    /// use levity_core::Role;
+    /// use levity_eval::{Case, CaseMessage, CaseTurn, Expectation};
+    ///
+    /// let again = CaseTurn::new([CaseMessage::new(Role::User, "And times 3?")]);
+    /// let case = Case::new("sum-2", "What is 2 + 5?", Expectation::contains("21"));
+    /// let case = case.with_turn(again);
+    /// let second = case.question_at(2).expect("a second turn");
+    /// assert_eq!((&second["turn"], &second["turns"]), (&2.into(), &2.into()));
+    /// assert_eq!(case.question_at(3), None);
+    /// ```
     pub fn question_at(&self, turn: usize) -> Option<Value> {
         let Some(later) = turn.checked_sub(2) else {
             return (turn == 1).then(|| self.question());
@@ -148,6 +202,15 @@ impl Case {
 }
 
 /// A later turn of a case.
+///
+/// ```
+/// use levity_core::Role;
+/// use levity_eval::{CaseMessage, CaseTurn, OfferedTool};
+///
+/// let turn = CaseTurn::new([CaseMessage::new(Role::User, "You may search now.")])
+///     .with_tool(OfferedTool::new("search", "Searches the web."));
+/// assert_eq!(turn.tools[0].name, "search");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CaseTurn {
@@ -176,6 +239,15 @@ impl CaseTurn {
 }
 
 /// One message of a case.
+///
+/// ```
+/// use levity_core::Role;
+/// use levity_eval::CaseMessage;
+///
+/// let message: CaseMessage = serde_json::from_str(r#"{"role": "user", "content": "Hi"}"#)?;
+/// assert_eq!(message, CaseMessage::new(Role::User, "Hi"));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CaseMessage {
@@ -196,6 +268,18 @@ impl CaseMessage {
 }
 
 /// A tool that a case offers. It runs only in a case with an [environment](Case::environment).
+///
+/// ```
+/// use levity_eval::OfferedTool;
+/// use serde_json::json;
+///
+/// let tool = OfferedTool::new("add", "Adds two numbers.").with_parameters(json!({
+///     "type": "object",
+///     "properties": {"a": {"type": "number"}, "b": {"type": "number"}},
+///     "required": ["a", "b"],
+/// }));
+/// assert_eq!(tool.parameters["required"], json!(["a", "b"]));
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct OfferedTool {

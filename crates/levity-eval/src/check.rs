@@ -1,3 +1,8 @@
+//! Checks and expectations: the scoring of an answer without another model.
+//!
+//! An expectation is data, stored with its case, so that a folder of results can be scored again by
+//! itself. The comparison of calls is in `matching`.
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -37,6 +42,14 @@ impl<F: Fn(&Case, &Transcript) -> Score + Send + Sync> Check for F {
 }
 
 /// The verdict on one answer.
+///
+/// ```
+/// use levity_eval::Score;
+///
+/// let half = Score::fail("one of two cities is missing").with_value(0.5);
+/// assert_eq!((half.passed, half.value), (false, 0.5));
+/// assert_eq!(Score::pass().with_value(7.0).value, 1.0);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Score {
@@ -81,6 +94,15 @@ impl Score {
 }
 
 /// Scores an answer by the expectation of its case. An answer with an error fails.
+///
+/// ```
+/// use levity_eval::{Case, Check, Expectation, ExpectationCheck, Transcript};
+///
+/// let case = Case::new("1", "Say hi.", Expectation::contains("hi"));
+/// assert!(ExpectationCheck.check(&case, &Transcript::new().with_text("hi!")).passed);
+/// let score = ExpectationCheck.check(&case, &Transcript::failed("no network"));
+/// assert_eq!(score.reason, "the subject failed: no network");
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ExpectationCheck;
 
@@ -94,6 +116,16 @@ impl Check for ExpectationCheck {
 }
 
 /// The expectation of a case.
+///
+/// In JSON, `kind` names the variant in snake case:
+///
+/// ```
+/// use levity_eval::{Expectation, Transcript};
+///
+/// let expect: Expectation = serde_json::from_str(r#"{"kind": "json", "value": {"sum": 7}}"#)?;
+/// assert!(expect.score(&Transcript::new().with_text(r#"{"sum": 7.0}"#)).passed);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -130,21 +162,63 @@ pub enum Expectation {
 
 impl Expectation {
     /// Expects this text and nothing else.
+    ///
+    /// ```
+    /// use levity_eval::{Expectation, Transcript};
+    ///
+    /// let expect = Expectation::exact("7");
+    /// assert!(expect.score(&Transcript::new().with_text(" 7\n")).passed);
+    /// assert!(!expect.score(&Transcript::new().with_text("It is 7.")).passed);
+    /// ```
     pub fn exact(text: impl Into<String>) -> Self {
         Self::Exact { text: text.into() }
     }
 
     /// Expects this text somewhere in the answer.
+    ///
+    /// Case matters.
+    ///
+    /// ```
+    /// use levity_eval::{Expectation, Transcript};
+    ///
+    /// let expect = Expectation::contains("Paris");
+    /// assert!(expect.score(&Transcript::new().with_text("It is Paris.")).passed);
+    /// assert!(!expect.score(&Transcript::new().with_text("It is paris.")).passed);
+    /// ```
     pub fn contains(text: impl Into<String>) -> Self {
         Self::Contains { text: text.into() }
     }
 
     /// Expects JSON with this value.
+    ///
+    /// ```
+    /// use levity_eval::{Expectation, Transcript};
+    /// use serde_json::json;
+    ///
+    /// let expect = Expectation::json(json!({"a": 5, "b": []}));
+    /// assert!(expect.score(&Transcript::new().with_text(r#"{"b": [], "a": 5.0}"#)).passed);
+    /// assert!(!expect.score(&Transcript::new().with_text("a is 5")).passed);
+    /// ```
     pub fn json(value: Value) -> Self {
         Self::Json { value }
     }
 
     /// Expects these calls, in any order.
+    ///
+    /// Each expected call takes the first call that matches it, so list strict expectations before
+    /// lenient ones.
+    ///
+    /// ```
+    /// use levity_eval::{Expectation, ExpectedCall, Transcript};
+    /// use serde_json::json;
+    ///
+    /// let call = |city| ExpectedCall::new("weather").with_argument("city", [city]);
+    /// let cities = ["Oslo", "Rome"].map(call);
+    /// let answer = Transcript::new()
+    ///     .with_call("weather", json!({"city": "Rome"}))
+    ///     .with_call("weather", json!({"city": "Oslo"}));
+    /// assert!(Expectation::calls(cities).score(&answer).passed);
+    /// ```
     pub fn calls(calls: impl IntoIterator<Item = ExpectedCall>) -> Self {
         Self::Calls {
             calls: calls.into_iter().collect(),
@@ -210,6 +284,14 @@ impl ExpectedCall {
     }
 
     /// Adds an argument and its possible values.
+    ///
+    /// ```
+    /// use levity_eval::{ExpectedCall, TrialCall};
+    /// use serde_json::json;
+    ///
+    /// let expected = ExpectedCall::new("book").with_argument("seats", [json!(2), json!("two")]);
+    /// assert_eq!(expected.mismatch(&TrialCall::new("book", json!({"seats": "Two"}))), None);
+    /// ```
     #[must_use]
     pub fn with_argument(
         mut self,
@@ -224,6 +306,15 @@ impl ExpectedCall {
     }
 
     /// Returns the reason why a call does not match; `None` if it does.
+    ///
+    /// ```
+    /// use levity_eval::{ExpectedCall, TrialCall};
+    /// use serde_json::json;
+    ///
+    /// let expected = ExpectedCall::new("weather").with_argument("city", ["Oslo"]);
+    /// let call = TrialCall::new("weather", json!({}));
+    /// assert_eq!(expected.mismatch(&call).as_deref(), Some("`city` is missing"));
+    /// ```
     pub fn mismatch(&self, call: &TrialCall) -> Option<String> {
         matching::mismatch(self, call)
     }

@@ -1,9 +1,19 @@
+//! The error type of the crate. A failing subject is not an error: it is a trial with an error.
+
 use std::path::PathBuf;
 
 /// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The reason why an evaluation cannot run or be scored.
+///
+/// ```
+/// use levity_eval::{Error, Results};
+///
+/// # let dir = tempfile::tempdir().unwrap();
+/// let error = Results::open(dir.path().join("nothing")).unwrap_err();
+/// assert!(matches!(error, Error::Io { .. }));
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -1,3 +1,8 @@
+//! The loop that asks a subject and stores its trials.
+//!
+//! The folder is the only state: a started evaluation computes the missing trials from it, whatever
+//! happened before. Trials end in any order with several jobs, and are stored in that order.
+
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::Path;
@@ -17,6 +22,23 @@ use crate::{
 ///
 /// By default, it runs one repetition, one case at a time, with a time limit of 10 minutes per
 /// case. Use the setters to change that.
+///
+/// ```
+/// use levity_eval::{AgentSubject, Case, Evaluation, Expectation, Header, Results};
+/// use levity_test::{ScriptedModel, Turn};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), levity_eval::Error> {
+/// let cases = [Case::new("1", "Say hi.", Expectation::contains("hi"))];
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let folder = dir.path();
+/// let mut results = Results::create(folder, &Header::new("own", "levity"), &cases)?;
+/// let subject = AgentSubject::new("levity", ScriptedModel::looping(Turn::new().text("hi")));
+/// Evaluation::new().repetitions(3).jobs(2).run(&subject, &mut results, |_| {}).await?;
+/// assert_eq!(results.trials().len(), 3);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Evaluation {
     repetitions: u32,
@@ -28,6 +50,25 @@ pub struct Evaluation {
 }
 
 /// The progress of an evaluation.
+///
+/// ```
+/// # use levity_eval::{AgentSubject, Case, Evaluation, Expectation, Header, Results};
+/// # use levity_test::ScriptedModel;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), levity_eval::Error> {
+/// # let cases = [Case::new("1", "Say hi.", Expectation::contains("hi"))];
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let mut results = Results::create(dir.path(), &Header::new("own", "levity"), &cases)?;
+/// # let subject = AgentSubject::new("levity", ScriptedModel::new().reply("hi"));
+/// let mut lines = Vec::new();
+/// let watch = |progress: &levity_eval::EvalProgress<'_>| {
+///     lines.push(format!("{}/{}: {}", progress.done, progress.total, progress.case.id));
+/// };
+/// Evaluation::new().run(&subject, &mut results, watch).await?;
+/// assert_eq!(lines, ["1/1: 1"]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct EvalProgress<'a> {
@@ -88,6 +129,8 @@ impl Evaluation {
     }
 
     /// Repeats the trials that ended in an error.
+    ///
+    /// A repeated trial replaces the failed one in reports. The file keeps both lines.
     #[must_use]
     pub fn retry_errors(mut self) -> Self {
         self.retry_errors = true;
@@ -95,6 +138,17 @@ impl Evaluation {
     }
 
     /// Sets the check for [`EvalProgress`]; the expectation of the case by default.
+    ///
+    /// The check does not affect the stored trials; a report scores them anew.
+    ///
+    /// ```
+    /// use levity_eval::{Case, Evaluation, Score, Transcript};
+    ///
+    /// let evaluation = Evaluation::new().check(|_: &Case, transcript: &Transcript| {
+    ///     if transcript.text.is_empty() { Score::fail("no text") } else { Score::pass() }
+    /// });
+    /// # let _ = evaluation;
+    /// ```
     #[must_use]
     pub fn check(mut self, check: impl Check + 'static) -> Self {
         self.check = Arc::new(check);
@@ -236,6 +290,7 @@ impl fmt::Debug for Evaluation {
     }
 }
 
+/// The counts for progress, over earlier and new trials.
 #[derive(Clone, Copy, Default)]
 struct ProgressCounts {
     done: usize,

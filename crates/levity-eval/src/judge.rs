@@ -1,3 +1,8 @@
+//! Judges: programs that score a whole folder of trials at once.
+//!
+//! One process scores all trials, because checkers take long to start. Its output is bounded by 256
+//! MiB, and its verdicts must match the trials one to one.
+
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::process::Stdio;
@@ -24,6 +29,29 @@ const MAX_OUTPUT: u64 = 256 << 20;
 /// It reads one line of JSON for each trial, `{"case": {..}, "trial": {..}}`. It first writes
 /// `{"judge": "name and version"}` and then one line for each trial, in that order:
 /// `{"passed": true, "reason": ""}`.
+///
+/// ```
+/// # #[cfg(unix)]
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> levity_eval::Result<()> {
+/// # use levity_eval::{Case, Expectation, Header, Results, Transcript, Trial};
+/// use levity_eval::Judge;
+///
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let case = Case::new("1", "Say hi.", Expectation::JudgeOnly);
+/// # let mut results = Results::create(dir.path(), &Header::new("own", "demo"), &[case.clone()])?;
+/// # results.append(Trial::new(&case, "demo", 0, Transcript::new().with_text("hi")))?;
+/// let script = r#"
+///     echo '{"judge": "kind 1.0"}'
+///     while read trial; do echo '{"passed": true}'; done
+/// "#;
+/// let scores = Judge::new("sh").args(["-c", script]).score(&results).await?;
+/// assert_eq!((scores.judge.as_str(), scores.scores[0].score.passed), ("kind 1.0", true));
+/// # Ok(())
+/// # }
+/// # #[cfg(not(unix))]
+/// # fn main() {}
+/// ```
 #[derive(Clone, Debug)]
 pub struct Judge {
     program: OsString,

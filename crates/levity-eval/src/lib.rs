@@ -44,6 +44,19 @@
 //!
 //! This crate deliberately has no statistics library: [`wilson`] and [`mcnemar`] are a few lines
 //! each.
+//!
+//! # Features
+//!
+//! The crate has no optional features.
+//!
+//! # Where to go next
+//!
+//! - Write cases: [`Case`] and [`Expectation`] in code, or one case per line with
+//!   [`Evaluation::read_cases`].
+//! - Evaluate something that is not a levity agent: [`CommandSubject`] for a program, [`Subject`]
+//!   for your own code.
+//! - Compare two models or versions: [`SubjectComparison`], which pairs their trials.
+//! - Run a public benchmark: [`bfcl`].
 
 pub mod bfcl;
 mod case;

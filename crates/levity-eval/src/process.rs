@@ -1,3 +1,8 @@
+//! A child process that answers each line with a line.
+//!
+//! A line has at most 16 MiB. The caller chooses the destination of standard error, which is not
+//! parsed.
+
 use std::ffi::{OsStr, OsString};
 use std::process::Stdio;
 use std::time::Duration;

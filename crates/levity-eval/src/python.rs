@@ -1,3 +1,8 @@
+//! Scripts of this crate in an isolated Python.
+//!
+//! A benchmark's package is third-party code that has to run. It gets no keys, no code from the
+//! working directory, and no import path beyond its own folder.
+
 use std::env;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf, absolute};

@@ -1,3 +1,7 @@
+//! Reports on one subject, and comparisons of two.
+//!
+//! Reports count scores; they never score. So the same trials can be reported under several judges.
+
 use std::collections::{BTreeMap, HashMap};
 
 use levity_core::Usage;
@@ -8,6 +12,20 @@ use crate::table::Table;
 use crate::{Header, Interval, Results, Score, Scores, Trial, mcnemar, wilson};
 
 /// The success of one subject, by category and in total.
+///
+/// ```
+/// use levity_eval::{Case, EvalReport, Expectation, Header, Results, Transcript, Trial};
+///
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let folder = dir.path();
+/// let case = Case::new("1", "Say hi.", Expectation::contains("hi")).with_category("manners");
+/// let mut results = Results::create(folder, &Header::new("own", "demo"), &[case.clone()])?;
+/// results.append(Trial::new(&case, "demo", 0, Transcript::new().with_text("hi")))?;
+/// let report = EvalReport::new(&results, &results.check_all());
+/// assert_eq!(report.categories["manners"].success, 1.0);
+/// assert!(report.to_text().starts_with("subject demo, suite own, judged by levity"));
+/// # Ok::<(), levity_eval::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct EvalReport {
@@ -88,6 +106,22 @@ impl EvalReport {
     }
 
     /// Returns the report for the trials of some categories only.
+    ///
+    /// ```
+    /// # use levity_eval::{Case, EvalReport, Expectation, Header, Results, Transcript, Trial};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let folder = dir.path();
+    /// let hi = || Expectation::contains("hi");
+    /// let case = |id: &str| Case::new(id, "Say hi.", hi()).with_category(id);
+    /// let cases = [case("a"), case("b")];
+    /// let mut results = Results::create(folder, &Header::new("own", "demo"), &cases)?;
+    /// for case in &cases {
+    ///     results.append(Trial::new(case, "demo", 0, Transcript::new().with_text("hi")))?;
+    /// }
+    /// let report = EvalReport::new(&results, &results.check_all());
+    /// assert_eq!((report.total.trials, report.only(&["a"]).total.trials), (2, 1));
+    /// # Ok::<(), levity_eval::Error>(())
+    /// ```
     #[must_use]
     pub fn only(self, categories: &[impl AsRef<str>]) -> Self {
         let is_selected = |trial: &Trial| {
@@ -162,6 +196,19 @@ impl EvalReport {
     }
 
     /// Formats the trials as JUnit XML, with one test suite for each category.
+    ///
+    /// ```
+    /// # use levity_eval::{Case, EvalReport, Expectation, Header, Results, Transcript, Trial};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let case = Case::new("1", "Say hi.", Expectation::contains("hi"));
+    /// # let header = Header::new("own", "demo");
+    /// # let mut results = Results::create(dir.path(), &header, &[case.clone()])?;
+    /// # results.append(Trial::new(&case, "demo", 0, Transcript::new().with_text("no")))?;
+    /// let report = EvalReport::new(&results, &results.check_all());
+    /// let failure = "<failure message=\"the answer does not contain `hi`\"/>";
+    /// assert!(report.to_junit().contains(failure));
+    /// # Ok::<(), levity_eval::Error>(())
+    /// ```
     pub fn to_junit(&self) -> String {
         junit::xml(self)
     }
@@ -194,6 +241,26 @@ fn range(interval: Interval) -> String {
 }
 
 /// A comparison of two subjects on the cases that both answered.
+///
+/// Only pairs count, so a subject gains nothing from cases that the other one did not answer.
+///
+/// ```
+/// use levity_eval::{Case, EvalReport, Expectation, Header, Results, Transcript, Trial};
+/// use levity_eval::SubjectComparison;
+///
+/// # let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+/// let report = |folder, subject: &str, text: &str| {
+///     let case = Case::new("1", "Say hi.", Expectation::contains("hi"));
+///     let mut results = Results::create(folder, &Header::new("own", subject), &[case.clone()])?;
+///     results.append(Trial::new(&case, subject, 0, Transcript::new().with_text(text)))?;
+///     Ok::<_, levity_eval::Error>(EvalReport::new(&results, &results.check_all()))
+/// };
+/// let (first, second) = (report(one.path(), "a", "hi")?, report(two.path(), "b", "no")?);
+/// let comparison = SubjectComparison::new(&first, &second);
+/// assert_eq!((comparison.pairs, comparison.only_first.len()), (1, 1));
+/// assert_eq!(comparison.p_value, 1.0); // one case proves nothing
+/// # Ok::<(), levity_eval::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SubjectComparison {
@@ -274,6 +341,8 @@ impl SubjectComparison {
     }
 
     /// Returns `true` if the same judge scored both subjects.
+    ///
+    /// Scores of different judges should not be compared: one may be stricter than the other.
     pub fn is_same_judge(&self) -> bool {
         self.first.judge == self.second.judge
     }

@@ -1,3 +1,9 @@
+//! The folder of an evaluation: the files, their locks and their recovery after a kill.
+//!
+//! `trials.jsonl` only grows, and its lock is that of the whole folder. All other files are
+//! replaced atomically. A header with other settings is rejected, since trials under different
+//! settings cannot be counted together.
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File, TryLockError};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
@@ -17,6 +23,16 @@ const TRIALS: &str = "trials.jsonl";
 const SCORES: &str = "scores.jsonl";
 
 /// The description of the evaluation: suite, subject and settings.
+///
+/// ```
+/// use levity_eval::Header;
+///
+/// let header = Header::new("own", "levity")
+///     .with_setting("model", "gemini-flash")
+///     .with_setting("temperature", 0.0)
+///     .with_fact("data", "/data/own");
+/// assert_eq!(header.settings["model"], "gemini-flash");
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Header {
@@ -97,6 +113,21 @@ impl Header {
 ///
 /// A trial is appended as soon as it is complete. If a kill cut the last line short, the line is
 /// dropped when the folder is opened for writing. Only one process at a time can write to a folder.
+///
+/// ```
+/// use levity_eval::{Case, Expectation, Header, Results, Transcript, Trial};
+///
+/// let case = Case::new("1", "Say hi.", Expectation::contains("hi"));
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let folder = dir.path();
+/// let mut results = Results::create(folder, &Header::new("own", "demo"), &[case.clone()])?;
+/// results.append(Trial::new(&case, "demo", 0, Transcript::new().with_text("hi")))?;
+/// drop(results);
+///
+/// let results = Results::open(folder)?;
+/// assert_eq!((results.cases().len(), results.trials().len()), (1, 1));
+/// # Ok::<(), levity_eval::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Results {
     folder: PathBuf,
@@ -112,6 +143,18 @@ pub struct Results {
 impl Results {
     /// Opens a folder for writing, and creates it if necessary. New cases are added to those in the
     /// folder.
+    ///
+    /// ```
+    /// use levity_eval::{Error, Header, Results};
+    ///
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let folder = dir.path();
+    /// let header = |model| Header::new("own", "demo").with_setting("model", model);
+    /// drop(Results::create(folder, &header("a"), &[])?);
+    /// let other = Results::create(folder, &header("b"), &[]);
+    /// assert!(matches!(other, Err(Error::OtherEvaluation { .. })));
+    /// # Ok::<(), levity_eval::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Fails if the folder contains results of another evaluation, if another process writes to it,
@@ -226,6 +269,18 @@ impl Results {
     }
 
     /// Returns the case with this id.
+    ///
+    /// ```
+    /// use levity_eval::{Case, Expectation, Header, Results};
+    ///
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let folder = dir.path();
+    /// let case = Case::new("1", "Say hi.", Expectation::contains("hi"));
+    /// let results = Results::create(folder, &Header::new("own", "demo"), &[case.clone()])?;
+    /// assert_eq!(results.case("1"), Some(&case));
+    /// assert_eq!(results.case("2"), None);
+    /// # Ok::<(), levity_eval::Error>(())
+    /// ```
     pub fn case(&self, id: &str) -> Option<&Case> {
         self.cases.iter().find(|case| case.id == id)
     }
@@ -236,6 +291,9 @@ impl Results {
     }
 
     /// Appends a trial. It replaces an earlier one with the same case and repetition.
+    ///
+    /// The line is handed to the operating system before the call returns, so it survives a kill of
+    /// the process. It is not synced to the disk.
     ///
     /// # Errors
     /// Fails if the folder was opened for reading, or if it cannot be written.
@@ -269,6 +327,23 @@ impl Results {
     }
 
     /// Scores all trials by a check; `judge` names it.
+    ///
+    /// ```
+    /// use levity_eval::{Case, Expectation, Header, Results, Score, Transcript, Trial};
+    ///
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let case = Case::new("1", "Say hi.", Expectation::contains("hi"));
+    /// # let header = Header::new("own", "demo");
+    /// # let mut results = Results::create(dir.path(), &header, &[case.clone()])?;
+    /// # results.append(Trial::new(&case, "demo", 0, Transcript::new().with_text("hi")))?;
+    /// let brief = |_: &Case, transcript: &Transcript| match transcript.text.len() {
+    ///     0..=10 => Score::pass(),
+    ///     _ => Score::fail("too long"),
+    /// };
+    /// let scores = results.check_by("brevity", &brief);
+    /// assert_eq!((scores.judge.as_str(), scores.scores[0].score.passed), ("brevity", true));
+    /// # Ok::<(), levity_eval::Error>(())
+    /// ```
     pub fn check_by(&self, judge: impl Into<String>, check: &dyn Check) -> Scores {
         let cases: HashMap<&str, &Case> = self.cases.iter().map(|case| (&*case.id, case)).collect();
         let score = |trial: &Trial| match cases.get(&*trial.case) {
@@ -286,6 +361,22 @@ impl Results {
     }
 
     /// Writes scores next to the trials.
+    ///
+    /// ```
+    /// # use levity_eval::{Case, Expectation, Header, Results, Transcript, Trial};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let case = Case::new("1", "Say hi.", Expectation::contains("hi"));
+    /// # let header = Header::new("own", "demo");
+    /// # let mut results = Results::create(dir.path(), &header, &[case.clone()])?;
+    /// # results.append(Trial::new(&case, "demo", 0, Transcript::new().with_text("hi")))?;
+    /// let scores = results.check_all();
+    /// results.write_scores(&scores)?;
+    /// assert_eq!(results.scores()?, Some(scores));
+    ///
+    /// results.append(Trial::new(&case, "demo", 1, Transcript::new()))?;
+    /// assert_eq!(results.scores()?, None); // a trial has no score yet
+    /// # Ok::<(), levity_eval::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Fails if the folder cannot be written.
@@ -333,6 +424,15 @@ impl Results {
 }
 
 /// The scores of all trials of a folder, with the name of the judge.
+///
+/// ```
+/// use levity_eval::{Case, Expectation, Score, Scores, Transcript, Trial, TrialScore};
+///
+/// let case = Case::new("1", "Say hi.", Expectation::JudgeOnly);
+/// let trial = Trial::new(&case, "demo", 0, Transcript::new());
+/// let scores = Scores::new("ada", vec![TrialScore::new(&trial, Score::fail("silent"))]);
+/// assert_eq!(scores.scores[0].case, "1");
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Scores {
@@ -353,6 +453,15 @@ impl Scores {
 }
 
 /// The score of one trial.
+///
+/// ```
+/// use levity_eval::{Case, Expectation, Score, Transcript, Trial, TrialScore};
+///
+/// let case = Case::new("1", "Say hi.", Expectation::contains("hi"));
+/// let trial = Trial::new(&case, "demo", 2, Transcript::new().with_text("hi"));
+/// let score = TrialScore::new(&trial, Score::pass());
+/// assert_eq!((score.case.as_str(), score.repetition), ("1", 2));
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TrialScore {
@@ -446,6 +555,8 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
         .map_err(|error| Error::io(path, error))
 }
 
+/// Truncates the file after its last complete line, which is all that a kill during an append can
+/// damage.
 fn drop_incomplete_line(file: &mut File) -> std::io::Result<()> {
     let mut bytes = Vec::new();
     check_size(file, MAX_SIZE)?;

@@ -1,6 +1,23 @@
+//! The choice of cases, for quick evaluations and for a held-out half.
+//!
+//! Odd and even cases split a suite into two halves that never overlap: one to develop with, one to
+//! measure.
+
 use crate::Case;
 
 /// A selection of the cases of each category; all by default.
+///
+/// ```
+/// use levity_eval::{Case, Expectation, Selection};
+///
+/// let case = |id: &str| Case::new(id, "", Expectation::NoCalls).with_category("irrelevance");
+/// let mut selection = Selection::new();
+/// selection.odd = Some(false);
+/// selection.limit = Some(1);
+/// let chosen = selection.of(vec![case("a"), case("b"), case("c")], &["irrelevance"]);
+/// assert_eq!(chosen.len(), 1);
+/// assert_eq!(chosen[0].id, "a");
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Selection {
@@ -37,6 +54,7 @@ impl Selection {
             .collect()
     }
 
+    /// Filters by parity first; offset and limit then count the remaining rows.
     pub(crate) fn choose<T>(self, rows: Vec<T>) -> impl Iterator<Item = T> {
         let is_chosen = move |at: &usize| self.odd.is_none_or(|odd| (at % 2 == 1) == odd);
         let chosen = rows

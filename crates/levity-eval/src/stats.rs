@@ -1,9 +1,19 @@
+//! The two statistics of a report: an interval for a share, and a test for a difference.
+
 use serde::{Deserialize, Serialize};
 
 /// The 0.975 quantile of the normal distribution.
 const Z: f64 = 1.959_963_984_540_054;
 
 /// A range of shares, from 0 to 1.
+///
+/// ```
+/// use levity_eval::{Interval, wilson};
+///
+/// assert_eq!(wilson(0, 0), Interval { low: 0.0, high: 1.0 });
+/// let (few, many) = (wilson(8, 10), wilson(80, 100));
+/// assert!(many.high - many.low < few.high - few.low);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// The lower end of the range.

@@ -1,3 +1,9 @@
+//! The tools of a case that run, in a process for each trial.
+//!
+//! The process holds the state of the tools, such as a simulated file system. A call without an
+//! answer makes that state unknown, so the session then refuses all further calls, and the trial
+//! ends with an error.
+
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::process::Stdio;
@@ -51,6 +57,28 @@ pub struct ToolHost {
 }
 
 /// The result of a tool call.
+///
+/// ```
+/// # #[cfg(unix)]
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> levity_eval::Result<()> {
+/// # use levity_eval::{Case, Expectation, OfferedTool, ToolHost};
+/// # use serde_json::json;
+/// let script = r#"
+///     read environment; echo '{"ready": true}'
+///     read call; echo '{"result": "full", "failed": true}'
+/// "#;
+/// let case = Case::new("1", "Save it.", Expectation::JudgeOnly)
+///     .with_tool(OfferedTool::new("save", "Saves."))
+///     .with_environment(json!({}));
+/// let session = ToolHost::new("sh").args(["-c", script]).open(&case).await?;
+/// let reply = session.call("save", json!({})).await?;
+/// assert_eq!((reply.text.as_str(), reply.failed), ("full", true));
+/// # Ok(())
+/// # }
+/// # #[cfg(not(unix))]
+/// # fn main() {}
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolReply {

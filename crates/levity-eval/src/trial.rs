@@ -1,3 +1,8 @@
+//! Trials and transcripts: the stored form of an answer.
+//!
+//! All fields of a transcript have defaults, because programs in other languages write it. Their
+//! content is untrusted: it is compared and shown, never executed.
+
 use levity_core::{Timestamp, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -46,6 +51,14 @@ impl Transcript {
     }
 
     /// Creates an answer that failed.
+    ///
+    /// ```
+    /// use levity_eval::Transcript;
+    ///
+    /// let transcript = Transcript::failed("no answer within 600 seconds").with_text("So far: 3");
+    /// assert_eq!(transcript.text, "So far: 3");
+    /// assert!(transcript.error.is_some());
+    /// ```
     pub fn failed(error: impl Into<String>) -> Self {
         Self {
             error: Some(error.into()),
@@ -61,6 +74,14 @@ impl Transcript {
     }
 
     /// Adds a call to the answer.
+    ///
+    /// ```
+    /// use levity_eval::Transcript;
+    /// use serde_json::json;
+    ///
+    /// let transcript = Transcript::new().with_call("now", json!({})).with_text("Noon.");
+    /// assert_eq!(transcript.calls[0].name, "now");
+    /// ```
     #[must_use]
     pub fn with_call(mut self, name: impl Into<String>, arguments: Value) -> Self {
         self.calls.push(TrialCall::new(name, arguments));
@@ -121,6 +142,14 @@ impl AnsweredTurn {
 }
 
 /// A tool call in a transcript.
+///
+/// ```
+/// use levity_eval::TrialCall;
+/// use serde_json::json;
+///
+/// let call: TrialCall = serde_json::from_value(json!({"name": "now"})).unwrap();
+/// assert_eq!(call, TrialCall::new("now", json!(null)));
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TrialCall {
@@ -142,6 +171,15 @@ impl TrialCall {
 }
 
 /// One answer of one subject to one case.
+///
+/// ```
+/// use levity_eval::{Case, Expectation, Transcript, Trial};
+///
+/// let case = Case::new("sum-1", "What is 2 + 5?", Expectation::exact("7"));
+/// let trial = Trial::new(&case, "levity", 0, Transcript::new().with_text("7"));
+/// assert_eq!(trial.key(), ("sum-1".to_owned(), 0));
+/// assert_eq!(trial.error(), None);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Trial {

@@ -1,4 +1,8 @@
 //! The cases of the multi-turn categories.
+//!
+//! The data name classes of simulated tools. Their functions are read from the documentation files
+//! of the package, and some are withheld until a later turn, where an empty message means "here are
+//! more functions".
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;

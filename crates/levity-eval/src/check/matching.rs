@@ -1,4 +1,8 @@
 //! Comparison of calls with the expected calls.
+//!
+//! The rules follow the leaderboard from which the expectations come, so that the scores can be
+//! compared: strings match without case and common punctuation, and an argument may have several
+//! right values.
 
 use serde_json::Value;
 

@@ -1,3 +1,9 @@
+//! A levity agent as a subject.
+//!
+//! Two wrappers make a run measurable. `RecordingTool` replaces the tools of a case and stores
+//! their calls. `WatchedModel` counts replies, and ends the run without asking the model once
+//! nothing more can be learned from it.
+
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -173,6 +179,7 @@ fn append_messages(mut history: History, messages: Vec<Message>) -> History {
     history
 }
 
+/// Converts an answer; the reply that only ended the run is left out.
 fn transcript(answer: &Answer, called: bool) -> Transcript {
     let mut messages = answer.history().messages();
     if called && messages.last().is_some_and(|message| message.text() == END) {

@@ -1,3 +1,9 @@
+//! A program as a subject, in any language.
+//!
+//! Processes that stay alive are reused, since the start of an interpreter can take longer than an
+//! answer. A process that has exited after an earlier case is replaced silently; one that exits
+//! during its first case fails that case.
+
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -51,6 +57,7 @@ pub struct CommandSubject {
     idle: Mutex<Vec<Process>>,
 }
 
+/// A running program; `answered` is set once it has completed a case.
 #[derive(Debug)]
 struct Process {
     lines: LineProcess,
@@ -95,6 +102,23 @@ impl CommandSubject {
     }
 
     /// Sets the file to which the program's standard error is appended; it is discarded by default.
+    ///
+    /// ```
+    /// # #[cfg(unix)]
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// # use levity_eval::{Case, CommandSubject, Expectation, Subject};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let log = dir.path().join("errors.log");
+    /// let script = "read question; echo 'no key' >&2";
+    /// let subject = CommandSubject::new("broken", "sh").args(["-c", script]).log(&log);
+    /// let case = Case::new("1", "Say hi.", Expectation::contains("hi"));
+    /// assert!(subject.answer(&case).await.error.unwrap().contains("without an answer"));
+    /// assert_eq!(std::fs::read_to_string(&log).unwrap(), "no key\n");
+    /// # }
+    /// # #[cfg(not(unix))]
+    /// # fn main() {}
+    /// ```
     #[must_use]
     pub fn log(mut self, path: impl Into<PathBuf>) -> Self {
         self.log = Some(path.into());
@@ -218,6 +242,7 @@ impl CommandSubject {
         transcript
     }
 
+    /// Asks one turn and runs the calls that the program requests, at most 200.
     async fn turn(
         &self,
         case: &Case,
