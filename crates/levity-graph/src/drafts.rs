@@ -1,6 +1,17 @@
 /// The drafts requested from a model, with the complaints about the last one.
 ///
 /// A plan or a verdict that cannot be used is requested again with the complaints, up to a limit.
+///
+/// ```
+/// use levity_graph::Drafts;
+///
+/// let mut drafts = Drafts::default();
+/// assert!(drafts.reject(vec!["`id` is missing".to_owned()], "{}", 2));
+/// assert_eq!((drafts.rejected(), drafts.previous()), (1, Some("{}")));
+/// // The second draft never arrives, and two is the limit.
+/// assert!(!drafts.fail(2));
+/// assert_eq!(drafts.complaints(), ["`id` is missing"]);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Drafts {
@@ -11,6 +22,14 @@ pub struct Drafts {
 
 impl Drafts {
     /// Rejects a draft. Returns `true` if another may be requested, given a limit of `max` in all.
+    ///
+    /// ```
+    /// use levity_graph::Drafts;
+    ///
+    /// let mut drafts = Drafts::default();
+    /// // With a limit of one draft, there is no second attempt.
+    /// assert!(!drafts.reject(Vec::new(), "no plan", 1));
+    /// ```
     pub fn reject(&mut self, complaints: Vec<String>, draft: impl Into<String>, max: u32) -> bool {
         (self.complaints, self.previous) = (complaints, Some(draft.into()));
         self.fail(max)

@@ -1,4 +1,12 @@
 /// A judgement of whether failed work can still be done.
+///
+/// ```
+/// use levity_graph::{Next, Remedy, after_failure};
+///
+/// // A limit of the worker would stop it again, so its fallback takes over at once.
+/// let next = after_failure(Remedy::OtherWorker, 1, 5, Some("deputy"), &[]);
+/// assert_eq!(next, Next::Fallback("deputy"));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
     /// The same worker may succeed at another attempt.
@@ -10,6 +18,13 @@ pub enum Remedy {
 }
 
 /// The step after a failed attempt.
+///
+/// ```
+/// use levity_graph::{Next, Remedy, after_failure};
+///
+/// let next = after_failure(Remedy::Nothing, 1, 5, Some("deputy"), &[]);
+/// assert_eq!(next, Next::GiveUp);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next<W> {
     /// The same worker tries again.
@@ -25,6 +40,20 @@ pub enum Next<W> {
 /// `tried` is the number of attempts of the worker, and `retries` the number of retries allowed.
 /// `stand_in` is the fallback that takes the work next, unless it is among the workers that `had`
 /// it before.
+///
+/// The same worker has priority while it has retries left. A fallback that had the work before is
+/// not tried again, so a cycle of fallbacks ends.
+///
+/// ```
+/// use levity_graph::{Next, Remedy, after_failure};
+///
+/// let next = |tried, had: &[&'static str]| {
+///     after_failure(Remedy::Retry, tried, 1, Some("deputy"), had)
+/// };
+/// assert_eq!(next(1, &[]), Next::Retry);
+/// assert_eq!(next(2, &[]), Next::Fallback("deputy"));
+/// assert_eq!(next(2, &["deputy"]), Next::GiveUp);
+/// ```
 pub fn after_failure<W: PartialEq>(
     remedy: Remedy,
     tried: u32,

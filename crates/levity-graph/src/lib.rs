@@ -28,6 +28,13 @@
 //!
 //! # Features
 //! - `serde`: `Serialize` and `Deserialize` for [`Drafts`].
+//!
+//! # Where to go next
+//! - [`Edges`] and [`Links`] describe dependencies; [`sorted`] orders them, and [`find_cycle`]
+//!   explains why there is no order.
+//! - [`Schedule`] releases pieces one after the other while work completes.
+//! - [`after_failure`] decides between a retry, a fallback and the end.
+//! - [`Drafts`] counts the answers of a model that cannot be used.
 
 mod drafts;
 mod failure;

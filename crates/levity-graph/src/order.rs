@@ -6,6 +6,20 @@ use crate::Links;
 /// Returns an order in which every piece follows its dependencies; among independent pieces, by key
 /// and then by number.
 ///
+/// The cost is linear in the number of links, times the logarithm of the number of pieces.
+///
+/// ```
+/// use levity_graph::{Edges, find_cycle, sorted};
+///
+/// // 0 waits for 1; among the others, the key decides.
+/// let edges = Edges::new(vec![vec![1], vec![], vec![]]);
+/// assert_eq!(sorted(&edges, std::cmp::Reverse), Ok(vec![2, 1, 0]));
+///
+/// let edges = Edges::new(vec![vec![1], vec![0], vec![1]]);
+/// let stuck = sorted(&edges, |at| at).unwrap_err();
+/// assert_eq!((&*stuck, find_cycle(&edges, &stuck)), (&[0, 1, 2][..], vec![0, 1]));
+/// ```
+///
 /// # Errors
 /// Returns the numbers of all pieces in a cycle or after one, in ascending order, if there is a
 /// cycle.
@@ -38,6 +52,16 @@ pub fn sorted<K: Ord>(links: &impl Links, key: impl Fn(u32) -> K) -> Result<Vec<
 
 /// Returns one cycle among the pieces that [`sorted`] could not order, each followed by one of its
 /// dependencies.
+///
+/// `stuck` is the error of [`sorted`], in ascending order. The result is empty if `stuck` is.
+///
+/// ```
+/// use levity_graph::{Edges, find_cycle, sorted};
+///
+/// let edges = Edges::new(vec![vec![0]]);
+/// let stuck = sorted(&edges, |at| at).unwrap_err();
+/// assert_eq!(find_cycle(&edges, &stuck), [0]);
+/// ```
 pub fn find_cycle(links: &impl Links, stuck: &[u32]) -> Vec<u32> {
     let mut place = vec![None; links.count()];
     let (mut path, mut next) = (Vec::new(), stuck.first().copied());

@@ -9,6 +9,25 @@ use crate::order::{as_number, numbers};
 /// The cost of a piece does not depend on the number of pieces: a settled piece is checked once by
 /// each direct successor. Among the pieces that may begin, the one with the highest urgency is
 /// next, then the lowest number.
+///
+/// A piece is waiting, begun, held or settled, and never goes back. Numbers that do not exist are
+/// ignored.
+///
+/// ```
+/// use levity_graph::{Edges, Schedule};
+///
+/// let edges = Edges::new(vec![vec![], vec![0], vec![1]]);
+/// let mut schedule = Schedule::new(3);
+/// assert_eq!(schedule.open(&edges), [0]);
+/// schedule.ready(0, 0);
+/// assert_eq!(schedule.next(), Some(0));
+/// assert!(schedule.begin(0) && schedule.settle(0));
+///
+/// // 1 is skipped, so 2 may begin.
+/// schedule.release(0, &edges, |at| (at != 1).then_some(5));
+/// assert!(schedule.is_settled(1) && schedule.has_ready());
+/// assert_eq!(schedule.next(), Some(2));
+/// ```
 #[derive(Debug)]
 pub struct Schedule {
     pieces: Vec<Piece>,
@@ -74,6 +93,8 @@ impl Schedule {
     }
 
     /// Adds a piece to those that may begin: one without open dependencies, or one to retry.
+    ///
+    /// The same piece may be added several times; [`next`](Self::next) skips it once it is settled.
     pub fn ready(&mut self, at: u32, urgency: u32) {
         self.ready.push((urgency, Reverse(at)));
     }
@@ -113,6 +134,20 @@ impl Schedule {
     }
 
     /// Settles a piece but makes its successors wait until [`let_go`](Self::let_go).
+    ///
+    /// A plan holds a failed step while its planner looks for another way.
+    ///
+    /// ```
+    /// use levity_graph::{Edges, Schedule};
+    ///
+    /// let edges = Edges::new(vec![vec![], vec![0]]);
+    /// let mut schedule = Schedule::new(2);
+    /// schedule.open(&edges);
+    /// assert!(schedule.hold(0) && schedule.is_held(0));
+    /// schedule.let_go(0);
+    /// schedule.release(0, &edges, |_| Some(0));
+    /// assert_eq!(schedule.next(), Some(1));
+    /// ```
     pub fn hold(&mut self, at: u32) -> bool {
         self.mark(at, Phase::Held)
     }
@@ -162,6 +197,23 @@ impl Schedule {
     /// Releases the successors of a settled piece. `decide` returns the urgency of each piece
     /// without open dependencies, or `None` to skip it. A skipped piece is settled, and its
     /// successors are released in turn.
+    ///
+    /// Call it once for each settled piece. Calling it before [`open`](Self::open) has no effect,
+    /// because no piece has counted its dependencies yet.
+    ///
+    /// ```
+    /// use levity_graph::{Edges, Schedule};
+    ///
+    /// let edges = Edges::new(vec![vec![], vec![], vec![0, 1]]);
+    /// let mut schedule = Schedule::new(3);
+    /// schedule.open(&edges);
+    /// schedule.settle(0);
+    /// schedule.release(0, &edges, |_| Some(0));
+    /// assert!(!schedule.has_ready());
+    /// schedule.settle(1);
+    /// schedule.release(1, &edges, |_| Some(0));
+    /// assert_eq!(schedule.next(), Some(2));
+    /// ```
     pub fn release(
         &mut self,
         at: u32,
