@@ -1,4 +1,18 @@
 //! Models behind Anthropic's Messages API.
+//!
+//! The protocol has four stages, each in its own module:
+//!
+//! 1. `messages` turns the conversation into alternating turns and `encode` turns one message into
+//!    blocks. The JSON of a message is cached with the history, so a long conversation is encoded
+//!    once and not once per turn.
+//! 2. `body` adds instructions, tools, thinking, options and the marks of the prompt cache.
+//! 3. `decode` turns the events of the stream into deltas, and `blocks` assembles the blocks that
+//!    span several events.
+//! 4. `generation` infers the version of a Claude from its name, because the API rejects settings
+//!    that belong to another version instead of ignoring them.
+//!
+//! Everything that only Anthropic understands (signatures, citations, results of its own tools)
+//! travels as [`ProviderState`](levity_core::ProviderState) under [`NAME`] and goes back unchanged.
 
 use async_trait::async_trait;
 use levity_core::{Capabilities, ModelCard, ModelError};
@@ -44,7 +58,7 @@ pub(crate) const NAME: &str = "anthropic";
 ///   otherwise the card's `max_output`, otherwise 8,192 tokens (4,096 for the first Claude 3) plus
 ///   the tokens for thinking.
 /// - [`Options::thinking`](levity_core::Options): models before 4.6 receive a number of tokens:
-///   2,048 for `LowBudgetAction`, 8,192 for `Medium` and `Auto`, 24,576 for `High`, and never less than 1,024.
+///   2,048 for `Low`, 8,192 for `Medium` and `Auto`, 24,576 for `High`, and never less than 1,024.
 ///   It is limited to three quarters of the maximum reply length; if that leaves fewer than 1,024
 ///   tokens, thinking is disabled. Later models decide themselves how much to think, with an effort
 ///   of `low`, `medium` or `high`. A budget below 4,096 tokens is a low effort, and one below
@@ -70,8 +84,41 @@ pub(crate) const NAME: &str = "anthropic";
 /// and citations are all sent back in their place. Thoughts without a signature are not, because
 /// the API rejects them. A reply that ended with `pause_turn` is
 /// [`Paused`](levity_core::Finish::Paused). It continues when it is sent back as the last message,
-/// which an agent does. Use `Part::ProviderState(ProviderState::new("anthropic", block))` to put
-/// provider-specific blocks into a message, such as an uploaded document.
+/// which an agent does.
+///
+/// Use [`Part::Opaque`](levity_core::Part::Opaque) to put provider-specific blocks into a message,
+/// such as an uploaded document:
+///
+/// ```
+/// use levity_core::{Message, Part, ProviderState, Role};
+///
+/// let block = serde_json::json!({
+///     "type": "document", "source": {"type": "file", "file_id": "file_011C"},
+/// });
+/// let parts = [Part::Opaque(ProviderState::new("anthropic", block)), Part::text("Summarise it.")];
+/// assert_eq!(Message::new(Role::User, parts).text(), "Summarise it.");
+/// ```
+///
+/// # Errors
+/// A request fails before anything is sent, as
+/// [`BadRequest`](levity_core::ModelErrorKind::BadRequest), if a message contains media that the
+/// API cannot accept: audio, video, an image that is not JPEG, PNG, GIF or WebP, or a text file
+/// that is not UTF-8.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// use levity_core::{Media, Message, Model as _, ModelErrorKind, Part, Request, Role};
+/// use levity_llm::AnthropicModel;
+///
+/// let model = AnthropicModel::new("sk-ant-..", "claude-sonnet-4-5");
+/// let sound = Part::Media(Media::bytes("audio/wav", vec![0_u8; 4]));
+/// let request = Request::new().with_message(Message::new(Role::User, [sound]));
+/// let error = model.complete(request).await.unwrap_err();
+/// assert_eq!(error.kind(), ModelErrorKind::BadRequest);
+/// assert!(error.message().contains("`audio/wav`"));
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct AnthropicModel(Remote<Anthropic>);
 
@@ -87,6 +134,19 @@ pub(crate) struct Anthropic {
 
 impl AnthropicModel {
     /// Creates a model of Anthropic by its name. An empty key is not sent.
+    ///
+    /// The card contains the capabilities that the name shows: images since Claude 3, thinking
+    /// since 3.7, enforced answer schemas since 4.5. The built-in [`ModelList`](crate::ModelList)
+    /// adds window and price. Nothing is read from the environment, and the key is checked only by
+    /// the server.
+    ///
+    /// ```
+    /// # use levity_core::Model as _;
+    /// # use levity_llm::AnthropicModel;
+    /// let capabilities = |name: &str| AnthropicModel::new("", name).card().capabilities;
+    /// assert!(capabilities("claude-opus-4-5").output_schema);
+    /// assert!(!capabilities("claude-3-5-haiku-latest").thinking);
+    /// ```
     pub fn new(key: impl Into<Secret>, model: impl Into<String>) -> Self {
         let wire = Anthropic {
             key: key.into(),
@@ -105,6 +165,42 @@ impl AnthropicModel {
 
     /// Enables a beta feature by its name in the header `anthropic-beta`. You can call it several
     /// times.
+    ///
+    /// Several names are sent as one header, separated by commas, in the order of the calls. The
+    /// API rejects names that it does not know.
+    ///
+    /// ```
+    /// # use std::io::{Read as _, Write as _};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = std::net::TcpListener::bind("127.0.0.1:0")?;
+    /// # let base = format!("http://{}", server.local_addr()?);
+    /// # let thread = std::thread::spawn(move || {
+    /// #     let (mut socket, _) = server.accept().expect("a connection");
+    /// #     let mut sent = vec![0; 16_384];
+    /// #     let length = socket.read(&mut sent).expect("a request");
+    /// #     sent.truncate(length);
+    /// #     let reply = r#"{"content": [{"type": "text", "text": "Hi"}]}"#;
+    /// #     let head = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length";
+    /// #     write!(socket, "{head}: {}\r\n\r\n{reply}", reply.len()).expect("a reply");
+    /// #     let _ = socket.read_to_end(&mut sent);
+    /// #     String::from_utf8_lossy(&sent).into_owned()
+    /// # });
+    /// use levity_core::{Message, Model as _, Request};
+    /// use levity_llm::AnthropicModel;
+    ///
+    /// let model = AnthropicModel::new("sk-ant-..", "claude-sonnet-4-5")
+    ///     .with_endpoint(|endpoint| endpoint.with_base(base))
+    ///     .without_streaming()
+    ///     .with_beta("files-api-2025-04-14")
+    ///     .with_beta("context-1m-2025-08-07");
+    /// let reply = model.complete(Request::new().with_message(Message::user("Hello"))).await?;
+    /// assert_eq!(reply.message.text(), "Hi");
+    /// let sent = thread.join().expect("the server");
+    /// assert!(sent.contains("anthropic-beta: files-api-2025-04-14,context-1m-2025-08-07"));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn with_beta(mut self, name: impl Into<String>) -> Self {
         self.0.wire.betas.push(name.into());
@@ -112,6 +208,17 @@ impl AnthropicModel {
     }
 
     /// Disables marks for the prompt cache.
+    ///
+    /// A mark makes the API store the request up to that point, which costs more than plain input
+    /// tokens the first time and much less on each reuse. Disable the marks for requests that are
+    /// never extended.
+    ///
+    /// ```
+    /// use levity_llm::AnthropicModel;
+    ///
+    /// let model = AnthropicModel::new("", "qwen3").without_cache_marks();
+    /// assert_eq!(levity_core::Model::card(&model).id, "qwen3");
+    /// ```
     #[must_use]
     pub fn without_cache_marks(mut self) -> Self {
         self.0.wire.marks = Marks::none();
@@ -119,6 +226,41 @@ impl AnthropicModel {
     }
 
     /// Sets the lifetime of entries in the prompt cache: 5 minutes by default.
+    ///
+    /// The upper bound on the cost of a request
+    /// ([`Model::cost_bound`](levity_core::Model::cost_bound)) includes the higher price of the
+    /// long lifetime.
+    ///
+    /// ```
+    /// # use std::io::{Read as _, Write as _};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = std::net::TcpListener::bind("127.0.0.1:0")?;
+    /// # let base = format!("http://{}", server.local_addr()?);
+    /// # let thread = std::thread::spawn(move || {
+    /// #     let (mut socket, _) = server.accept().expect("a connection");
+    /// #     let mut sent = vec![0; 16_384];
+    /// #     let length = socket.read(&mut sent).expect("a request");
+    /// #     sent.truncate(length);
+    /// #     let reply = r#"{"content": [{"type": "text", "text": "Hi"}]}"#;
+    /// #     let head = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length";
+    /// #     write!(socket, "{head}: {}\r\n\r\n{reply}", reply.len()).expect("a reply");
+    /// #     let _ = socket.read_to_end(&mut sent);
+    /// #     String::from_utf8_lossy(&sent).into_owned()
+    /// # });
+    /// use levity_core::{Message, Model as _, Request};
+    /// use levity_llm::{AnthropicModel, CacheTtl};
+    ///
+    /// let model = AnthropicModel::new("sk-ant-..", "claude-sonnet-4-5")
+    ///     .with_endpoint(|endpoint| endpoint.with_base(base))
+    ///     .with_cache_ttl(CacheTtl::OneHour)
+    ///     .without_streaming();
+    /// let request = Request::new().with_system("Be brief.").with_message(Message::user("Hello"));
+    /// model.complete(request).await?;
+    /// assert!(thread.join().expect("the server").contains(r#""ttl":"1h""#));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn with_cache_ttl(mut self, ttl: CacheTtl) -> Self {
         self.0.wire.marks = Marks::with_ttl(ttl);
@@ -128,6 +270,18 @@ impl AnthropicModel {
     /// Sets the Claude generation, such as 4.6, if the model's name does not show it. It determines
     /// the thinking settings and the support for notes within the conversation. A model with an
     /// unknown generation is treated like one before 4.6.
+    ///
+    /// A name shows the generation if it contains `claude` and a number, such as
+    /// `claude-opus-4-1-20250805` or `anthropic/claude-sonnet-4.5`. Aliases of a gateway, such as
+    /// `company-large`, do not.
+    ///
+    /// ```
+    /// # use levity_core::Model as _;
+    /// use levity_llm::AnthropicModel;
+    ///
+    /// let model = AnthropicModel::new("key", "company-large").with_generation(4, 6);
+    /// assert_eq!(model.card().id, "company-large");
+    /// ```
     #[must_use]
     pub fn with_generation(mut self, major: u32, minor: u32) -> Self {
         self.0.wire.generation = Some(Generation(major, minor));
@@ -139,6 +293,9 @@ provider!(AnthropicModel);
 
 /// Returns the capabilities that the name shows: answer schemas are enforced since 4.5, and by Opus
 /// 4.1.
+///
+/// Unknown names get no capability, so that levity does not offer images to a model that would
+/// reject the request. [`with_card`](AnthropicModel::with_card) replaces the guess.
 fn capabilities(id: &str) -> Capabilities {
     let generation = Generation::of(id);
     let since = |major, minor| generation.is_some_and(|known| known >= Generation(major, minor));
@@ -150,6 +307,8 @@ fn capabilities(id: &str) -> Capabilities {
 }
 
 impl Anthropic {
+    /// Returns the generation that the user set, otherwise the one in the model's name, otherwise
+    /// [`Generation::UNKNOWN`].
     fn generation(&self, card: &ModelCard) -> Generation {
         self.generation
             .or_else(|| Generation::of(&card.id))

@@ -1,4 +1,7 @@
 //! Writes JSON request bodies directly to bytes.
+//!
+//! A conversation of 100,000 tokens would be built as a tree of values and then printed for every
+//! turn. Here each message is JSON bytes already, and a body is a concatenation of them.
 
 use levity_core::History;
 use serde::Serialize;
@@ -10,6 +13,9 @@ use crate::http::WireRequest;
 pub(crate) const INITIAL_CAPACITY: usize = 512;
 
 /// A JSON object that is written field by field.
+///
+/// Names are written in the order of the calls. Duplicates are the caller's responsibility, except
+/// for those of [`over`](Self::over).
 pub(crate) struct Body {
     bytes: Vec<u8>,
     /// Fields that are already present and must not be written again.
@@ -17,6 +23,7 @@ pub(crate) struct Body {
 }
 
 impl Body {
+    /// Creates a body without fields.
     pub(crate) fn new() -> Self {
         let mut bytes = Vec::with_capacity(INITIAL_CAPACITY);
         bytes.push(b'{');
@@ -38,6 +45,9 @@ impl Body {
     }
 
     /// Reserves capacity for a conversation.
+    ///
+    /// One allocation suffices then in most cases: the size of the texts plus 128 bytes for each
+    /// message.
     pub(crate) fn reserve(&mut self, history: &History) {
         self.bytes
             .reserve(2 * INITIAL_CAPACITY + history.size() + history.len() * INITIAL_CAPACITY / 4);
@@ -57,6 +67,9 @@ impl Body {
     }
 
     /// Adds a field whose value the closure writes.
+    ///
+    /// The closure must write exactly one JSON value. It is not called if the user has set the
+    /// field.
     pub(crate) fn raw(&mut self, name: &str, value: impl FnOnce(&mut Vec<u8>)) {
         if self.present.iter().any(|present| present == name) {
             return;
@@ -69,6 +82,7 @@ impl Body {
         value(&mut self.bytes);
     }
 
+    /// Closes the object and returns its bytes.
     pub(crate) fn finish(mut self) -> Vec<u8> {
         self.bytes.push(b'}');
         self.bytes
@@ -77,6 +91,8 @@ impl Body {
 
 /// Returns the user's extra fields: those of the request, and those of the endpoint that the
 /// request does not override.
+///
+/// Whole fields are replaced, not merged.
 pub(crate) fn extra(wire_request: WireRequest<'_>) -> Map<String, Value> {
     let mut extra = wire_request.endpoint.extra().clone();
     extra.extend(wire_request.request.options.extra.clone());
@@ -93,6 +109,9 @@ pub(crate) fn write(bytes: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
 }
 
 /// Returns a text in the escaped form of a JSON string, without quotes.
+///
+/// The text `a"b` becomes `a\"b`. Streaming decoders use it to wrap free text in a JSON string
+/// piece by piece.
 pub(crate) fn escaped(text: &str) -> String {
     let quoted = Value::from(text).to_string();
     quoted
@@ -108,6 +127,7 @@ pub(crate) fn list(bytes: &mut Vec<u8>, items: impl FnOnce(&mut List<'_>)) {
     bytes.push(b']');
 }
 
+/// A JSON list that is being written, with commas between its items.
 pub(crate) struct List<'a> {
     bytes: &'a mut Vec<u8>,
     first: bool,
@@ -115,6 +135,8 @@ pub(crate) struct List<'a> {
 
 impl List<'_> {
     /// Adds items that are already JSON.
+    ///
+    /// Empty bytes add no item and no comma.
     pub(crate) fn add(&mut self, json: &[u8]) {
         if json.is_empty() {
             return;

@@ -1,4 +1,9 @@
 //! Tests with three small requests how a model and its server handle tools.
+//!
+//! The requests are small and independent: a word without tools, a question that needs the one
+//! offered tool, and a value of a schema with unusual keys. The first reply gives the number of
+//! tokens without tools, which shows whether the server counts the tools of the second. Each reply
+//! may have up to 1,024 tokens, so a check costs at most a few thousand tokens.
 
 use levity_core::{
     Finish, Message, Model, ModelError, Options, OutputSchema, Request, Response, ToolSpec, Usage,
@@ -12,6 +17,21 @@ use crate::layers::{ToolMode, refuses_schema, refuses_tools};
 const MAX_TOKENS: u64 = 1_024;
 
 /// The result of [`check_tools`]: how a model and its server handle tools.
+///
+/// The type serializes, so that a program can print it as JSON:
+///
+/// ```
+/// use levity_test::ScriptedModel;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let server = ScriptedModel::new().reply("ready").reply("It is sunny.").reply("seat 12 B");
+/// let check = levity_llm::check_tools(&server).await?;
+/// let json = serde_json::to_value(&check)?;
+/// assert_eq!((&json["calls"], &json["schema"]), (&"none".into(), &"ignored".into()));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ToolCheck {
@@ -28,6 +48,26 @@ pub struct ToolCheck {
 }
 
 /// The visibility of offered tools to the model.
+///
+/// ```
+/// use levity_core::{ModelError, ModelErrorKind};
+/// use levity_llm::ToolVisibility;
+/// use levity_llm::layers::ToolMode;
+/// use levity_test::ScriptedModel;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), ModelError> {
+/// let refusal = ModelError::new(ModelErrorKind::BadRequest, "gemma:2b does not support tools");
+/// let server = ScriptedModel::new()
+///     .reply("ready")
+///     .fail_with(refusal)
+///     .reply(r#"{"seat_letter": "A", "row_number": 3}"#);
+/// let check = levity_llm::check_tools(&server).await?;
+/// assert!(matches!(check.tools, ToolVisibility::Refused(_)));
+/// assert_eq!(check.mode, ToolMode::Structured);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -43,6 +83,22 @@ pub enum ToolVisibility {
 }
 
 /// The form in which a call is returned.
+///
+/// ```
+/// use levity_llm::{CallFormat, ModelExt};
+/// use levity_test::ScriptedModel;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), levity_core::ModelError> {
+/// let server = ScriptedModel::new()
+///     .reply("ready")
+///     .reply(r#"{"name": "get_weather", "arguments": {"city": "Rome"}}"#)
+///     .reply("seat 12 B");
+/// let check = levity_llm::check_tools(&server.text_tools().with_native_calls()).await?;
+/// assert_eq!(check.calls, CallFormat::Text);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -56,6 +112,24 @@ pub enum CallFormat {
 }
 
 /// The effect of a JSON Schema on a reply.
+///
+/// In JSON, [`Enforced`](Self::Enforced) is `"holds"`. The check is strict: a reply in a code
+/// fence, with other keys or cut off by the token limit counts as ignored.
+///
+/// ```
+/// use levity_llm::SchemaSupport;
+/// use levity_test::ScriptedModel;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), levity_core::ModelError> {
+/// let server = ScriptedModel::new()
+///     .reply("ready")
+///     .reply("Sunny.")
+///     .reply("```json\n{\"seat_letter\": \"A\", \"row_number\": 3}\n```");
+/// assert_eq!(levity_llm::check_tools(&server).await?.schema, SchemaSupport::Ignored);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -93,7 +167,8 @@ pub enum SchemaSupport {
 /// ```
 ///
 /// # Errors
-/// Returns an error if even the first request fails.
+/// Returns an error if the first request fails, or if a later one fails for another reason than its
+/// tools or its schema.
 pub async fn check_tools(model: &dyn Model) -> Result<ToolCheck, ModelError> {
     let plain = model
         .complete(request("Reply with the word: ready"))
@@ -118,6 +193,7 @@ pub async fn check_tools(model: &dyn Model) -> Result<ToolCheck, ModelError> {
     })
 }
 
+/// Returns a request with temperature 0, so that the check repeats as well as the server allows.
 fn request(text: &str) -> Request {
     let mut options = Options::default();
     options.max_tokens = Some(MAX_TOKENS);
@@ -127,12 +203,15 @@ fn request(text: &str) -> Request {
         .with_options(options)
 }
 
+/// Returns the offered tool, a common one that every model recognises.
 fn weather() -> ToolSpec {
     let city = json!({"type": "string", "description": "The name of the city"});
     let schema = json!({"type": "object", "properties": {"city": city}, "required": ["city"]});
     ToolSpec::new("get_weather", "Tells the weather of today in a city.").with_input(schema)
 }
 
+/// The number of additional input tokens decides if the model made no call. A server that shows the
+/// tool counts at least an eighth of the bytes of its description and schema.
 async fn check_calls(
     model: &dyn Model,
     plain: &Response,

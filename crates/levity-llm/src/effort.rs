@@ -1,8 +1,14 @@
 //! Infers from model names how models think, for OpenAI's protocols.
+//!
+//! The protocols have a field for the effort but no way to ask a model which words it accepts. A
+//! wrong word is a rejected request, so the module decides by the name, and leaves the field out in
+//! doubt. New models need new rules here; the tests list the names that the rules were made for.
 
 use levity_core::ThinkingMode;
 
 /// Returns the bare model name, without the server and the fine-tuning suffix.
+///
+/// `ft:gpt-4o:me` becomes `gpt-4o:me`, and `openai/gpt-5` becomes `gpt-5`.
 fn bare_name(id: &str) -> &str {
     let name = id.rsplit('/').next().unwrap_or(id);
     let name = name.strip_prefix("ft:").unwrap_or(name);
@@ -11,6 +17,8 @@ fn bare_name(id: &str) -> &str {
 
 /// Returns `true` if a model thinks before it answers, as far as is known. OpenAI's models do
 /// unless they are old or made for chat; of others, only the known ones do.
+///
+/// `own` is true for OpenAI's own server, where an unknown name is a new model that thinks.
 pub(crate) fn thinks(id: &str, own: bool) -> bool {
     let name = bare_name(id);
     if name.contains("-chat") {
@@ -32,10 +40,13 @@ pub(crate) fn thinks(id: &str, own: bool) -> bool {
     numbered("gpt-", 5) || numbered("o", 1) || numbered("grok-", 4)
 }
 
-/// Returns the protocol's word for a thinking mode. Each generation has another word for the lowest
-/// effort and rejects those of the others. `none` is valid since GPT-5.1, `minimal` only for the
-/// first GPT-5, and `pro_version` models have no low effort. The result is `None` for a model
+/// Returns the protocol's word for a thinking mode. Each generation has a different word for the
+/// lowest effort and rejects those of the others. `none` is valid from GPT-5.1 on, `minimal` only
+/// for the first GPT-5, and `pro` models have no low effort. The result is `None` for a model
 /// without a known word for "no thinking".
+///
+/// A budget in tokens becomes a word: below 4,096 low, below 16,384 medium, otherwise high. `base`
+/// is the address of the server.
 pub(crate) fn effort(
     base: &str,
     id: &str,
@@ -70,7 +81,7 @@ fn takes_none(base: &str, id: &str) -> bool {
     base.contains("openrouter.ai/") || (base.contains("groq.com/") && id.contains("qwen3"))
 }
 
-/// Returns the number after `gpt-5.` in the name of a `pro_version` model; 0 for the first one.
+/// Returns the number after `gpt-5.` in the name of a `pro` model; 0 for the first one.
 fn pro_version(name: &str) -> Option<u32> {
     let rest = name.strip_prefix("gpt-5")?;
     let (version, _) = rest.split_once("-pro")?;
@@ -110,6 +121,7 @@ fn lowest_effort(id: &str) -> Option<&'static str> {
     }
 }
 
+/// Returns `true` for `gpt-6` and later.
 fn newer_gpt(name: &str) -> bool {
     let rest = name.strip_prefix("gpt-").unwrap_or_default();
     let digits = rest

@@ -1,4 +1,11 @@
 //! Shared code of all embedders that use HTTP.
+//!
+//! A provider implements [`EmbeddingWire`]: where to send texts, how to write them and how to read
+//! the vectors. [`Remote`] does the rest: batches, empty texts, limits, errors and the validation
+//! of vectors. The macro `embedder` gives each provider the same settings.
+//!
+//! Invariants: one vector per text in the order of the texts, all of the same dimensions, each of
+//! length 1 or all zeros.
 
 use std::borrow::Cow;
 
@@ -26,6 +33,12 @@ const MAX_BATCH_BYTES: usize = 256 << 10;
 const PLACEHOLDER: &str = "-";
 
 /// The embedding protocol of one provider.
+///
+/// # Contract
+/// - All methods are pure: they neither wait nor send anything.
+/// - `read` returns one vector for each text of the request, in the same order. [`Remote`] checks
+///   the number and the dimensions.
+/// - `headers` contains every secret of the request, so that errors can be cleaned of it.
 #[async_trait]
 pub(crate) trait EmbeddingWire: Clone + Send + Sync + 'static {
     /// Returns the request path, relative to the server's address.
@@ -45,12 +58,16 @@ pub(crate) trait EmbeddingWire: Clone + Send + Sync + 'static {
     fn read(&self, reply: &[u8]) -> Result<(Vec<Vec<f32>>, Option<u64>), ModelError>;
 
     /// Adds details to an error, if the provider has advice for it.
+    ///
+    /// The error is not yet addressed to the model; [`Remote`] does that afterwards.
     fn explain(&self, error: ModelError, _: &EmbedderCard, _: &Endpoint) -> ModelError {
         error
     }
 }
 
 /// The input for the body of a request.
+///
+/// The texts have their prefixes already and none of them is empty.
 pub(crate) struct Texts<'a> {
     pub(crate) card: &'a EmbedderCard,
     pub(crate) endpoint: &'a Endpoint,
@@ -62,6 +79,8 @@ pub(crate) struct Texts<'a> {
 }
 
 /// An embedder that calls a server over HTTP.
+///
+/// Clones share the connections of the process, so cloning is cheap.
 #[derive(Clone, Debug)]
 pub(crate) struct Remote<E> {
     pub(crate) wire: E,
@@ -72,6 +91,7 @@ pub(crate) struct Remote<E> {
 }
 
 impl<E: EmbeddingWire> Remote<E> {
+    /// Creates an embedder that sends at most `batch` texts per request.
     pub(crate) fn new(wire: E, card: EmbedderCard, endpoint: Endpoint, batch: usize) -> Self {
         Self {
             wire,
@@ -82,6 +102,11 @@ impl<E: EmbeddingWire> Remote<E> {
     }
 
     /// Sends one request and returns its vectors and tokens.
+    ///
+    /// # Errors
+    /// Returns the provider's error, `Malformed` for a reply without vectors or of more than 64
+    /// MiB, and the errors of the [`Endpoint`] for the connection. Secrets of the request are
+    /// removed.
     async fn send(
         &self,
         texts: &[Cow<'_, str>],
@@ -120,6 +145,9 @@ impl<E: EmbeddingWire> Remote<E> {
     }
 
     /// Returns the vectors of texts that are not empty.
+    ///
+    /// The usage is unknown as soon as one reply does not state it. After the first batch an error
+    /// is marked as charged, because the earlier batches were paid.
     async fn embed_all(&self, texts: &[&str], purpose: Purpose) -> Result<Embeddings, ModelError> {
         let prefix = self.wire.prefix(&self.card, purpose);
         let texts: Vec<Cow<'_, str>> = texts.iter().map(|text| prefixed(&prefix, text)).collect();
@@ -177,10 +205,12 @@ impl<E: EmbeddingWire> Embedder for Remote<E> {
     }
 }
 
+/// Returns `true` if a text has a character other than white space.
 fn has_text(text: &str) -> bool {
     !text.trim().is_empty()
 }
 
+/// Puts the prefix before a text, without a copy if the prefix is empty.
 fn prefixed<'a>(prefix: &str, text: &'a str) -> Cow<'a, str> {
     if prefix.is_empty() {
         text.into()
@@ -190,6 +220,9 @@ fn prefixed<'a>(prefix: &str, text: &'a str) -> Cow<'a, str> {
 }
 
 /// Splits the texts into batches of one request each.
+///
+/// A batch ends before the text that would exceed the bytes, or after `max_texts` texts. A limit of
+/// zero counts as one.
 fn batches<'a>(mut texts: &'a [Cow<'a, str>], max_texts: usize) -> Vec<&'a [Cow<'a, str>]> {
     let mut batches = Vec::new();
     while !texts.is_empty() {
@@ -212,6 +245,7 @@ fn batches<'a>(mut texts: &'a [Cow<'a, str>], max_texts: usize) -> Vec<&'a [Cow<
     batches
 }
 
+/// Creates the error for a reply that cannot be used, which is not retryable.
 pub(crate) fn malformed(message: impl Into<String>) -> ModelError {
     ModelError::new(ModelErrorKind::Malformed, message)
 }
@@ -237,6 +271,9 @@ macro_rules! embedder {
         impl $embedder {
             /// Changes the address of the server and its connection: headers, fields and time
             /// limits.
+            ///
+            /// The closure receives the current endpoint; return it changed, or return another one.
+            /// The key of the provider is not part of the endpoint and stays.
             #[must_use]
             pub fn with_endpoint(
                 mut self,
@@ -248,6 +285,9 @@ macro_rules! embedder {
 
             /// Requests vectors with this number of dimensions; by default the model decides. A
             /// reply with another number is an error.
+            ///
+            /// Vectors of different dimensions cannot be compared, so do not change the number for
+            /// stored vectors. Not every model supports a choice.
             #[must_use]
             pub fn with_dimensions(mut self, dimensions: usize) -> Self {
                 self.0.card.dimensions = Some(dimensions);
@@ -255,6 +295,8 @@ macro_rules! embedder {
             }
 
             /// Sets the maximum number of texts per request.
+            ///
+            /// A batch also ends at 256 KiB of text. Zero counts as one.
             #[must_use]
             pub fn with_batch(mut self, texts: usize) -> Self {
                 self.0.batch = texts.max(1);

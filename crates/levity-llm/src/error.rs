@@ -1,3 +1,9 @@
+//! The error of creating models and embedders.
+//!
+//! Calls of a model have their own error, [`ModelError`]. This one is about settings: each message
+//! names the setting and the next step, because it is usually the last line that a new user sees.
+//! Addresses in it never contain a password or a query.
+
 use std::fmt;
 use std::path::PathBuf;
 
@@ -7,6 +13,18 @@ use levity_core::{ModelError, ModelErrorKind};
 /// An error that prevents levity from creating a model.
 ///
 /// Its `Debug` output is one line: the `Display` text, followed by any causes that the text lacks.
+///
+/// ```
+/// use levity_llm::{ErrorKind, Models};
+///
+/// let error = Models::new().model("opnai:gpt-6.1-terra").err().unwrap();
+/// assert_eq!(error.kind(), ErrorKind::Name);
+/// assert!(error.to_string().contains("did you mean `openai`?"));
+///
+/// // As the error of a model, it says that no retry helps.
+/// let error = levity_core::ModelError::from(error);
+/// assert!(!error.is_retryable());
+/// ```
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -179,6 +197,15 @@ pub enum Error {
 }
 
 /// The category of an [`Error`].
+///
+/// ```
+/// use levity_llm::{ErrorKind, Models};
+///
+/// let kind = |name: &str| Models::new().model(name).err().map(|error| error.kind());
+/// assert_eq!(kind("no colon"), Some(ErrorKind::Name));
+/// assert_eq!(kind("groq:openai/gpt-oss-120b"), Some(ErrorKind::Missing)); // no key
+/// assert_eq!(kind("compatible:qwen3@http://127.0.0.1:8080/v1"), None);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -195,6 +222,7 @@ pub enum ErrorKind {
     Untrusted,
 }
 
+/// Returns the suggestion with a space behind it, or nothing.
 fn did_you_mean(near: Option<&String>) -> String {
     near.map_or_else(String::new, |near| format!("did you mean `{near}`? "))
 }

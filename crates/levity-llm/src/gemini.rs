@@ -1,4 +1,12 @@
 //! Google's Gemini, through AI Studio and Vertex AI.
+//!
+//! Both services speak the same protocol at different addresses (`paths`) and with different
+//! credentials: AI Studio takes a key, Vertex AI a token that expires (`tokens`). `config` decides
+//! what a model family supports, `encode` writes the conversation, `chunks` and `decode` read the
+//! reply, and `args` assembles arguments that arrive value by value.
+//!
+//! Gemini signs its parts and rejects calls whose signature is missing, so the state of a part must
+//! return to exactly that part.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -69,9 +77,43 @@ pub(crate) const NAME: &str = "gemini";
 /// A reply that was withheld completely is a
 /// [`ContentFiltered`](levity_core::ModelErrorKind::ContentFiltered) error that names Google's
 /// reason. One that was truncated ends with [`ContentFilter`](levity_core::Finish::ContentFilter).
+///
+/// ```
+/// # use std::io::{Read as _, Write as _};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = std::net::TcpListener::bind("127.0.0.1:0")?;
+/// # let base = format!("http://{}", server.local_addr()?);
+/// # std::thread::spawn(move || {
+/// #     let (mut socket, _) = server.accept().expect("a connection");
+/// #     let _ = socket.read(&mut [0; 8_192]);
+/// #     let reply = r#"{"promptFeedback": {"blockReason": "SAFETY"}}"#;
+/// #     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length";
+/// #     let _ = write!(socket, "{head}: {}\r\n\r\n{reply}", reply.len());
+/// #     let _ = socket.read_to_end(&mut Vec::new());
+/// # });
+/// use levity_core::{Message, Model as _, ModelErrorKind, Request};
+/// use levity_llm::GeminiModel;
+///
+/// // The server of this example blocks every prompt.
+/// let model = GeminiModel::new("my-key", "gemini-2.5-flash")
+///     .with_endpoint(|endpoint| endpoint.with_base(base))
+///     .without_streaming();
+/// let request = Request::new().with_message(Message::user("Good morning"));
+/// let error = model.complete(request).await.unwrap_err();
+/// assert_eq!(error.kind(), ModelErrorKind::ContentFiltered);
+/// assert!(error.message().contains("`SAFETY`"));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Answer schemas
+/// Gemini enforces the schema of an answer. Before Gemini 3 it cannot do so while tools are
+/// offered, Google's own included; levity then describes the schema in the instructions.
 #[derive(Clone, Debug)]
 pub struct GeminiModel(Remote<Gemini>);
 
+/// The settings of the protocol: service, credentials and cached tools.
 #[derive(Clone, Debug)]
 pub(crate) struct Gemini {
     service: Service,
@@ -79,6 +121,7 @@ pub(crate) struct Gemini {
     declared: DeclarationCache,
 }
 
+/// The credentials: a key of AI Studio, or a source of tokens.
 #[derive(Clone, Debug)]
 enum Access {
     Key(Secret),
@@ -87,6 +130,17 @@ enum Access {
 
 impl GeminiModel {
     /// Creates a model on Google AI Studio.
+    ///
+    /// The key is sent as `x-goog-api-key`. A name may include its folder, such as
+    /// `models/gemini-2.5-flash` or `tunedModels/my-model`.
+    ///
+    /// ```
+    /// # use levity_core::Model as _;
+    /// # use levity_llm::GeminiModel;
+    /// let model = GeminiModel::new("my-key", "gemini-2.5-flash");
+    /// assert!(model.card().capabilities.images && model.card().capabilities.thinking);
+    /// assert!(!GeminiModel::new("my-key", "gemini-2.0-flash").card().capabilities.thinking);
+    /// ```
     pub fn new(key: impl Into<Secret>, model: impl Into<String>) -> Self {
         Self::at(
             Service::AiStudio,
@@ -98,6 +152,18 @@ impl GeminiModel {
 
     /// Creates a model on Vertex AI. The region may be `global`, or `us` or `eu` for all regions of
     /// a continent. Pass a token, or a source of tokens.
+    ///
+    /// ```
+    /// use levity_core::Model as _;
+    /// use levity_llm::{AccessTokens, GeminiModel};
+    ///
+    /// // `gcloud auth print-access-token` prints such a token, which is valid for an hour.
+    /// let tokens = AccessTokens::fixed("ya29.my-token");
+    /// let model = GeminiModel::vertex("my-project", "eu", tokens, "gemini-2.5-pro");
+    /// assert_eq!((&*model.card().provider, &*model.card().id), ("vertex", "gemini-2.5-pro"));
+    /// ```
+    ///
+    /// Use [`AccessTokens::from_env`] for programs that run longer than one token.
     pub fn vertex(
         project: impl Into<String>,
         region: impl Into<String>,
@@ -116,6 +182,8 @@ impl GeminiModel {
         )
     }
 
+    /// Creates a model. Its card claims images for every model, and thinking unless the name is
+    /// that of an old family.
     fn at(service: Service, access: Access, provider: &str, model: String) -> Self {
         let mut capabilities = Capabilities::default();
         (capabilities.images, capabilities.thinking) = (true, Family::of(&model).thinks());
@@ -271,6 +339,8 @@ impl Gemini {
 }
 
 /// Removes and returns Google's own tools.
+///
+/// A single tool without a list counts as a list of one, and `null` as none.
 fn take_google_tools(extra: &mut Map<String, Value>) -> Vec<Value> {
     match extra.shift_remove("tools") {
         Some(Value::Array(tools)) => tools,
@@ -284,10 +354,15 @@ type CachedDeclarations = Option<(Tools, Arc<[u8]>)>;
 
 /// The declarations of the last offered tools. An agent offers the same ones each turn, and
 /// converting their schemas costs more than everything else in a request.
+///
+/// Only one set is stored, identified by its address. Clones of a model share it, so two agents
+/// that alternate on one model convert their schemas each time.
 #[derive(Clone, Default)]
 struct DeclarationCache(Arc<Mutex<CachedDeclarations>>);
 
 impl DeclarationCache {
+    /// Returns the declarations as JSON. Two threads may convert the same tools at the same time;
+    /// the lock is not held during the conversion.
     fn of(&self, tools: &Tools) -> Arc<[u8]> {
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, json)) = &*lock()
@@ -305,6 +380,6 @@ impl DeclarationCache {
 
 impl std::fmt::Debug for DeclarationCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Declared")
+        f.write_str("DeclarationCache")
     }
 }

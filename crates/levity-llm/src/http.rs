@@ -1,4 +1,17 @@
 //! HTTP access to providers: one client per process, time limits and protected secrets.
+//!
+//! A provider implements `Wire` (where to send, how to write, how to read), and `Remote` turns that
+//! into a [`Model`](levity_core::Model). The path of a call is:
+//!
+//! 1. `endpoint` builds URL and headers and enforces the time limits; `post` sends the request.
+//! 2. `lines` splits the bytes into events; `reader` hands them to the provider's decoder.
+//! 3. `remote` collects the deltas, maps names back, attaches the origin of state and cleans
+//!    errors.
+//! 4. `failure` and `unexpected_reply` turn everything else that a server may send into an error
+//!    with a kind, a reason and the next step.
+//!
+//! Replies are not trusted. Every buffer has a limit, and no text of a server reaches an error or a
+//! log before the secrets of the request are removed from it.
 
 mod endpoint;
 mod failure;

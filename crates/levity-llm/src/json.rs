@@ -81,6 +81,17 @@ use find::Found;
 const MAX_CANDIDATES: usize = 8;
 
 /// A value found in a text, with the repairs that were made.
+///
+/// ```
+/// use levity_llm::json::{self, Repair};
+///
+/// let text = "Result: {a: 1}";
+/// let repaired = json::repair(text)?;
+/// assert_eq!(&text[repaired.span.clone()], "{a: 1}");
+/// assert!(repaired.repairs.contains(Repair::BareKey));
+/// assert!(repaired.repairs.contains(Repair::Surroundings));
+/// # Ok::<(), json::JsonError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Repaired {
@@ -94,6 +105,19 @@ pub struct Repaired {
 
 /// Returns the value that `text` contains.
 ///
+/// ```
+/// use levity_llm::json;
+/// use serde_json::json;
+///
+/// assert_eq!(json::parse("{'ok': True, 'n': 1,}")?, json!({"ok": true, "n": 1}));
+/// assert_eq!(json::parse("[1, 2, 3")?, json!([1, 2, 3]));
+/// assert!(json::parse("no value at all").is_err());
+/// # Ok::<(), json::JsonError>(())
+/// ```
+///
+/// The result is only repaired, not validated: a repair may guess wrong, and the text comes from a
+/// model. Check the value against a type or a schema before you act on it.
+///
 /// # Errors
 /// Returns [`JsonErrorKind::NoJson`] if the text contains no value, and [`JsonErrorKind::TooDeep`]
 /// if the nesting is too deep.
@@ -103,9 +127,24 @@ pub fn parse(text: &str) -> Result<Value, JsonError> {
 
 /// Returns the value that `text` contains as a `T`.
 ///
+/// Valid JSON of the right type is parsed directly, without the search for values. The example
+/// shows a text with two objects, of which only one fits:
+///
+/// ```
+/// use levity_llm::json;
+///
+/// #[derive(serde::Deserialize)]
+/// struct Answer { answer: u32 }
+///
+/// let text = r#"{"thought": "six times seven", "step": 1} {"answer": 42}"#;
+/// let found: Answer = json::parse_as(text)?;
+/// assert_eq!(found.answer, 42);
+/// # Ok::<(), json::JsonError>(())
+/// ```
+///
 /// # Errors
-/// Returns the same errors as [`parse`], and [`JsonErrorKind::WrongShape`] if no value in `text` is a
-/// `T`. The source of that error is the reason for the best candidate.
+/// Returns the same errors as [`parse`], and [`JsonErrorKind::WrongShape`] if no value in `text` is
+/// a `T`. The source of that error is the reason for the best candidate.
 pub fn parse_as<T: DeserializeOwned>(text: &str) -> Result<T, JsonError> {
     if let Ok(value) = serde_json::from_str(text) {
         return Ok(value);
@@ -125,9 +164,19 @@ pub fn parse_as<T: DeserializeOwned>(text: &str) -> Result<T, JsonError> {
 
 /// Returns the object that `text` contains and that has all of `keys`.
 ///
+/// The keys may have any value, including null. Other keys are allowed.
+///
+/// ```
+/// use levity_llm::json;
+///
+/// let value = json::parse_with_keys("She is {name: 'Ada', age: 36}.", &["name", "age"])?;
+/// assert_eq!(value["age"], 36);
+/// # Ok::<(), json::JsonError>(())
+/// ```
+///
 /// # Errors
-/// Returns the same errors as [`parse`], and [`JsonErrorKind::MissingKeys`] if no object in `text` has
-/// all keys. That error lists the keys that the best candidate lacks.
+/// Returns the same errors as [`parse`], and [`JsonErrorKind::MissingKeys`] if no object in `text`
+/// has all keys. That error lists the keys that the best candidate lacks.
 pub fn parse_with_keys(text: &str, keys: &[&str]) -> Result<Value, JsonError> {
     let mut first_error = None;
     for found in candidates(text, MAX_CANDIDATES)? {
@@ -152,6 +201,18 @@ pub fn parse_with_keys(text: &str, keys: &[&str]) -> Result<Value, JsonError> {
 
 /// Returns the value that `text` contains, with its repairs and its position.
 ///
+/// Use it if the kind of repair matters. A truncated value may lack its most important part:
+///
+/// ```
+/// use levity_llm::json::{self, Repair};
+///
+/// assert!(json::repair(r#"{"a": 1}"#)?.repairs.is_empty());
+/// let cut = json::repair(r#"{"a": 1, "b": [2, 3"#)?;
+/// assert!(cut.repairs.contains(Repair::Truncated));
+/// assert_eq!(cut.value["b"], serde_json::json!([2, 3]));
+/// # Ok::<(), json::JsonError>(())
+/// ```
+///
 /// # Errors
 /// Returns the same errors as [`parse`].
 pub fn repair(text: &str) -> Result<Repaired, JsonError> {
@@ -166,6 +227,8 @@ pub fn repair(text: &str) -> Result<Repaired, JsonError> {
 }
 
 /// Returns at most `keep` values in `text`, best first.
+///
+/// Valid JSON is the only candidate of its text, so it is never changed and never competes.
 fn candidates(text: &str, keep: usize) -> Result<Vec<Found>, JsonError> {
     if let Some(found) = strict(text) {
         return Ok(vec![found]);
@@ -175,6 +238,9 @@ fn candidates(text: &str, keep: usize) -> Result<Vec<Found>, JsonError> {
 }
 
 /// Parses the whole text as JSON without repairs.
+///
+/// A leading byte order mark and white space around the value are not repairs. The span excludes
+/// them.
 fn strict(text: &str) -> Option<Found> {
     let trimmed = text.trim_start_matches('\u{feff}').trim();
     let start = text.len() - text.trim_start_matches('\u{feff}').trim_start().len();
@@ -196,6 +262,9 @@ fn strict(text: &str) -> Option<Found> {
 }
 
 /// Returns the length of the object or list at the start of a text; `None` if it does not end.
+///
+/// It counts brackets outside of double-quoted strings and does not compare their kinds. `{"a":
+/// [1]} x` has the length 10. The caller has checked that the text starts with a bracket or brace.
 pub(crate) fn balanced(text: &str) -> Option<usize> {
     let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
     for (at, byte) in text.bytes().enumerate() {

@@ -37,6 +37,62 @@
 //! wait. They emit a [`Delta::Waiting`](levity_core::Delta::Waiting), and dropping the call ends
 //! the wait. Layers that may send a request more than once declare it in
 //! [`CostBound::sends`](levity_core::CostBound) and report the usage of all attempts.
+//!
+//! # Order of layers
+//!
+//! Each call of [`ModelExt`](crate::ModelExt) wraps the model that it is called on, so the last
+//! layer is the outermost. These orders differ:
+//!
+//! | chain | effect |
+//! |---|---|
+//! | `.rate_limit(r).retry()` | each attempt counts against the rate |
+//! | `.retry().rate_limit(r)` | a call counts once, however often it is retried |
+//! | `.retry().fallback(b)` | `b` is called after the last attempt of the first model |
+//! | `.fallback(b).retry()` | each attempt tries both models |
+//! | `.cached(c).debug_log(d)` | the log has replies from the cache as well |
+//! | `.debug_log(d).cached(c)` | the log has only calls that reach the model |
+//!
+//! Your own layer implements [`Model`](levity_core::Model) around another one. Forward each method
+//! of the trait, or the inner model's own `complete` and `cost_bound` are lost:
+//!
+//! ```
+//! use async_trait::async_trait;
+//! use levity_core::{CostBound, Deltas, Model, ModelCard, ModelError, Request, Response};
+//! use levity_test::ScriptedModel;
+//!
+//! /// Adds a sentence to the system prompt of each request.
+//! struct Polite<M>(M);
+//!
+//! impl<M> Polite<M> {
+//!     fn polite(&self, request: Request) -> Request {
+//!         request.with_system("Be polite.")
+//!     }
+//! }
+//!
+//! #[async_trait]
+//! impl<M: Model> Model for Polite<M> {
+//!     fn card(&self) -> &ModelCard {
+//!         self.0.card()
+//!     }
+//!     async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
+//!         self.0.stream(self.polite(request)).await
+//!     }
+//!     async fn complete(&self, request: Request) -> Result<Response, ModelError> {
+//!         self.0.complete(self.polite(request)).await
+//!     }
+//!     fn cost_bound(&self, request: &Request) -> CostBound {
+//!         self.0.cost_bound(&self.polite(request.clone()))
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), ModelError> {
+//! let inner = ScriptedModel::new().reply("Certainly.");
+//! Polite(inner.clone()).complete(Request::new()).await?;
+//! assert_eq!(inner.requests()[0].system.as_deref(), Some("Be polite."));
+//! # Ok(())
+//! # }
+//! ```
 
 mod adapt;
 mod auto_thinking;

@@ -1,5 +1,65 @@
 //! Models for levity: providers that implement [`Model`](levity_core::Model), and layers that wrap
 //! a model and implement the same trait.
+//!
+//! ```
+//! use levity_core::{Message, Model, ModelErrorKind, Request};
+//! use levity_llm::ModelExt;
+//! use levity_test::{ManualWorld, ScriptedModel};
+//! use std::sync::Arc;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), levity_core::ModelError> {
+//! // A script replaces a provider such as `levity_llm::model("gemini:gemini-3.8-flash")?`.
+//! let primary = ScriptedModel::new().fail(ModelErrorKind::Overloaded).reply("Blue.");
+//! let backup = ScriptedModel::new();
+//! let model = primary.retry().with_world(Arc::new(ManualWorld::auto())).fallback(backup.clone());
+//! let reply = model.complete(Request::new().with_message(Message::user("The sky?"))).await?;
+//! assert_eq!(reply.message.text(), "Blue.");
+//! assert!(backup.requests().is_empty());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Parts
+//!
+//! | part | purpose |
+//! |---|---|
+//! | `model`, `model_from_env`, `Models` | create models by name, with keys from the environment |
+//! | `embedder` | creates embedders by name, for recall |
+//! | `GeminiModel`, `OpenAiModel`, `ChatModel`, `AnthropicModel`, `OllamaModel` | one per API |
+//! | [`ModelExt`], [`layers`] | retry, rate limit, fallback, cache, recording, tools as text |
+//! | [`json`] | parses and repairs the JSON that a model wrote |
+//! | [`check_tools`] | tests with three requests how a server handles tools |
+//!
+//! # Promises
+//!
+//! - Dropping a call, or the stream that it returned, cancels the request and its waits.
+//! - A provider sends each request once. Only the layers that say so send it again, and they
+//!   declare the number in [`CostBound::sends`](levity_core::CostBound).
+//! - No key appears in `Display`, in `Debug` or in a log. Errors show addresses without user,
+//!   password and query.
+//! - A key from the environment is never sent to an address that a file chose.
+//! - Replies are untrusted: levity limits their size and validates calls before a tool runs.
+//!
+//! # Features
+//!
+//! No feature is enabled by default; `layers`, `json` and `check_tools` need none.
+//!
+//! - `gemini`: Gemini through AI Studio and Vertex AI.
+//! - `openai`: OpenAI through Responses and Chat Completions.
+//! - `anthropic`: Anthropic through Messages.
+//! - `ollama`: the native API of Ollama.
+//! - `compatible`: any server that supports Chat Completions.
+//! - `static-embedder`: an embedder that reads vectors from a table on disk, without a server.
+//! - `tracing`: log lines for retries and fallbacks, with the target `levity::model`.
+//! - `http`: the shared HTTP client. Each provider enables it.
+//!
+//! # Further reading
+//!
+//! - `docs/models.md` lists names, variables, prices and profiles.
+//! - `docs/layers.md` shows how to combine layers.
+//! - `docs/providers.md` describes each provider and its options.
+//! - `docs/json.md` lists all repairs of [`json`].
 
 pub mod json;
 pub mod layers;

@@ -1,4 +1,13 @@
 //! Creates models by their names.
+//!
+//! A name goes through these steps: a profile expands to the models that it names (`profile`), a
+//! name splits into provider, id and address ([`Name`]), the location of its server is found
+//! (`location`), the key for that location is found or refused, and a provider's type is created
+//! (`build`). The list (`list`) completes the card of the model.
+//!
+//! Trust decides on the keys. The environment and the program are the user's own; a `.env` file, a
+//! list that it names, and an agent's configuration may come with a cloned folder. Such a file may
+//! choose an address, but no key from elsewhere is sent there.
 
 use std::fmt;
 use std::path::Path;
@@ -83,13 +92,19 @@ pub fn model_from_env() -> Result<ChosenModel, Error> {
 /// assert_eq!(model.card().provider, "compatible");
 /// # Ok::<(), levity_llm::Error>(())
 /// ```
+///
+/// The factory is cheap to clone and reads files only in [`from_env`](Self::from_env) and
+/// [`with_env_file`](Self::with_env_file). Creating a model sends nothing.
 #[derive(Clone, Debug)]
 pub struct Models {
     list: Arc<ModelList>,
     /// The model list without entries from untrusted files.
     own: Arc<ModelList>,
+    /// The variables of the program, the environment and files, in this order of precedence.
     variables: Variables,
+    /// True if providers are asked to stream their replies.
     streams: bool,
+    /// The store for detected tool modes, if the program has one.
     modes: Option<ModeStore>,
 }
 
@@ -106,11 +121,48 @@ impl fmt::Debug for ModeStore {
 /// A store for the [`ToolMode`]s of servers, which the next program run reuses.
 ///
 /// A text such as `ollama:gemma3@http://127.0.0.1:11434`, without keys, identifies a server.
+///
+/// # Contract
+/// - [`get`](Self::get) returns the mode that was last set for the same text, or `None`.
+/// - Both methods return quickly. They are called while a model is created and during its calls.
+/// - A failure of the store is not an error: the layer detects the mode again.
+///
+/// ```
+/// use levity_llm::layers::ToolMode;
+/// use levity_llm::{Models, ToolModes};
+/// use std::collections::HashMap;
+/// use std::sync::{Arc, Mutex};
+///
+/// #[derive(Default)]
+/// struct InMemory(Mutex<HashMap<String, ToolMode>>);
+///
+/// impl ToolModes for InMemory {
+///     fn get(&self, server: &str) -> Option<ToolMode> {
+///         self.0.lock().unwrap().get(server).copied()
+///     }
+///     fn set(&self, server: &str, mode: ToolMode) {
+///         self.0.lock().unwrap().insert(server.to_owned(), mode);
+///     }
+/// }
+///
+/// let modes = Arc::new(InMemory::default());
+/// let models = Models::new().with_tool_modes(modes.clone());
+/// let name = "compatible:gemma3@http://127.0.0.1:8080/v1";
+/// let (_, server) = models.bare_model(name)?;
+/// modes.set(&server, ToolMode::Text);
+/// let model = models.model(name)?; // starts in the text mode
+/// assert!(model.card().capabilities.tools);
+/// # Ok::<(), levity_llm::Error>(())
+/// ```
 pub trait ToolModes: Send + Sync {
     /// Returns the mode that was detected for a server, if it is still valid.
+    ///
+    /// A store may let entries expire, for example after an update of the server.
     fn get(&self, server: &str) -> Option<ToolMode>;
 
     /// Stores the mode of a server.
+    ///
+    /// The layer calls it once for each change, not for each reply.
     fn set(&self, server: &str, mode: ToolMode);
 }
 
@@ -122,6 +174,15 @@ impl Default for Models {
 
 impl Models {
     /// Creates a factory with the built-in list and no keys.
+    ///
+    /// It reads neither the environment nor any file. Models that need no key work at once:
+    ///
+    /// ```
+    /// let models = levity_llm::Models::new();
+    /// assert!(models.model("compatible:qwen3@http://127.0.0.1:8080/v1").is_ok());
+    /// let error = models.model("groq:openai/gpt-oss-120b").err().unwrap();
+    /// assert_eq!(error.to_string(), "`groq` needs a key; set `GROQ_API_KEY`");
+    /// ```
     pub fn new() -> Self {
         let list = ModelList::builtin().clone();
         Self {
@@ -136,8 +197,11 @@ impl Models {
     /// Reads the environment, a `.env` file in the working directory and the file named in
     /// `LEVITY_MODELS`.
     ///
-    /// Addresses that the `.env` file sets receive only keys from the same file. Addresses in a
-    /// list that it names receive none; see [`with_env_file`](Self::with_env_file).
+    /// Addresses that the `.env` file sets receive only keys from the same file. If the `.env` file
+    /// names a list of models, the addresses in that list receive no keys; see
+    /// [`with_env_file`](Self::with_env_file).
+    ///
+    /// An empty variable counts as not set. The environment of the process is never changed.
     ///
     /// # Errors
     /// Returns an error if one of the files exists and cannot be read, or is invalid.
@@ -152,8 +216,8 @@ impl Models {
     ///
     /// The file may come from a third party, so an address in it receives only keys from the same
     /// file. A list is another file, so its addresses receive no key. A model that would need
-    /// another key fails with [`Error::UntrustedAddress`]. A link to a file outside the folder fails
-    /// with [`Error::ExternalLink`].
+    /// another key fails with [`Error::UntrustedAddress`]. A link to a file outside the folder
+    /// fails with [`Error::ExternalLink`].
     ///
     /// ```
     /// # use levity_llm::Models;
@@ -181,6 +245,18 @@ impl Models {
     }
 
     /// Sets a variable, such as a key.
+    ///
+    /// Variables that the program sets take precedence over the environment and over files. An
+    /// empty value is ignored.
+    ///
+    /// ```
+    /// use levity_llm::Models;
+    ///
+    /// let models = Models::new().with_variable("GROQ_API_KEY", "gsk-123");
+    /// assert_eq!(models.model("groq:openai/gpt-oss-120b")?.card().provider, "groq");
+    /// assert!(!format!("{models:?}").contains("gsk-123"));
+    /// # Ok::<(), levity_llm::Error>(())
+    /// ```
     #[must_use]
     pub fn with_variable(mut self, name: impl Into<String>, value: impl Into<Secret>) -> Self {
         self.variables.set(name, value);
@@ -188,18 +264,38 @@ impl Models {
     }
 
     /// Adds entries to the model list, replacing those that exist in both.
+    ///
+    /// The program vouches for the list: its addresses receive keys from the environment, and its
+    /// prices count for budgets.
+    ///
+    /// ```
+    /// use levity_llm::{ModelList, Models};
+    ///
+    /// let list = ModelList::parse(
+    ///     r#"{
+    ///         "servers": {"house": {"base_url": "http://127.0.0.1:8080/v1"}},
+    ///         "profiles": {"fast": {"model": "house:small", "fallback": ["house:large"]}}
+    ///     }"#,
+    /// )?;
+    /// let model = Models::new().with_list(list).model("fast")?;
+    /// assert_eq!(model.card().id, "small");
+    /// # Ok::<(), levity_llm::Error>(())
+    /// ```
     #[must_use]
     pub fn with_list(mut self, list: ModelList) -> Self {
         self.own = Arc::new(ModelList::clone(&self.own).with(list.clone()));
         self.with_untrusted_list(list)
     }
 
+    /// Adds a list whose entries are marked as untrusted; the user's own list stays as it is.
     fn with_untrusted_list(mut self, list: ModelList) -> Self {
         self.list = Arc::new(ModelList::clone(&self.list).with(list));
         self
     }
 
     /// Requests replies from providers without streaming.
+    ///
+    /// Use it for servers and proxies that break streams. A reply then arrives as one piece.
     #[must_use]
     pub fn without_streaming(mut self) -> Self {
         self.streams = false;
@@ -208,6 +304,8 @@ impl Models {
 
     /// Starts with the modes that `modes` has stored for servers, and stores newly detected ones in
     /// it; see [`AdaptTools`](crate::layers::AdaptTools).
+    ///
+    /// Only models of Ollama and of Chat Completions servers use the store.
     #[must_use]
     pub fn with_tool_modes(mut self, modes: Arc<dyn ToolModes>) -> Self {
         self.modes = Some(ModeStore(modes));
@@ -227,6 +325,13 @@ impl Models {
     }
 
     /// Returns the list of models.
+    ///
+    /// It contains the built-in entries and all that were added:
+    ///
+    /// ```
+    /// let models = levity_llm::Models::new();
+    /// assert!(models.list().names().any(|name| name == "gemini:gemini-3.8-flash"));
+    /// ```
     pub fn list(&self) -> &ModelList {
         &self.list
     }
@@ -242,6 +347,14 @@ impl Models {
     /// Returns the model with this name without any layer, and the text that identifies its server
     /// in [`ToolModes`]. Use it to [check](crate::check_tools) the behaviour of the server. For a
     /// profile, this is its first model.
+    ///
+    /// ```
+    /// let models = levity_llm::Models::new();
+    /// let (model, server) = models.bare_model("compatible:qwen3@http://127.0.0.1:8080/v1")?;
+    /// assert_eq!(model.card().id, "qwen3");
+    /// assert_eq!(server, "compatible:qwen3@http://127.0.0.1:8080/v1");
+    /// # Ok::<(), levity_llm::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Returns the same errors as [`model`].
@@ -262,6 +375,17 @@ impl Models {
     /// Returns the model whose name comes from a file, such as an agent's configuration. The file
     /// may come from a third party, so an address in the name receives no key.
     ///
+    /// ```
+    /// use levity_llm::{ErrorKind, Models};
+    ///
+    /// let models = Models::new().with_variable("COMPATIBLE_API_KEY", "sk-123");
+    /// let name = "compatible:qwen3@https://elsewhere.example/v1";
+    /// assert!(models.model(name).is_ok()); // the program chose the address
+    /// let error = models.model_named_in("agents/helper.toml", name).err().unwrap();
+    /// assert_eq!(error.kind(), ErrorKind::Untrusted);
+    /// # Ok::<(), levity_llm::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Returns the same errors as [`model`], and [`Error::UntrustedAddress`] if a key would be sent
     /// to an address in the name.
@@ -280,11 +404,29 @@ impl Models {
     /// Describes the address of a model whose name comes from a file, if a file determines it. It
     /// corresponds to [`address_from_file`](Self::address_from_file) for
     /// [`model_named_in`](Self::model_named_in).
+    ///
+    /// ```
+    /// let models = levity_llm::Models::new();
+    /// let name = "compatible:qwen3@https://elsewhere.example/v1";
+    /// let remark = models.address_named_in("helper.toml", name).unwrap();
+    /// assert_eq!(remark, "at `https://elsewhere.example/v1`, set by `helper.toml`");
+    /// assert_eq!(models.address_named_in("helper.toml", "ollama:qwen3"), None);
+    /// ```
     pub fn address_named_in(&self, file: impl AsRef<Path>, name: &str) -> Option<String> {
         self.remark(name, Some(&Arc::new(UntrustedFile::file(file.as_ref()))))
     }
 
     /// Returns the card of the model with this name, without creating the model.
+    ///
+    /// No key is needed, and the provider need not be compiled in. The card of a model that the
+    /// list does not contain has no window and no price.
+    ///
+    /// ```
+    /// let models = levity_llm::Models::new();
+    /// assert!(models.card("anthropic:claude-sonnet-5-5")?.price.is_some());
+    /// assert!(models.card("anthropic:unheard-of")?.price.is_none());
+    /// # Ok::<(), levity_llm::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Returns an error if the name is invalid or the provider is unknown.
@@ -296,6 +438,9 @@ impl Models {
     }
 
     /// Resolves a name. `untrusted` is the untrusted file that contains the name, if any.
+    ///
+    /// `depth` counts the profiles on the way, against cycles. The size of the whole expansion is
+    /// checked once, at the outermost name, before anything is created.
     fn resolve(
         &self,
         name: &str,
@@ -354,6 +499,9 @@ impl Models {
 }
 
 /// A model's name, split into its parts.
+///
+/// `anthropic:qwen@http://127.0.0.1:8080` has the provider `anthropic`, the id `qwen` and an
+/// address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Name<'a> {
     provider: &'a str,
@@ -364,6 +512,8 @@ struct Name<'a> {
 }
 
 impl<'a> Name<'a> {
+    /// The id may contain colons and slashes: `ollama:qwen3:4b`, `groq:openai/gpt-oss-120b`. Errors
+    /// never show the secret parts of an address.
     fn parse(name: &'a str) -> Result<Self, Error> {
         let invalid = || Error::InvalidName {
             name: bare_model_name(name),
@@ -394,6 +544,9 @@ impl<'a> Name<'a> {
     }
 
     /// Returns the Google Cloud project at the start of the id, if any: `projects/mine`.
+    ///
+    /// Empty and dotted steps are skipped, as a server would skip them, so that `./projects/x`
+    /// cannot hide a project.
     fn project(&self) -> Option<String> {
         let mut steps = self
             .id
@@ -409,6 +562,8 @@ impl<'a> Name<'a> {
 }
 
 /// Returns the text that identifies a server and its model.
+///
+/// The address appears without user, password and query, because the text is stored.
 fn server_of(name: &Name<'_>, base_url: Option<&str>) -> String {
     format!(
         "{}:{}@{}",
@@ -419,6 +574,9 @@ fn server_of(name: &Name<'_>, base_url: Option<&str>) -> String {
 }
 
 /// Returns `true` if a text is an unambiguous address of a web server.
+///
+/// Spaces, control characters and backslashes are rejected, because programs disagree on the host
+/// of such an address. An address that [`bare_url`] cannot split is rejected too.
 fn is_web_address(text: &str) -> bool {
     let Some((scheme, rest)) = text.split_once("://") else {
         return false;
@@ -431,6 +589,16 @@ fn is_web_address(text: &str) -> bool {
 }
 
 /// A model chosen from the environment; its `Display` text states the choice and the reason.
+///
+/// ```
+/// use levity_llm::Models;
+///
+/// let models = Models::new().with_variable("GROQ_API_KEY", "gsk-123");
+/// let chosen = models.choose()?;
+/// assert_eq!(chosen.to_string(), "groq:openai/gpt-oss-120b, since `GROQ_API_KEY` is set");
+/// assert_eq!(chosen.address_from_file(), None); // no file had a part in it
+/// # Ok::<(), levity_llm::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct ChosenModel {
     model: Arc<dyn Model>,
@@ -441,11 +609,17 @@ pub struct ChosenModel {
 
 impl ChosenModel {
     /// Returns the model's name, in the format of [`model`].
+    ///
+    /// The name may contain an address with secrets, if `LEVITY_MODEL` does. `Display` and `Debug`
+    /// leave those out.
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// Returns the reason for the choice.
+    ///
+    /// It names the variable, the file that sets it if there is one, and the providers that are
+    /// available as well.
     pub fn reason(&self) -> &str {
         &self.reason
     }

@@ -1,5 +1,9 @@
 //! Converts names and ids to the form that a provider accepts. Names from another provider or
 //! invented by a model may be invalid.
+//!
+//! Providers accept 64 characters of `A-Z a-z 0-9 _ -` for the name of a tool. Tools of MCP servers
+//! often have dots, slashes or longer names, and models invent names. Requests carry valid names,
+//! and replies are mapped back, so programs only see the original ones.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,6 +17,8 @@ const MAX_LENGTH: usize = 64;
 /// Returns a valid form of the name of a called tool: letters, digits, `_`, `-` and the characters
 /// in `more`. Models call unknown tools by names that no tool can have, and a provider would reject
 /// the conversation from then on.
+///
+/// `files/read` becomes `files_read`, and an empty name becomes `unnamed`.
 pub(crate) fn tool<'a>(name: &'a str, more: &str) -> Cow<'a, str> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-' || more.contains(c);
     match name {
@@ -28,6 +34,8 @@ pub(crate) fn tool<'a>(name: &'a str, more: &str) -> Cow<'a, str> {
 
 /// Returns a valid form of a call's id. A long id is truncated, and a hash (FNV-1a) distinguishes
 /// it from others with the same start.
+///
+/// The result has at most 64 bytes: 47 of the id, a `-` and 16 hexadecimal digits.
 pub(crate) fn id(id: Cow<'_, str>) -> Cow<'_, str> {
     if id.len() <= MAX_LENGTH {
         return id;
@@ -44,6 +52,10 @@ pub(crate) fn id(id: Cow<'_, str>) -> Cow<'_, str> {
 pub(crate) type OriginalNames = HashMap<String, String>;
 
 /// Returns the request with tool names that the provider accepts, if some need a change.
+///
+/// Two tools may get the same name, such as `a.b` and `a/b`. The one whose new name is taken
+/// already gets a suffix from the hash of its original name. A tool choice that names a tool
+/// follows its new name.
 pub(crate) fn with_valid_names<'a>(
     request: &'a Request,
     fit: impl for<'n> Fn(&'n str) -> Cow<'n, str>,
@@ -89,6 +101,9 @@ pub(crate) fn with_valid_names<'a>(
 }
 
 /// Returns the FNV-1a hash of a text.
+///
+/// The hash is stable across versions and machines, because origins and names in stored histories
+/// contain it. It is not cryptographic.
 pub(crate) fn hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

@@ -11,6 +11,9 @@ const MAX_TYPE_LENGTH: usize = 100;
 const MAX_ADDRESS_LENGTH: usize = 2_000;
 
 /// Returns the text that replaces the media.
+///
+/// The text names the kind, the type and the size or the address, so that the model can inform the
+/// user or use another tool. A data URL is left out, because it contains the media itself.
 pub(crate) fn description(media: &Media) -> String {
     let kind = match kind(media) {
         "audio" => "a sound",
@@ -45,6 +48,8 @@ pub(crate) fn with_description(text: &str, media: &Media) -> String {
 
 /// Returns `true` if OpenAI's models accept this media in a tool result: no audio, no video and no
 /// uncommon image format.
+///
+/// Images at an address are accepted whatever their type, since the server fetches and checks them.
 #[cfg(any(feature = "openai", feature = "compatible"))]
 pub(crate) fn openai_accepts(media: &Media) -> bool {
     let images = [

@@ -17,6 +17,9 @@ use crate::names;
 
 /// A server, an account on it and a model family. The server and the account appear as hashes,
 /// because histories are stored and shared: they reveal neither an address nor a key.
+///
+/// The text is `<server> <account> <family>`, such as `1a2b3c4d 5e6f7a8b gpt`. An unknown account
+/// is `-`. The hashes have 32 bits, which is enough to distinguish the servers of one user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Origin(Arc<str>);
 
@@ -39,6 +42,8 @@ pub(crate) enum StateScope {
 
 #[allow(dead_code, reason = "not every provider hands out state")]
 impl Origin {
+    /// Only the host and the port of the server count, because a path or a query may change between
+    /// versions of an API.
     pub(crate) fn new(endpoint: &Endpoint, account: Option<&str>, model: &str) -> Self {
         let short = |text: &str| format!("{:08x}", names::hash(text) & 0xffff_ffff);
         let account = account.map_or_else(|| "-".to_owned(), short);
@@ -72,6 +77,7 @@ impl Origin {
         is_own.then_some(&*opaque.data)
     }
 
+    /// The account is the second part, which the scopes beyond the account ignore.
     fn is_in_scope(&self, other: &str, scope: StateScope) -> bool {
         let from = match scope {
             StateScope::Account => return *self.0 == *other,
@@ -90,6 +96,9 @@ impl Origin {
 
     /// Returns the cache key for the form of a message in the protocol `wire`. It depends on the
     /// origin only if the message or the one before it contains state.
+    ///
+    /// Messages without state have the same form for every origin, so their cache entries are
+    /// shared.
     pub(crate) fn key(
         &self,
         wire: &'static str,

@@ -1,4 +1,9 @@
 //! OpenAI's Responses API, and the servers that support it.
+//!
+//! A conversation is a list of items (messages, reasoning, calls, results), not of messages.
+//! Reasoning items must be sent back next to the calls that followed from them, encrypted or by
+//! their id. `encode` writes items, `decode` reads them as deltas or complete, and `fields` merges
+//! the user's fields into the body.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -55,9 +60,74 @@ const IMAGE: &str = "image_generation_call";
 /// arguments again. The description states constraints that strict mode lacks, such as the length
 /// of a text. See [`without_strict`](Self::without_strict).
 ///
+/// # Tools of the provider
 /// Use [`Options::extra`](levity_core::Options) to pass tools that run at the provider, as `tools`.
-/// Their results are in the reply as [`Part::ProviderState`](levity_core::Part), and are sent back
-/// unchanged.
+/// Their results are in the reply as [`Part::Opaque`](levity_core::Part::Opaque), and are sent back
+/// unchanged. Searches and code sessions are counted in the usage, because they have fees.
+///
+/// ```
+/// use levity_core::{Message, Options, Request};
+/// use serde_json::json;
+///
+/// let mut options = Options::new();
+/// options.extra.insert("tools".into(), json!([{"type": "web_search"}]));
+/// let question = Message::user("Which Rust version is current?");
+/// let request = Request::new().with_message(question).with_options(options);
+/// assert!(request.options.extra.contains_key("tools"));
+/// ```
+///
+/// # Errors
+/// The API has neither `stop` nor `seed`, and accepts no audio and no video. Such requests fail
+/// before they are sent; use [`ChatModel`](crate::ChatModel) for them.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// # use levity_core::{Message, Model as _, ModelErrorKind, Options, Request};
+/// # use levity_llm::OpenAiModel;
+/// let mut options = Options::new();
+/// options.seed = Some(7);
+/// let request = Request::new().with_message(Message::user("Hello")).with_options(options);
+/// let error = OpenAiModel::new("sk-..", "gpt-5.2").complete(request).await.unwrap_err();
+/// assert_eq!(error.kind(), ModelErrorKind::BadRequest);
+/// assert!(error.message().contains("`seed`"));
+/// # }
+/// ```
+///
+/// # Streaming
+/// ```
+/// # use std::io::{Read as _, Write as _};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = std::net::TcpListener::bind("127.0.0.1:0")?;
+/// # let base = format!("http://{}/v1", server.local_addr()?);
+/// # std::thread::spawn(move || {
+/// #     let (mut socket, _) = server.accept().expect("a connection");
+/// #     let _ = socket.read(&mut [0; 8_192]);
+/// #     let events = [r#"{"type": "response.output_text.delta", "delta": "Fi"}"#,
+/// #         r#"{"type": "response.output_text.delta", "delta": "ve."}"#,
+/// #         r#"{"type": "response.completed", "response": {"status": "completed"}}"#];
+/// #     let body: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+/// #     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length";
+/// #     let _ = write!(socket, "{head}: {}\r\n\r\n{body}", body.len());
+/// #     let _ = socket.read_to_end(&mut Vec::new());
+/// # });
+/// use levity_core::{Delta, Message, Model as _, Request};
+/// use levity_llm::OpenAiModel;
+///
+/// let model = OpenAiModel::compatible(base, "qwen3");
+/// let request = Request::new().with_message(Message::user("What is 2 + 3?"));
+/// let mut deltas = model.stream(request).await?;
+/// let mut text = String::new();
+/// while let Some(delta) = deltas.next().await {
+///     if let Delta::Text(more) = delta? {
+///         text.push_str(&more);
+///     }
+/// }
+/// assert_eq!(text, "Five.");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct OpenAiModel(Remote<Responses>);
 
@@ -67,7 +137,9 @@ pub(crate) struct Responses {
     key: Option<Secret>,
     /// True if the server is OpenAI's own.
     own: bool,
+    /// True if the provider stores replies, so ids suffice to refer to them.
     stored: bool,
+    /// True if summaries of thoughts are requested.
     summaries: bool,
     tool_json: ToolJsonCache,
 }
@@ -85,6 +157,13 @@ impl OpenAiModel {
     /// Its schemas are not enforced unless you use [`with_strict`](Self::with_strict). If the model
     /// thinks and its name does not show it, declare that with [`with_card`](Self::with_card).
     /// Otherwise its thoughts are neither requested nor retained over turns.
+    ///
+    /// ```
+    /// # use levity_core::Model as _;
+    /// # use levity_llm::OpenAiModel;
+    /// let model = OpenAiModel::compatible("http://127.0.0.1:8080/v1", "qwen3").with_key("key");
+    /// assert_eq!(model.card().provider, "compatible");
+    /// ```
     pub fn compatible(base_url: impl AsRef<str>, model: impl Into<String>) -> Self {
         let card = card("compatible", model.into(), false);
         let wire = Responses::new(None, false, ToolJsonCache::new(false));
@@ -94,6 +173,8 @@ impl OpenAiModel {
     }
 
     /// Sends this key with every request.
+    ///
+    /// The key is sent as a bearer token.
     #[must_use]
     pub fn with_key(mut self, key: impl Into<Secret>) -> Self {
         self.0.wire.key = Some(key.into());
@@ -101,6 +182,16 @@ impl OpenAiModel {
     }
 
     /// Lets the provider store replies, so that thoughts are sent back by their ids.
+    ///
+    /// The provider keeps the content of each conversation then; its own rules decide for how long.
+    /// Requests become smaller, because encrypted thoughts are not repeated.
+    ///
+    /// ```
+    /// # use levity_core::Model as _;
+    /// # use levity_llm::OpenAiModel;
+    /// let model = OpenAiModel::new("sk-..", "gpt-5.2").stored().with_summaries();
+    /// assert_eq!(model.card().provider, "openai");
+    /// ```
     #[must_use]
     pub fn stored(mut self) -> Self {
         self.0.wire.stored = true;
@@ -109,6 +200,8 @@ impl OpenAiModel {
 
     /// Requests summaries of the model's thoughts. OpenAI provides them only to verified
     /// organisations.
+    ///
+    /// They arrive as thinking deltas. Models that do not think get no such field.
     #[must_use]
     pub fn with_summaries(mut self) -> Self {
         self.0.wire.summaries = true;
@@ -116,6 +209,8 @@ impl OpenAiModel {
     }
 
     /// Enforces schemas wherever possible.
+    ///
+    /// This is the default of [`new`](Self::new), except for fine-tuned models.
     #[must_use]
     pub fn with_strict(mut self) -> Self {
         self.0.wire.tool_json = ToolJsonCache::new(true);
@@ -123,6 +218,15 @@ impl OpenAiModel {
     }
 
     /// Sends schemas unchanged and does not enforce them.
+    ///
+    /// The runtime still validates arguments and answers against the schema.
+    ///
+    /// ```
+    /// # use levity_core::Model as _;
+    /// # use levity_llm::OpenAiModel;
+    /// let model = OpenAiModel::new("sk-..", "gpt-5.2").without_strict();
+    /// assert_eq!(model.card().id, "gpt-5.2");
+    /// ```
     #[must_use]
     pub fn without_strict(mut self) -> Self {
         self.0.wire.tool_json = ToolJsonCache::new(false);
@@ -132,6 +236,7 @@ impl OpenAiModel {
 
 provider!(OpenAiModel);
 
+/// Creates a card. Images are claimed for every model, and thinking by name.
 fn card(provider: &str, model: String, own: bool) -> ModelCard {
     let mut capabilities = Capabilities::default();
     capabilities.images = true;
@@ -222,6 +327,7 @@ impl Responses {
         }
     }
 
+    /// Returns the tools as JSON, cached per set of tools.
     fn tool_json_of(&self, request: &Request) -> Arc<ToolJson> {
         self.tool_json
             .tools(&request.tools, |spec: &ToolSpec, schema, strict| {
@@ -262,6 +368,7 @@ impl Responses {
         }
     }
 
+    /// Returns the schema of the answer, enforced if possible.
     fn format(&self, output: &Arc<OutputSchema>) -> Value {
         let strict = self.tool_json.output(output);
         let schema = strict.as_ref().as_ref().unwrap_or(&output.schema);
@@ -273,6 +380,8 @@ impl Responses {
         }})
     }
 
+    /// Writes sampling options, reasoning and storage. Encrypted thoughts are requested from models
+    /// that think, unless replies are stored.
     fn options(&self, fields: &mut Fields, card: &ModelCard, base: &str, request: &Request) {
         let options = &request.options;
         fields.optional("temperature", options.temperature);
@@ -299,6 +408,9 @@ impl Responses {
 }
 
 /// Rejects options and media that the protocol does not support.
+///
+/// # Errors
+/// Returns `BadRequest` that names the option or the media type.
 fn check_supported(request: &Request) -> Result<(), ModelError> {
     let options = &request.options;
     let unsupported = |what: &str| {

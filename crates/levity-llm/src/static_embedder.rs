@@ -1,4 +1,8 @@
 //! An embedder without a model: a table with one vector for each token.
+//!
+//! The files are downloaded by users, so they are not trusted: sizes are limited before memory is
+//! used, offsets are checked, and components that are not finite are rejected. Embedding itself
+//! cannot fail.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -53,6 +57,7 @@ pub struct StaticEmbedder {
     parts: Arc<Parts>,
 }
 
+/// The table and the tokenizer, shared by all clones.
 #[derive(Debug)]
 struct Parts {
     table: Table,
@@ -64,6 +69,33 @@ impl StaticEmbedder {
     ///
     /// # Errors
     /// Returns an error if a file cannot be read, is too large, or has the wrong format.
+    ///
+    /// Reading blocks the thread. Open the files once and clone the embedder: clones share the
+    /// table.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use levity_core::{Embedder as _, Purpose};
+    /// # use levity_llm::StaticEmbedder;
+    /// # let folder = tempfile::tempdir()?;
+    /// // A table of two tokens with two components each.
+    /// let header = r#"{"table": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}}"#;
+    /// let mut table = (header.len() as u64).to_le_bytes().to_vec();
+    /// table.extend_from_slice(header.as_bytes());
+    /// table.extend([3.0_f32, 4.0, 0.0, 1.0].iter().flat_map(|number| number.to_le_bytes()));
+    /// let tokenizer = r#"{"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []}}"#;
+    /// let (table_path, path) = (folder.path().join("tiny"), folder.path().join("tokenizer.json"));
+    /// std::fs::write(&table_path, table)?;
+    /// std::fs::write(&path, tokenizer)?;
+    ///
+    /// let embedder = StaticEmbedder::open(table_path, path)?;
+    /// let embedded = embedder.embed(&["a".to_owned(), "b".to_owned()], Purpose::Query).await?;
+    /// assert_eq!(embedded.vectors, [[0.6, 0.8], [0.0, 1.0]]);
+    /// assert_eq!(embedder.card().dimensions, Some(2));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn open(table: impl AsRef<Path>, tokenizer: impl AsRef<Path>) -> Result<Self, Error> {
         let (table_path, tokens_path) = (table.as_ref(), tokenizer.as_ref());
         let bytes = read(table_path, MAX_TABLE_BYTES)?;
@@ -92,6 +124,7 @@ impl StaticEmbedder {
 }
 
 impl Parts {
+    /// Embeds texts one after the other; the usage is the number of tokens.
     fn embed(&self, texts: &[String]) -> Embeddings {
         let mut all = 0_usize;
         let vectors = texts.iter().map(|text| {
@@ -132,6 +165,7 @@ impl Embedder for StaticEmbedder {
     }
 }
 
+/// Returns the first 64 KiB of a text, up to a whole character.
 fn head(text: &str) -> &str {
     let mut end = MAX_TEXT_BYTES.min(text.len());
     while !text.is_char_boundary(end) {
@@ -140,6 +174,12 @@ fn head(text: &str) -> &str {
     &text[..end]
 }
 
+/// Reads a regular file of limited size. The size is checked while reading, because metadata of a
+/// file can change.
+///
+/// # Errors
+/// Returns [`Error::File`] if the file cannot be read, and [`Error::InvalidTable`] if it is not a
+/// regular file or too large.
 fn read(path: &Path, max_bytes: u64) -> Result<Vec<u8>, Error> {
     let failed = |source| Error::File {
         path: path.to_owned(),
@@ -163,6 +203,7 @@ fn read(path: &Path, max_bytes: u64) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
+/// Creates the error for a file with the wrong content.
 fn table_error(path: &Path, problem: impl Into<String>) -> Error {
     Error::InvalidTable {
         path: path.to_owned(),
@@ -170,6 +211,7 @@ fn table_error(path: &Path, problem: impl Into<String>) -> Error {
     }
 }
 
+/// The start value of the hash.
 const FNV: u64 = 0xcbf2_9ce4_8422_2325;
 
 /// Returns a hash that distinguishes files of the same name (FNV-1a, eight bytes at a time).

@@ -50,6 +50,8 @@ const MAX_UNDECIDED_BYTES: usize = 4 << 10;
 const FIRST_INDEX: u32 = 1 << 16;
 
 /// A call that was found in text.
+///
+/// The name is one of the offered tools, spelled as the tool spells it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Call {
     pub(crate) name: String,
@@ -58,6 +60,10 @@ pub(crate) struct Call {
 }
 
 /// A parser for the text of one reply.
+///
+/// The reply passes through three states: forwarding the introduction, holding text that may become
+/// a call, and finished, after which everything is forwarded. Held text is released unchanged if it
+/// turns out to be no call, so nothing of the reply is lost.
 #[derive(Debug)]
 pub(crate) struct TextCallParser {
     tools: Arc<[Arc<ToolSpec>]>,
@@ -76,6 +82,9 @@ pub(crate) struct TextCallParser {
 impl TextCallParser {
     /// Creates a parser for the reply to this request, if it offers tools. `original_names`
     /// restores names that the wire format changed.
+    ///
+    /// The context is computed once per reply, from the last message of the user and the last eight
+    /// messages.
     pub(crate) fn new(
         request: &Request,
         original_names: Option<Arc<OriginalNames>>,
@@ -95,6 +104,9 @@ impl TextCallParser {
     }
 
     /// Processes a delta of the reply and forwards text that is certainly not a call.
+    ///
+    /// A restart of an inner layer resets the parser. Native calls, media and provider state end
+    /// it: a server that recognises calls needs no help.
     pub(crate) fn take(&mut self, delta: Delta, out: &mut VecDeque<Delta>) {
         match delta {
             Delta::Text(text) if !self.finished => self.text(&text, out),
@@ -137,6 +149,8 @@ impl TextCallParser {
         }
     }
 
+    /// Each chunk may move the start of the held text forward. Once the text has started like a
+    /// call, it is only collected, and its end decides.
     fn text(&mut self, text: &str, out: &mut VecDeque<Delta>) {
         self.held.push_str(text);
         if self.held.len() > MAX_HELD_BYTES {
@@ -178,6 +192,7 @@ impl TextCallParser {
         }
     }
 
+    /// Forwards all held text as it is.
     fn release(&mut self, out: &mut VecDeque<Delta>) {
         let held = std::mem::take(&mut self.held);
         if !held.is_empty() {
@@ -186,6 +201,10 @@ impl TextCallParser {
     }
 
     /// Decides whether the held text is a call.
+    ///
+    /// Returns the finish reason to report: parsed calls turn a stop into tool calls. Emits a
+    /// notice, so that a run shows that a call was read from text. The first call carries the
+    /// source text as provider state, from which [`source_text`] restores the model's own words.
     fn finish(&mut self, finish: Finish, out: &mut VecDeque<Delta>) -> Finish {
         let (calls, finish) = match finish {
             finish if self.finished => (None, finish),
@@ -251,6 +270,10 @@ impl TextCallParser {
 
     /// Returns the call that the held text starts. Its arguments are the text itself, which is
     /// never valid JSON.
+    ///
+    /// The tool is the one whose name occurs first in the text. The dispatcher rejects the invalid
+    /// arguments, and the loop asks the model for the call again instead of ending with half a
+    /// call.
     fn truncated_call(&self) -> Option<Call> {
         let text = self.held.trim();
         let is_whole = serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
@@ -274,6 +297,8 @@ impl TextCallParser {
     }
 
     /// Returns the calls that the held text consists of, and their end.
+    ///
+    /// The end is a byte offset into the held text. An invented result after it is cut off.
     fn calls(&self) -> Option<(Vec<Call>, usize)> {
         let text = self.held.trim();
         if text.is_empty() || self.context.forbids(&self.lead_in, text) {
@@ -296,6 +321,9 @@ impl TextCallParser {
 
 /// Returns the text from which all calls of a message were parsed, if any. The model receives its
 /// calls back in this form.
+///
+/// A message that also has native calls returns `None`, since its text is not the source of all
+/// calls.
 pub(crate) fn source_text(message: &Message) -> Option<&str> {
     let source_text = message
         .calls()
@@ -317,10 +345,12 @@ pub(crate) fn split(message: &Message) -> (Cow<'_, str>, bool) {
     }
 }
 
+/// Returns the length of the first character in bytes.
 fn first_char(text: &str) -> usize {
     text.chars().next().map_or(0, char::len_utf8)
 }
 
+/// Returns the offered tool of exactly this name.
 fn tool_named<'t>(tools: &'t [Arc<ToolSpec>], name: &str) -> Option<&'t ToolSpec> {
     tools
         .iter()

@@ -1,4 +1,8 @@
 //! Separates thoughts from the reply text that follows them: `<think>..</think>`, `[Thinking: ..]`.
+//!
+//! Models write such marks as plain text if their server does not separate thoughts. Only marks at
+//! the start of a reply count: later ones belong to the answer, which may be about such marks. Text
+//! is held back only as long as it may be a part of a mark.
 
 const OPEN: &str = "<think>";
 const CLOSE: &str = "</think>";
@@ -8,6 +12,9 @@ const NOTE: &str = "[Thinking:";
 const MAX_NOTE_BYTES: usize = 16 << 10;
 
 /// A streaming parser that separates thoughts from text, regardless of chunk boundaries.
+///
+/// `<think>2 + 3</think> Five.` yields the thought `2 + 3` and the text `Five.`, in any split of
+/// the input.
 #[derive(Debug, Default)]
 pub(crate) struct Thoughts {
     position: Position,
@@ -17,6 +24,7 @@ pub(crate) struct Thoughts {
     held: String,
 }
 
+/// The part of the reply that the parser has reached.
 #[derive(Debug, Default, PartialEq)]
 enum Position {
     #[default]
@@ -28,6 +36,8 @@ enum Position {
 }
 
 /// A piece of the parsed reply.
+///
+/// A thought or a text may arrive in several pieces; none of them is empty.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Piece {
     Thinking(String),
@@ -36,6 +46,8 @@ pub(crate) enum Piece {
 
 impl Thoughts {
     /// Creates a parser that also recognises `[Thinking: ..]`.
+    ///
+    /// The layer that offers tools as text enables it.
     pub(crate) fn with_notes() -> Self {
         Self {
             notes: true,
@@ -44,6 +56,8 @@ impl Thoughts {
     }
 
     /// Parses the next chunk of text.
+    ///
+    /// A note that is longer than 16 KiB or never ends is text.
     pub(crate) fn take(&mut self, text: &str, mut emit: impl FnMut(Piece)) {
         self.held.push_str(text);
         loop {
@@ -100,6 +114,8 @@ impl Thoughts {
     }
 
     /// Ends the text and emits the rest.
+    ///
+    /// Thoughts without an end stay thoughts; a partial mark is text.
     pub(crate) fn end(&mut self, emit: impl FnMut(Piece)) {
         let held = std::mem::take(&mut self.held);
         let piece = if self.position == Position::Thoughts {
@@ -111,6 +127,7 @@ impl Thoughts {
     }
 }
 
+/// Emits a piece, unless it is empty.
 fn emit_nonempty(piece: Piece, mut emit: impl FnMut(Piece)) {
     let (Piece::Thinking(text) | Piece::Text(text)) = &piece;
     if !text.is_empty() {
@@ -133,6 +150,8 @@ fn note_end(note: &str) -> Option<usize> {
 }
 
 /// Returns the number of bytes at the end of a text that may start a tag.
+///
+/// `abc</th` and `</think>` overlap in four bytes.
 fn overlap(text: &str, tag: &str) -> usize {
     let longest = (1..tag.len()).rev();
     longest

@@ -1,4 +1,12 @@
 //! The blocks of a streamed reply.
+//!
+//! The API numbers its blocks and sends each as a start, fragments and an end. This module turns
+//! them into deltas as they arrive, and holds back only what has no meaning in pieces: signatures,
+//! citations and blocks that only the provider understands.
+//!
+//! Other servers of the protocol are less strict, so the module accepts fragments without a start,
+//! blocks without an end and events without a number. The number of open blocks and the bytes that
+//! are held are limited, because a server controls both.
 
 use levity_core::{CallId, Delta, ModelError, ModelErrorKind, Part, ProviderState, Thinking};
 use serde_json::{Map, Value, json};
@@ -13,15 +21,22 @@ const MAX_HELD_BYTES: usize = 32 << 20;
 const MAX_OPEN_BLOCKS: usize = 1_000;
 
 /// The blocks that have started and not ended.
+///
+/// Blocks are found by their number from the end, because a server that restarts its numbers means
+/// the latest block. A block without a number is the last one.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     open: Vec<(Option<u64>, Block)>,
+    /// The number of calls so far, which is also the index of the next call.
     calls: u32,
     /// The kind of the last part, which later deltas of the same kind would extend.
     last: LastKind,
+    /// The bytes that are held for blocks of this reply, which only grow.
     held: usize,
 }
 
+/// The kind of content that the consumer's last part has. A consumer appends text to a part of the
+/// same kind, which must not happen across blocks with a state of their own.
 #[derive(Debug, Default, PartialEq)]
 enum LastKind {
     #[default]
@@ -30,18 +45,25 @@ enum LastKind {
     Thinking,
 }
 
+/// A block that has started, with the data that is emitted at its end.
 #[derive(Debug)]
 enum Block {
     Text {
+        /// The sources of the text, which the API expects back with it.
         citations: Vec<Value>,
+        /// True if text was emitted. A state without text before it would attach to another part.
         has_delta: bool,
     },
     Thinking {
+        /// The proof that Claude wrote the thought. It arrives in pieces and is valid only as a
+        /// whole.
         signature: String,
         has_delta: bool,
     },
     Call {
         index: u32,
+        /// Arguments that arrived with the start of the block, emitted at its end. A fragment
+        /// replaces them.
         input: Option<Value>,
     },
     /// A block that only the provider understands, and the JSON that arrives for its input.
@@ -52,6 +74,9 @@ enum Block {
 }
 
 /// A fragment of a block.
+///
+/// A fragment whose kind does not fit its block is emitted as a part of its own if it is text or
+/// thinking, and dropped otherwise.
 pub(super) enum Fragment {
     Text(String),
     Thinking(String),
@@ -69,6 +94,10 @@ impl Blocks {
     }
 
     /// Starts a block with its initial fields.
+    ///
+    /// # Errors
+    /// Returns `Malformed` if more than 1,000 blocks are open. Blocks that are not objects or have
+    /// no type are skipped.
     pub(super) fn begin(
         &mut self,
         index: Option<u64>,
@@ -102,6 +131,8 @@ impl Blocks {
         Ok(())
     }
 
+    /// Starts a text, which may already contain text and citations. A text with citations never
+    /// joins the text before it.
     fn begin_text(&mut self, block: &mut Map<String, Value>, sink: &mut Sink) -> Block {
         let citations = match block.shift_remove("citations") {
             Some(Value::Array(citations)) => Some(citations),
@@ -119,6 +150,7 @@ impl Blocks {
         started
     }
 
+    /// Starts a thought. Two thoughts in a row stay separate parts, each with its own signature.
     fn begin_thinking(&mut self, block: &mut Map<String, Value>, sink: &mut Sink) -> Block {
         // A thought without a signature would absorb this one and then its signature.
         if self.last == LastKind::Thinking {
@@ -133,11 +165,15 @@ impl Blocks {
     }
 
     /// Makes the next content a separate part: a part with state is never extended.
+    ///
+    /// The empty state carries no data, and the encoder sends nothing for it.
     fn start_new_part(&mut self, sink: &mut Sink) {
         sink.push(Delta::Opaque(ProviderState::new(NAME, json!({}))));
         self.last = LastKind::Other;
     }
 
+    /// Starts a call of a local tool. `caller` names a provider tool that made the call from within
+    /// its code; it goes back with the call.
     fn begin_call(&mut self, block: &mut Map<String, Value>, sink: &mut Sink) -> Block {
         let index = self.calls;
         self.calls = self.calls.saturating_add(1);
@@ -166,6 +202,9 @@ impl Blocks {
     }
 
     /// Adds a fragment to the block with this number, or to the last one.
+    ///
+    /// # Errors
+    /// Returns `Malformed` if more than 32 MiB are held in this reply.
     pub(super) fn add_fragment(
         &mut self,
         index: Option<u64>,
@@ -196,6 +235,9 @@ impl Blocks {
         result
     }
 
+    /// Adds a fragment to a block of its kind, or emits it on its own. The block is borrowed
+    /// separately from `self`, so [`add_fragment`](Self::add_fragment) takes it out of the list for
+    /// that time.
     fn take(
         &mut self,
         block: &mut Block,
@@ -251,6 +293,7 @@ impl Blocks {
         self.emit_text(if same { block } else { &mut other }, text, sink);
     }
 
+    /// Emits text as a delta of the block's kind, unless it is empty.
     fn emit_text(&mut self, block: &mut Block, text: String, sink: &mut Sink) {
         if text.is_empty() {
             return;
@@ -291,12 +334,16 @@ impl Blocks {
     }
 
     /// Ends all open blocks of the reply.
+    ///
+    /// The blocks end in the order of their start, which is the order of the parts in the message.
     pub(super) fn finish(&mut self, sink: &mut Sink) {
         for (_, block) in std::mem::take(&mut self.open) {
             self.close(block, sink);
         }
     }
 
+    /// Emits the data that was held for a block. A signature without a visible thought becomes an
+    /// empty thought, because the API expects it back in that place.
     fn close(&mut self, block: Block, sink: &mut Sink) {
         match block {
             Block::Text {
@@ -348,6 +395,8 @@ impl Blocks {
         }
     }
 
+    /// Counts held bytes. Each call counts one byte more, so that a stream of empty fragments
+    /// reaches the limit too.
     fn hold(&mut self, bytes: usize) -> Result<(), ModelError> {
         self.held = self.held.saturating_add(bytes).saturating_add(1);
         if self.held <= MAX_HELD_BYTES {
@@ -374,6 +423,7 @@ impl Block {
     }
 }
 
+/// Removes a field and returns its text; any other value counts as an empty text.
 fn take_text(block: &mut Map<String, Value>, name: &str) -> String {
     match block.shift_remove(name) {
         Some(Value::String(text)) => text,
@@ -382,6 +432,9 @@ fn take_text(block: &mut Map<String, Value>, name: &str) -> String {
 }
 
 /// Extends a field of a block: texts are concatenated, except encrypted ones.
+///
+/// The type stays, `null` does not replace a value, and a new value of any other kind replaces the
+/// old one. Encrypted content arrives complete each time, so a concatenation would corrupt it.
 fn add_field(block: &mut Map<String, Value>, name: String, value: Value) {
     match (block.get_mut(&name), value) {
         _ if name == "type" => {}

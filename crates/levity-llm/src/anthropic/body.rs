@@ -1,4 +1,11 @@
 //! Writes the body of a request.
+//!
+//! Fields are written directly to bytes, without an intermediate JSON value for the conversation.
+//! Fields of the user take precedence over those of levity; `tools` and `output_config` are merged
+//! instead of replaced.
+//!
+//! A mark of the user anywhere in the request disables all marks of levity, so the conversation is
+//! encoded before the first field is written.
 
 use levity_core::{ModelError, OutputSchema, Request, ToolChoice};
 use serde_json::{Map, Value, json};
@@ -10,6 +17,13 @@ use super::{Anthropic, messages, schema, thinking};
 use crate::body::{Body, List, list, write as write_json};
 use crate::http::WireRequest;
 
+/// Returns the JSON body for a request.
+///
+/// Thinking is decided before the first field is written, because it changes the maximum reply
+/// length.
+///
+/// # Errors
+/// Returns `BadRequest` if a message contains media that the API does not accept.
 pub(super) fn write(
     wire: &Anthropic,
     wire_request: WireRequest<'_>,
@@ -86,11 +100,15 @@ fn may_think(request: &Request, generation: Generation, lines: &[messages::Line<
 }
 
 /// Returns `true` if the conversation will probably be sent again with more messages.
+///
+/// A mark on the only message of a single question would pay for a cache entry that nothing reads.
 fn will_be_extended(request: &Request, extra: Extra<'_>) -> bool {
     request.history.len() > 1 || !request.tools.is_empty() || extra.get("tools").is_some()
 }
 
 /// The user's provider-specific fields: those of this request, and those of the endpoint.
+///
+/// Fields of the request hide fields of the same name in the endpoint.
 #[derive(Clone, Copy)]
 struct Extra<'a> {
     request: &'a Map<String, Value>,
@@ -98,10 +116,12 @@ struct Extra<'a> {
 }
 
 impl<'a> Extra<'a> {
+    /// Returns a field of the request, or otherwise of the endpoint.
     fn get(self, name: &str) -> Option<&'a Value> {
         self.request.get(name).or_else(|| self.all.get(name))
     }
 
+    /// Iterates over all fields, each name once.
     fn iter(self) -> impl Iterator<Item = (&'a String, &'a Value)> {
         let others = self
             .all
@@ -116,6 +136,7 @@ impl<'a> Extra<'a> {
             .any(|(name, value)| name == MARK || has_mark(value))
     }
 
+    /// Returns the provider's own tools that the user passes, such as `web_search`.
     fn tools(self) -> &'a [Value] {
         self.get("tools")
             .and_then(Value::as_array)
@@ -123,6 +144,7 @@ impl<'a> Extra<'a> {
     }
 }
 
+/// Returns `true` if a cache mark is anywhere within a value.
 fn has_mark(value: &Value) -> bool {
     match value {
         Value::Array(items) => items.iter().any(has_mark),
@@ -140,6 +162,8 @@ enum Shape {
 }
 
 impl Shape {
+    /// Prefers the enforced form. The schema is described in words only if the API cannot enforce
+    /// it.
     fn of(output: &OutputSchema) -> Self {
         let words = || {
             let schema = &output.schema;
@@ -153,6 +177,8 @@ impl Shape {
 }
 
 /// A body that is being written.
+///
+/// It skips fields that the user sets, and writes those of the user at the end.
 struct Draft<'a> {
     body: Body,
     extra: Extra<'a>,
@@ -166,12 +192,16 @@ impl Draft<'_> {
         }
     }
 
+    /// Adds a field whose value the closure writes, unless the user sets the field.
     fn raw(&mut self, name: &str, value: impl FnOnce(&mut Vec<u8>)) {
         if self.extra.get(name).is_none() {
             self.body.raw(name, value);
         }
     }
 
+    /// Writes the instructions: a plain string for a single text without a mark, otherwise a list
+    /// of text blocks with the mark on the last one. Blank texts are omitted, because the API
+    /// rejects them.
     fn system(&mut self, request: &Request, shape: Option<&Shape>, marks: Marks) {
         let words = match shape {
             Some(Shape::Described(words)) => Some(&**words),
@@ -201,6 +231,9 @@ impl Draft<'_> {
     }
 
     /// Writes the tools, followed by the provider's own.
+    ///
+    /// The mark is on the last of levity's own tools. Tools of the user's fields follow it, so a
+    /// change of them does not invalidate the cached part.
     fn tools(&mut self, request: &Request, marks: Marks) {
         let hosted = self.extra.tools();
         if request.tools.is_empty() && hosted.is_empty() {
@@ -235,6 +268,9 @@ impl Draft<'_> {
     }
 
     /// Writes the answer's schema and the effort, merged with the user's fields.
+    ///
+    /// `effort` and `format` of the user win over those that levity derives. The older field
+    /// `output_format` also replaces the schema.
     fn output(&mut self, shape: Option<Shape>, effort: Option<&str>) {
         let given = self.extra.get("output_config");
         let mut config = given
@@ -254,6 +290,7 @@ impl Draft<'_> {
         }
     }
 
+    /// Writes sampling options, and the container if provider tools are offered.
     fn options(&mut self, request: &Request, target: Target<'_>) {
         let options = &request.options;
         if let Some(temperature) = options.temperature {
@@ -272,6 +309,7 @@ impl Draft<'_> {
         }
     }
 
+    /// Appends the user's fields and closes the body.
     fn finish(mut self) -> Vec<u8> {
         let merged = ["tools", "output_config"];
         for (name, value) in self
@@ -297,6 +335,8 @@ fn add_marked(list: &mut List<'_>, item: &Value, marks: Marks, here: bool) {
 
 /// Returns the container in which the provider's tools last ran, so that they find their data
 /// again.
+///
+/// Only the last reply of the model counts. The container of an earlier reply may have expired.
 fn container<'a>(request: &'a Request, target: Target<'_>) -> Option<&'a Value> {
     let mut replies = request
         .history

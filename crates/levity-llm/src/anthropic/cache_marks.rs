@@ -1,6 +1,19 @@
 //! Marks that control how much of a request the prompt cache stores.
+//!
+//! A mark ends a prefix of the request that the API stores and finds again. The API allows four
+//! marks per request, and rejects a long-lived mark after a short-lived one. All marks of levity
+//! therefore have the same lifetime.
 
 /// The lifetime of entries in the prompt cache.
+///
+/// Choose [`OneHour`](Self::OneHour) if the pauses between two turns exceed five minutes, as in a
+/// chat with a person. The API charges more for writing such an entry and the same for reading it.
+///
+/// ```
+/// use levity_llm::CacheTtl;
+///
+/// assert_eq!(CacheTtl::default(), CacheTtl::FiveMinutes);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CacheTtl {
@@ -15,6 +28,8 @@ pub enum CacheTtl {
 pub(super) const MARK: &str = "cache_control";
 
 /// The cache mark to set, if any.
+///
+/// `None` means that the request has no marks at all.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Marks(Option<CacheTtl>);
 
@@ -25,6 +40,7 @@ impl Default for Marks {
 }
 
 impl Marks {
+    /// Creates marks with this lifetime.
     pub(super) fn with_ttl(ttl: CacheTtl) -> Self {
         Self(Some(ttl))
     }
@@ -34,6 +50,7 @@ impl Marks {
         matches!(self.0, Some(CacheTtl::OneHour))
     }
 
+    /// Creates a setting without marks.
     pub(super) fn none() -> Self {
         Self(None)
     }
@@ -45,6 +62,8 @@ impl Marks {
 
     /// Marks the object at the end of `bytes`. It overwrites the closing brace, so that a moving
     /// mark requires no new encoding.
+    ///
+    /// Bytes that do not end with `}` stay unchanged.
     pub(super) fn put(self, bytes: &mut Vec<u8>) {
         let Some(ttl) = self.0 else { return };
         if bytes.pop_if(|last| *last == b'}').is_some() {

@@ -1,4 +1,29 @@
 //! Decodes replies of the Messages API.
+//!
+//! A stream has the events `message_start`, then for each block `content_block_start`,
+//! `content_block_delta` and `content_block_stop`, then `message_delta` with the stop reason and
+//! `message_stop`. Unknown events are ignored, so that new ones of the API do not break old
+//! programs. Usage arrives in several events, and each event replaces only the counts that it
+//! contains.
+//!
+//! A short reply with a call:
+//!
+//! ```text
+//! event: message_start
+//! data: {"type":"message_start","message":{"model":"claude-..","usage":{"input_tokens":9}}}
+//! event: content_block_start
+//! data: {"type":"content_block_start","index":0,
+//!     "content_block":{"type":"tool_use","id":"t1","name":"now"}}
+//! event: content_block_delta
+//! data: {"type":"content_block_delta","index":0,
+//!     "delta":{"type":"input_json_delta","partial_json":"{}"}}
+//! event: content_block_stop
+//! data: {"type":"content_block_stop","index":0}
+//! event: message_delta
+//! data: {"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":12}}
+//! event: message_stop
+//! data: {"type":"message_stop"}
+//! ```
 
 use std::borrow::Cow;
 
@@ -15,12 +40,15 @@ use crate::http::{Decode, Sink, find_failure};
 pub(crate) struct Decoder {
     blocks: Blocks,
     counts: Counts,
+    /// The stop reason of the last `message_delta`.
     stop: Option<String>,
     /// The container in which the provider's tools run.
     container: Option<Value>,
+    /// True after `message_stop`. Without it and without a stop reason, the reply was cut off.
     ended: bool,
 }
 
+/// The fields of all events. Parsing every event into one type avoids a second pass over the JSON.
 #[derive(Deserialize)]
 struct Event<'a> {
     #[serde(default, borrow, rename = "type")]
@@ -39,6 +67,7 @@ struct Event<'a> {
     error: Option<Value>,
 }
 
+/// The fields of a delta, of which each kind of delta has one or two.
 #[derive(Deserialize)]
 struct DeltaFields<'a> {
     #[serde(default, borrow, rename = "type")]
@@ -133,6 +162,7 @@ impl Decode for Decoder {
 }
 
 impl Decoder {
+    /// Handles `message_start`: the name of the model, the first counts and the container.
     fn start(&mut self, mut message: Value, sink: &mut Sink) {
         sink.model(
             message
@@ -144,6 +174,8 @@ impl Decoder {
         self.store_container(message.get_mut("container").map(Value::take));
     }
 
+    /// Handles a fragment of a block. A delta of an unknown type is parsed again as a whole,
+    /// because its fields belong to a block that only the provider understands.
     fn block_delta(
         &mut self,
         index: Option<u64>,
@@ -169,6 +201,7 @@ impl Decoder {
         piece.map_or(Ok(()), |piece| self.blocks.add_fragment(index, piece, sink))
     }
 
+    /// Handles `message_delta`: the stop reason, the container and the final counts.
     fn change(&mut self, delta: Option<DeltaFields<'_>>, usage: Option<&Value>, sink: &mut Sink) {
         if let Some(delta) = delta {
             self.stop = delta.stop_reason.or(self.stop.take());
@@ -177,11 +210,14 @@ impl Decoder {
         self.count(usage, sink);
     }
 
+    /// Stores the id of a container. A later `null` does not remove it.
     fn store_container(&mut self, container: Option<Value>) {
         let id = container.and_then(|mut container| container.get_mut("id").map(Value::take));
         self.container = id.filter(Value::is_string).or(self.container.take());
     }
 
+    /// Updates the counts and emits their sum, so that consumers see usage even if the reply is cut
+    /// off.
     fn count(&mut self, usage: Option<&Value>, sink: &mut Sink) {
         if let Some(usage) = usage.filter(|usage| usage.is_object()) {
             self.counts.update(usage);
@@ -191,6 +227,9 @@ impl Decoder {
 }
 
 /// Decodes a reply that arrived as a single value.
+///
+/// # Errors
+/// Returns `Malformed` if the reply has no list `content`.
 pub(super) fn whole(reply: &Value, sink: &mut Sink) -> Result<(), ModelError> {
     let Some(content) = reply.get("content").and_then(Value::as_array) else {
         return Err(ModelError::new(
@@ -222,8 +261,11 @@ pub(super) fn whole(reply: &Value, sink: &mut Sink) -> Result<(), ModelError> {
 }
 
 /// Token counts under the API's names. Cached tokens are counted separately from the input.
+///
+/// A field is `None` until the server reports it, which is different from zero.
 #[derive(Debug, Default)]
 struct Counts {
+    /// The input tokens that were neither read from the cache nor written to it.
     input: Option<u64>,
     read: Option<u64>,
     written: Option<u64>,
@@ -232,11 +274,15 @@ struct Counts {
     /// The part of the written tokens that is cached for an hour.
     hour: Option<u64>,
     searches: Option<u64>,
+    /// True if the server reports a faster service than the standard one, which costs more.
     priority: bool,
 }
 
 impl Counts {
     /// Updates the counts that are present.
+    ///
+    /// Servers without the field `cache_creation_input_tokens` report the written tokens by
+    /// lifetime; their sum is used then.
     fn update(&mut self, usage: &Value) {
         let number = |path: &str| usage.pointer(path).and_then(Value::as_u64);
         let by_age = || {
@@ -261,6 +307,7 @@ impl Counts {
         self.priority |= word("/speed").is_some_and(|speed| speed != "standard");
     }
 
+    /// Converts the counts: the input of levity includes cached tokens, that of the API does not.
     fn usage(&self) -> Usage {
         let mut usage = Usage::default();
         usage.input = [self.input, self.read, self.written]
@@ -279,6 +326,9 @@ impl Counts {
 }
 
 /// Converts the API's stop reason.
+///
+/// A truncation or a refusal wins over calls, because such calls may be incomplete. Any other
+/// reason is `ToolCalls` if the reply has calls.
 fn finish(word: &str, calls: bool) -> Option<Finish> {
     Some(match word {
         "max_tokens" | "model_context_window_exceeded" => Finish::Length,
@@ -292,11 +342,15 @@ fn finish(word: &str, calls: bool) -> Option<Finish> {
     })
 }
 
+/// Converts an error event to an error of the kind that its code names.
 fn failed(value: &Value) -> ModelError {
     find_failure(value).unwrap_or_default().into_error(None)
 }
 
 /// Handles an unexpected event. One of an unknown type does not belong to the reply.
+///
+/// An event that belongs to the reply but cannot be parsed is an error, because the reply would
+/// silently lack a part.
 fn unexpected_event(name: &str, data: &[u8], error: serde_json::Error) -> Result<(), ModelError> {
     let value: Option<Value> = serde_json::from_slice(data).ok();
     let kind = value

@@ -1,4 +1,17 @@
 //! Encodes messages as lists of blocks.
+//!
+//! Each function returns the JSON of one block, or no bytes for a part that cannot be sent. The API
+//! rejects a whole conversation for a single invalid block, so this module omits what another
+//! provider or a truncated reply left behind: thoughts without a signature, blank texts, foreign
+//! state. Media that a user sends and the API does not accept are an error instead, because silence
+//! would hide a mistake.
+//!
+//! A reply with a signed thought and a call is encoded as:
+//!
+//! ```json
+//! {"type": "thinking", "thinking": "..", "signature": "EqQB.."},
+//! {"type": "tool_use", "id": "toolu_1", "name": "now", "input": {}}
+//! ```
 
 use std::borrow::Cow;
 
@@ -13,10 +26,16 @@ use crate::origin::{Origin, StateScope};
 use crate::{names, omitted_media};
 
 /// The reason that the API cannot accept a message, with the next step, as one clause.
+///
+/// The text is complete as an error message, and [`messages`](super::messages) caches it in place
+/// of the blocks.
 #[derive(Debug)]
 pub(super) struct Unsupported(pub(super) String);
 
 /// The server that receives the request.
+///
+/// State goes back only to a server that accepts it. A conversation may contain state of several
+/// servers after a fallback or a change of model.
 #[derive(Clone, Copy)]
 pub(super) struct Target<'a> {
     pub(super) origin: &'a Origin,
@@ -47,6 +66,8 @@ impl Target<'_> {
     }
 
     /// Returns a provider-specific block.
+    ///
+    /// Redacted thoughts follow the rule of thoughts, and all other blocks that of the account.
     fn own_block<'a>(&self, opaque: &'a ProviderState) -> Option<&'a Value> {
         let is_thought = opaque
             .data
@@ -61,6 +82,11 @@ impl Target<'_> {
 }
 
 /// Returns the blocks of a message separated by commas; empty if no part of it can be sent.
+///
+/// The result has no brackets, because consecutive messages of one role share a list.
+///
+/// # Errors
+/// Returns [`Unsupported`] with the reason for the first part that the API does not accept.
 pub(super) fn blocks(message: &Message, target: Target<'_>) -> Result<Vec<u8>, Unsupported> {
     let mut bytes = Vec::new();
     let keep = match message.role {
@@ -97,6 +123,7 @@ pub(super) fn sendable_parts(parts: &[Part], target: Target<'_>) -> usize {
         .map_or(0, |last| last + 1)
 }
 
+/// Encodes a part as a block. Media in a reply of a model become a description in words.
 fn block(part: &Part, role: Role, target: Target<'_>) -> Result<Vec<u8>, Unsupported> {
     Ok(match part {
         Part::Text(part) => text(part, target),
@@ -114,6 +141,8 @@ fn block(part: &Part, role: Role, target: Target<'_>) -> Result<Vec<u8>, Unsuppo
 }
 
 /// Encodes a text. The API rejects a text without a visible character.
+///
+/// The state of a text contains its citations and fields such as `cache_control`.
 fn text(part: &Text, target: Target<'_>) -> Vec<u8> {
     if part.text.trim().is_empty() {
         return Vec::new();
@@ -155,6 +184,8 @@ fn citations(citations: &Value) -> Cow<'_, Value> {
 }
 
 /// Encodes a thought, if it is signed.
+///
+/// The text goes back unchanged even if it is empty, because the signature covers it.
 fn thinking(part: &Thinking, target: Target<'_>) -> Vec<u8> {
     let signature = target
         .own_thought(part.opaque.as_ref())
@@ -170,6 +201,7 @@ fn thinking(part: &Thinking, target: Target<'_>) -> Vec<u8> {
     body.finish()
 }
 
+/// Encodes a call as `tool_use`, with a valid id, a valid name and an object as its input.
 fn call(call: &ToolCall, target: Target<'_>) -> Vec<u8> {
     let mut body = Body::new();
     body.field("type", "tool_use");
@@ -187,6 +219,8 @@ fn call(call: &ToolCall, target: Target<'_>) -> Vec<u8> {
 
 /// Returns the arguments. The API accepts only an object; its documentation recommends this form
 /// for anything else.
+///
+/// The forms are `{"INVALID_JSON": "{\"a\": 1"}` for text that is not JSON and `{}` for `null`.
 fn input(call: &ToolCall) -> Cow<'_, Value> {
     match (&call.raw, &call.args) {
         (Some(raw), _) => Cow::Owned(json!({ "INVALID_JSON": raw })),
@@ -198,6 +232,8 @@ fn input(call: &ToolCall) -> Cow<'_, Value> {
 
 /// Returns a valid call id: letters, digits, `_` and `-`. Other characters, from another provider,
 /// are replaced with their codes, and long ids are truncated.
+///
+/// The id `call:1` becomes `call_3a_1`. The result of a call gets the same id, so both still match.
 fn id(id: &str) -> Cow<'_, str> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if id.chars().all(fits) {
@@ -213,6 +249,8 @@ fn id(id: &str) -> Cow<'_, str> {
     names::id(Cow::Owned(id.chars().map(put).collect()))
 }
 
+/// Encodes a tool result. Its state may contain `content`, which then replaces levity's own, and
+/// `cache_control`.
 fn result(result: &ToolResult, target: Target<'_>) -> Vec<u8> {
     let mut body = Body::new();
     body.field("type", "tool_result");
@@ -241,6 +279,8 @@ fn result(result: &ToolResult, target: Target<'_>) -> Vec<u8> {
 }
 
 /// Encodes the result of a tool: a text, a list of texts and media, or nothing.
+///
+/// A result that contains media but no text starts with the text of its value, if it has one.
 fn content(result: &ToolResult, target: Target<'_>) -> Vec<u8> {
     let is_text = |content: &Content| matches!(content, Content::Text(_));
     let mut bytes = Vec::new();

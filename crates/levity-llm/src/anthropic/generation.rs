@@ -1,6 +1,11 @@
 //! Infers the Claude generation from a model's name.
+//!
+//! Settings of the API depend on the generation: token budgets for thinking exist from 3.7 to 4.5,
+//! adaptive thinking since 4.6, and notes of the role `system` since 4.8.
 
 /// The version of a Claude, such as 4 and 6.
+///
+/// Generations are ordered, so `generation >= Generation(4, 6)` asks for 4.6 or later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Generation(pub(super) u32, pub(super) u32);
 
@@ -11,6 +16,8 @@ impl Generation {
     /// Returns the numbers after `claude` in a name: `claude-opus-4-1-20250805`,
     /// `claude-3-5-haiku-latest`, `anthropic/claude-sonnet-4.5`, `claude-sonnet-5`. Longer numbers
     /// are dates.
+    ///
+    /// Returns `None` for a name without `claude` or without a number after it.
     pub(super) fn of(id: &str) -> Option<Self> {
         let lower = id.to_ascii_lowercase();
         let (_, name) = lower.split_once("claude")?;
@@ -24,6 +31,8 @@ impl Generation {
     }
 
     /// Returns `true` if it may think at all, so that thinking must be disabled explicitly.
+    ///
+    /// An unknown model counts as one that may think.
     pub(super) fn may_think(self) -> bool {
         self == Self::UNKNOWN || self >= Self(3, 7)
     }

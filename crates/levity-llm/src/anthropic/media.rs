@@ -1,4 +1,8 @@
 //! Encodes images and documents.
+//!
+//! The API accepts four image types, PDF, and plain text as a document. Text of other types, such
+//! as JSON or SQL, is sent as plain text. Audio and video are rejected with the next step in the
+//! message.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,6 +13,12 @@ use super::encode::{Target, Unsupported};
 use crate::body::Body;
 
 /// Returns the block for a media item.
+///
+/// Parameters of the type, such as `charset`, are ignored. Fields of the user's own state replace
+/// `source` and `title`; the name of a document becomes its title.
+///
+/// # Errors
+/// Returns [`Unsupported`] for other types, for text at a URL, and for text that is not UTF-8.
 pub(super) fn block(media: &Media, target: Target<'_>) -> Result<Vec<u8>, Unsupported> {
     let mime = media
         .mime
@@ -53,11 +63,14 @@ pub(super) fn block(media: &Media, target: Target<'_>) -> Result<Vec<u8>, Unsupp
     Ok(body.finish())
 }
 
+/// Returns `true` for a URL that the API fetches, and `false` for a `data:` URL.
 fn is_url(source: &MediaSource) -> bool {
     matches!(source, MediaSource::Url(url) if !url.starts_with("data:"))
 }
 
 /// Returns the source with its bytes, or its URL.
+///
+/// A `data:` URL with base64 is sent as bytes, because the API does not accept such URLs.
 fn bytes_or_url(mime: &str, source: &MediaSource) -> Value {
     let bytes = |data: String| json!({"type": "base64", "media_type": mime, "data": data});
     match source {

@@ -1,4 +1,12 @@
 //! Encodes the conversation as alternating turns, each message once.
+//!
+//! The API requires that `user` and `assistant` alternate. Consecutive messages of one role
+//! therefore share one list of blocks. Messages that cannot be sent are omitted, and the history
+//! itself is never changed.
+//!
+//! The module also repairs what a later request would be rejected for: calls of provider tools
+//! without a result, white space at the end of a reply to be continued, and notes in a place that
+//! the API does not allow.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,9 +20,13 @@ use super::encode::{Target, Unsupported, blocks, sendable_parts};
 use super::generation::Generation;
 
 /// The prefix of the reason that a message cannot be sent. Blocks start with a brace.
+///
+/// The cache stores bytes, so the first byte distinguishes a reason from blocks.
 const UNSUPPORTED_PREFIX: u8 = b'!';
 
 /// An encoded message that is not empty.
+///
+/// `json` contains the blocks without brackets and is shared with the cache of the history.
 pub(super) struct Line<'a> {
     role: &'static str,
     message: &'a Message,
@@ -22,6 +34,11 @@ pub(super) struct Line<'a> {
 }
 
 /// Writes the list of messages.
+///
+/// Marks go to the end of a line, behind its last block.
+///
+/// # Errors
+/// Returns `BadRequest` if a message that must be encoded again contains unsupported media.
 pub(super) fn write(
     bytes: &mut Vec<u8>,
     lines: Vec<Line<'_>>,
@@ -63,6 +80,9 @@ pub(super) fn write(
 }
 
 /// Returns the messages that are not empty.
+///
+/// # Errors
+/// Returns `BadRequest` for the first message with media that the API does not accept.
 pub(super) fn lines<'a>(
     request: &'a Request,
     target: Target<'_>,
@@ -103,6 +123,8 @@ pub(super) fn lines<'a>(
 /// Returns `true` if the model may think in this turn. That holds if its last turn is complete and
 /// the user has replied. During tool results and continuations, that turn must start with a thought
 /// that is sent back.
+///
+/// Only the first block of the turn is parsed, however long the turn is.
 pub(super) fn may_start_with_thought(lines: &[Line<'_>]) -> bool {
     let is_model = |line: &Line<'_>| line.role == "assistant";
     let Some(last) = lines.iter().rposition(is_model) else {
@@ -128,6 +150,9 @@ pub(super) fn may_start_with_thought(lines: &[Line<'_>]) -> bool {
 
 /// Removes calls of provider tools without a result: the turn was paused, and the conversation
 /// continued without its end. The API rejects a call without its result.
+///
+/// Calls in the last turn stay, because the model may still complete them. A message with calls of
+/// local tools stays as well, because their results complete the provider's call later.
 fn remove_paused_calls(lines: &mut Vec<Line<'_>>, target: Target<'_>) -> Result<(), ModelError> {
     let called: Vec<&str> = lines
         .iter()
@@ -170,7 +195,7 @@ fn remove_paused_calls(lines: &mut Vec<Line<'_>>, target: Target<'_>) -> Result<
     Ok(())
 }
 
-/// Returns the ids of provider tools in a message: of calls by `id`, of results by `tool_use_id`.
+/// Returns the id of a provider tool's call or result in a part; see [`provider_tool_ids`].
 fn provider_tool_ids<'a>(
     line: &Line<'a>,
     target: Target<'_>,
@@ -202,12 +227,16 @@ pub(super) fn are_marked(lines: &[Line<'_>]) -> bool {
     lines.iter().any(|line| is_marked(&line.json))
 }
 
+/// Converts the reason for an unsupported message to an error, which is not retryable.
 fn unsupported_error(reason: &str) -> ModelError {
     ModelError::new(ModelErrorKind::BadRequest, reason)
 }
 
 /// Gives notes a separate role if the API accepts them: after the user, and before the model or the
 /// end.
+///
+/// Notes at other places keep the role `user`. They stay visible to the model there, only with less
+/// authority.
 fn assign_note_roles(lines: &mut [Line<'_>]) {
     let is_note = |line: &Line<'_>| line.message.role == Role::System;
     let mut runs: Vec<_> = lines
@@ -239,6 +268,8 @@ fn assign_note_roles(lines: &mut [Line<'_>]) {
 }
 
 /// Removes white space from the end of a reply that the model is to continue: the API rejects it.
+///
+/// The message is encoded again without the cache, because the history keeps the white space.
 fn trim_last(lines: &mut [Line<'_>], target: Target<'_>) -> Result<(), ModelError> {
     let Some(last) = lines.last_mut().filter(|line| line.role == "assistant") else {
         return Ok(());
@@ -264,6 +295,9 @@ fn trim_last(lines: &mut [Line<'_>], target: Target<'_>) -> Result<(), ModelErro
 /// Returns the positions of marks. One is the last message that is not the model's. The other is
 /// the last message of the previous request, so that the cache finds it regardless of later
 /// messages.
+///
+/// The API looks back a limited number of blocks for a stored prefix. The second mark ensures that
+/// it finds the previous request even if many results were added since.
 fn mark_positions(lines: &[Line<'_>]) -> [Option<usize>; 2] {
     let last_before = |end: usize, model: bool| {
         let lines = lines.get(..end).unwrap_or_default();

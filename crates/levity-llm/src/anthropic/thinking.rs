@@ -1,4 +1,7 @@
 //! The maximum length of a reply, and the part of it for thinking.
+//!
+//! The API counts thoughts toward the maximum reply length and rejects a budget that is not below
+//! it. Both numbers are therefore decided together.
 
 use levity_core::ThinkingMode;
 use serde_json::{Value, json};
@@ -11,14 +14,20 @@ const MIN_TOKENS: u64 = 1_024;
 /// The thinking settings of a request.
 #[derive(Debug, PartialEq)]
 pub(super) struct ThinkingPlan {
+    /// The maximum reply length, which includes the thoughts.
     pub(super) max_tokens: u64,
+    /// The field `thinking`, or `None` to omit it.
     pub(super) thinking: Option<Value>,
+    /// The effort of models that decide themselves how much to think.
     pub(super) effort: Option<&'static str>,
 }
 
 /// Combines thinking with the maximum reply length. `wanted` is the length that the request sets,
 /// `longest` the model's limit, and `fixed` a thinking budget that the user sets outside the
 /// options.
+///
+/// Example: `High` for Claude 4.5 without a length yields a budget of 24,576 tokens and a length of
+/// 8,192 + 24,576 tokens.
 pub(super) fn plan(
     mode: Option<ThinkingMode>,
     generation: Generation,
@@ -61,10 +70,12 @@ pub(super) fn plan(
     plan
 }
 
+/// Returns `true` for modes that disable thinking; a budget of zero is one of them.
 pub(super) fn is_off(mode: ThinkingMode) -> bool {
     matches!(mode, ThinkingMode::Off | ThinkingMode::Budget(0))
 }
 
+/// Returns the token budget of a mode, at least the minimum of the API.
 fn tokens(mode: ThinkingMode) -> Option<u64> {
     match mode {
         ThinkingMode::Low => Some(2_048),
@@ -75,6 +86,7 @@ fn tokens(mode: ThinkingMode) -> Option<u64> {
     }
 }
 
+/// Returns the effort of a mode; `None` leaves the choice to the model.
 fn effort(mode: ThinkingMode) -> Option<&'static str> {
     match mode {
         ThinkingMode::Low | ThinkingMode::Budget(..4_096) => Some("low"),
@@ -85,6 +97,9 @@ fn effort(mode: ThinkingMode) -> Option<&'static str> {
 }
 
 /// Returns a budget below the maximum reply length that leaves room for an answer.
+///
+/// A budget that is too large becomes three quarters of the length, but not less than 1,024 tokens.
+/// Returns `None` if even that does not fit.
 fn below(budget: u64, max_tokens: u64) -> Option<u64> {
     if budget < max_tokens {
         return Some(budget);

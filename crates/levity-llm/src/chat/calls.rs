@@ -1,4 +1,16 @@
 //! Assembles tool calls, which servers split and number in various ways.
+//!
+//! OpenAI numbers the calls and sends the id and the name once, then arguments in pieces. Other
+//! servers send complete calls without a number, the same number for all calls, a new id with every
+//! fragment, arguments before the name, or arguments as an object. The rules here decide which
+//! fragment belongs to which call without knowing the server.
+//!
+//! Two calls of a server that numbers all calls 0 are told apart, because the first is complete:
+//!
+//! ```json
+//! {"index": 0, "function": {"name": "add", "arguments": "{\"x\": 1}"}}
+//! {"index": 0, "function": {"name": "add", "arguments": "{\"x\": 2}"}}
+//! ```
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -15,6 +27,8 @@ use crate::http::Sink;
 use crate::lenient::TextOrValue;
 
 /// A call, or a fragment of one.
+///
+/// Every field is optional; an id that is not a text counts as missing.
 #[derive(Deserialize, Default)]
 pub(super) struct CallFragment<'a> {
     #[serde(default)]
@@ -31,6 +45,8 @@ pub(super) struct CallFragment<'a> {
     extra_content: Option<Box<Value>>,
 }
 
+/// The name and the arguments of a call, both possibly incomplete. Custom tools call the arguments
+/// `input`.
 #[derive(Deserialize, Default)]
 pub(super) struct Function<'a> {
     #[serde(default, borrow)]
@@ -70,6 +86,7 @@ pub(super) struct Calls {
     held: usize,
 }
 
+/// One call of the reply, in the state that its fragments have reached.
 #[derive(Debug)]
 struct Call {
     id: String,
@@ -149,12 +166,15 @@ impl Calls {
         self.held += extra.map_or(0, |extra| extra.to_string().len());
         if self.held > MAX_HELD_BYTES {
             return malformed(format!(
-                "the reply has more than {MAX_HELD_BYTES} bytes of ids and of arguments without a name"
+                "the reply has more than {MAX_HELD_BYTES} bytes of ids and of arguments without a \
+                    name"
             ));
         }
         Ok(())
     }
 
+    /// Returns a call. Tests count the accesses, to prove that a long reply is not scanned again
+    /// and again.
     fn at(&self, at: usize) -> Option<&Call> {
         #[cfg(test)]
         tests::INSPECTED.set(tests::INSPECTED.get() + 1);
@@ -162,6 +182,14 @@ impl Calls {
     }
 
     /// Returns the started call that a fragment belongs to.
+    ///
+    /// The rules, in this order:
+    ///
+    /// 1. A number finds the last call with that number, and an id without a number the last call
+    ///    with that id.
+    /// 2. The call found must accept the fragment; see [`Call::continues`]. Otherwise a new call
+    ///    starts.
+    /// 3. A fragment with neither number nor id nor name continues the last call.
     fn find(&self, number: Option<u64>, id: &str, name: &str) -> Option<usize> {
         let last = self.all.len().checked_sub(1);
         let same = match number {
@@ -175,6 +203,8 @@ impl Calls {
         }
     }
 
+    /// Starts a call. `whole` notes that its arguments are complete JSON already, so that a
+    /// fragment with a name afterwards starts another call.
     fn begin(&mut self, number: Option<u64>, id: &str, name: &str, text: &str) -> usize {
         let whole = !name.is_empty() && serde_json::from_str::<IgnoredAny>(text).is_ok();
         let at = self.all.len();
@@ -194,6 +224,7 @@ impl Calls {
         at
     }
 
+    /// Records the last call with this id; an empty id is not recorded.
     fn record_id(&mut self, id: &str, at: usize) {
         match self.ids.get_mut(id) {
             Some(last) => *last = at.max(*last),
@@ -219,6 +250,7 @@ impl Calls {
         }
     }
 
+    /// Emits arguments of a named call, and holds those that arrive before the name.
     fn add(&mut self, at: usize, text: Cow<'_, str>, extra: Option<Box<Value>>, sink: &mut Sink) {
         let Some(call) = self.all.get_mut(at) else {
             return;
@@ -234,6 +266,9 @@ impl Calls {
     }
 
     /// Emits calls without a name and closes free texts, unless the reply was truncated within.
+    ///
+    /// `cut` leaves a free text without its closing quote. The arguments are then invalid JSON, so
+    /// a truncated call is never executed.
     pub(super) fn end(&mut self, cut: bool, sink: &mut Sink) {
         let nameless = self
             .all
@@ -263,6 +298,7 @@ impl Calls {
 }
 
 impl Call {
+    /// Emits the start of the call, followed by the arguments that were held for it.
     fn start(&mut self, at: usize, name: &str, sink: &mut Sink) {
         self.named = true;
         let (id, name) = (CallId::new(&*self.id), name.to_owned());
@@ -276,6 +312,9 @@ impl Call {
     }
 
     /// Emits more arguments, and attaches the state that is sent back with the call.
+    ///
+    /// Free text becomes a JSON string piece by piece: the first piece opens the quote,
+    /// [`Calls::end`] closes it.
     fn emit_arguments(&mut self, at: usize, text: Cow<'_, str>, sink: &mut Sink) {
         if self.custom {
             if !text.is_empty() {
@@ -303,12 +342,16 @@ impl Call {
 
     /// Returns `true` if a fragment with the same number or id belongs to this call. Some servers
     /// use one number for all calls, and some use a new id for every fragment.
+    ///
+    /// A fragment without a name always continues the call. One with a name does so if it has the
+    /// call's id, or if one of the two has no id and the call is not complete.
     fn continues(&self, id: &str, name: &str) -> bool {
         let same_id = !id.is_empty() && self.id == id;
         name.is_empty() || same_id || (!self.whole && (id.is_empty() || self.id.is_empty()))
     }
 }
 
+/// Converts the position of a call to the index of its deltas.
 fn index(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
 }
@@ -342,7 +385,8 @@ mod tests {
         assert_eq!(taken.count(), MAX_HELD_BYTES >> 20);
         let mut calls = Calls::default();
         let refused = (0..=Fold::MAX_CALLS).find_map(|n| {
-            let text = json!({"index": n, "id": "", "function": {"arguments": "{"}}).to_string();
+            let id = format!("c{n}");
+            let text = json!({"index": n, "id": id, "function": {"arguments": "{"}}).to_string();
             let fragment = serde_json::from_str(&text).unwrap();
             calls.take(fragment, &mut sink).err()
         });

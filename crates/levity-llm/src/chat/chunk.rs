@@ -3,6 +3,9 @@
 //! A long reply has many chunks, and most fields of each are missing. So chunks are filled in
 //! place: code derived by `serde` would move every field several times. It also makes the parser
 //! lenient: a field of an unexpected type is ignored.
+//!
+//! Fields are listed once in `set` of each type. To support a new field, add it to the struct and
+//! to `set`; an unknown field is skipped without a copy.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,6 +20,7 @@ use super::number::Number;
 use super::usage::Counts;
 use crate::lenient::TextOrValue;
 
+/// A chunk of a stream, or a whole reply, which has the same fields.
 #[derive(Default)]
 pub(super) struct Chunk<'a> {
     pub(super) choices: Choices<'a>,
@@ -34,7 +38,7 @@ pub(super) struct Groq {
     pub(super) usage: Option<Box<Counts>>,
 }
 
-/// A list that almost always has one item, which needs no allocation.
+/// One alternative reply. Streams use `delta`, whole replies `message`, and some servers both.
 #[derive(Default)]
 pub(super) struct Choices<'a> {
     count: usize,
@@ -51,6 +55,7 @@ pub(super) struct Choice<'a> {
     pub(super) error: Option<Box<Value>>,
 }
 
+/// A piece of the message, under all names that servers are known to use.
 #[derive(Default)]
 pub(super) struct MessageFragment<'a> {
     pub(super) content: TextOrValue<'a>,
@@ -58,7 +63,9 @@ pub(super) struct MessageFragment<'a> {
     pub(super) reasoning: TextOrValue<'a>,
     pub(super) refusal: TextOrValue<'a>,
     pub(super) tool_calls: LenientList<CallFragment<'a>>,
+    /// A call in the oldest form of the protocol, of which a message has at most one.
     pub(super) function_call: Option<Box<Function<'a>>>,
+    /// Signed reasoning of OpenRouter, which goes back unchanged.
     pub(super) reasoning_details: LenientList<Value>,
     pub(super) images: LenientList<Value>,
     pub(super) audio: Option<Box<Value>>,
@@ -66,12 +73,14 @@ pub(super) struct MessageFragment<'a> {
 }
 
 impl Choices<'_> {
+    /// Returns `true` if the chunk has no choices, as a final chunk with counts.
     pub(super) fn is_empty(&self) -> bool {
         self.count == 0
     }
 }
 
 impl<'a> Choices<'a> {
+    /// Iterates over the choices in the order of the list.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Choice<'a>> {
         let first = (self.count > 0).then_some(&mut self.first);
         first.into_iter().chain(&mut self.more)
@@ -79,6 +88,7 @@ impl<'a> Choices<'a> {
 }
 
 impl MessageFragment<'_> {
+    /// Returns `true` if the fragment has neither text nor calls. Media do not count.
     pub(super) fn is_blank(&self) -> bool {
         let texts = [
             &self.content,
@@ -96,9 +106,16 @@ impl MessageFragment<'_> {
 }
 
 /// A type that is filled field by field.
+///
+/// # Contract
+/// - `set` consumes exactly one value of `fields`, also for a name that it does not know.
+/// - A type error inside a field must not fail the chunk: lenient types turn it into a default.
+/// - `list` is called for a list in place of an object, and consumes all its items.
 pub(super) trait Fields<'de>: Default {
+    /// Stores the value of the field with this name, or skips it.
     fn set<A: MapAccess<'de>>(&mut self, name: &str, fields: &mut A) -> Result<(), A::Error>;
 
+    /// Handles a list in place of an object; by default it is skipped.
     fn list<A: SeqAccess<'de>>(&mut self, mut items: A) -> Result<(), A::Error> {
         while items.next_element::<IgnoredAny>()?.is_some() {}
         Ok(())
@@ -181,6 +198,7 @@ impl<'de> Fields<'de> for MessageFragment<'de> {
     }
 }
 
+/// Skips the value of the current field.
 pub(super) fn ignore<'de, A: MapAccess<'de>>(fields: &mut A) -> Result<(), A::Error> {
     fields.next_value::<IgnoredAny>().map(drop)
 }
@@ -200,6 +218,8 @@ macro_rules! in_place_deserialize {
 in_place_deserialize!(Chunk Choice MessageFragment);
 
 /// A seed that fills an existing value in place.
+///
+/// Values of the wrong type (text, numbers, `null`) leave the target unchanged.
 pub(super) struct InPlace<'a, T>(pub(super) &'a mut T);
 
 impl<'de, T: Fields<'de>> DeserializeSeed<'de> for InPlace<'_, T> {

@@ -1,4 +1,30 @@
 //! Decodes replies of Chat Completions servers.
+//!
+//! A stream and a whole reply have the same fields, so one decoder handles both. It must decide
+//! without help from the server where the reply ends: by `[DONE]`, by a finish reason, or by a
+//! final chunk with counts. A stream with none of them was cut off and is an error, because a
+//! partial answer must not look like a complete one.
+//!
+//! A stream as OpenAI sends it, where the last chunk has only counts:
+//!
+//! ```text
+//! data: {"choices":[{"index":0,"delta":{"content":"Fi"}}]}
+//!
+//! data: {"choices":[{"index":0,"delta":{"content":"ve."},"finish_reason":"stop"}]}
+//!
+//! data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":3}}
+//!
+//! data: [DONE]
+//! ```
+//!
+//! A call arrives in pieces, of which only the first has an id and a name:
+//!
+//! ```text
+//! data: {"choices":[{"delta":{"tool_calls":[
+//!     {"index":0,"id":"c1","function":{"name":"now","arguments":""}}]}}]}
+//!
+//! data: {"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{}"}}]}}]}
+//! ```
 
 use std::borrow::Cow;
 use std::mem::take;
@@ -21,6 +47,9 @@ use crate::thoughts::{self, Thoughts};
 const MAX_EXTRA_BYTES: usize = 32 << 20;
 
 /// The state of a partially decoded reply.
+///
+/// Thoughts are emitted as they arrive; their field is attached as state at the end of each
+/// thought.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     /// The parser for thoughts in the text, if enabled.
@@ -32,6 +61,7 @@ pub(crate) struct Decoder {
     extra_bytes: usize,
     /// The field of the current thoughts, while they continue.
     thinking: Option<Field>,
+    /// True if text was emitted. A `message` that repeats the text is ignored then.
     has_text: bool,
     /// The server's own word for the finish reason.
     word: Option<String>,
@@ -105,6 +135,8 @@ impl Decoder {
         }
     }
 
+    /// Handles a chunk: errors first, then the model's name, counts and the first choice. Further
+    /// choices (`n` > 1) are ignored.
     fn chunk(
         &mut self,
         chunk: &mut Chunk<'_>,
@@ -139,6 +171,7 @@ impl Decoder {
         first.try_for_each(|choice| self.choice(choice, sink))
     }
 
+    /// Handles a choice. The first finish reason that is not empty counts.
     fn choice(&mut self, choice: &mut Choice<'_>, sink: &mut Sink) -> Result<(), ModelError> {
         if let Some(error) = choice.error.take() {
             return Err(Failure::any(&json!({ "error": error })).into_error(None));
@@ -169,6 +202,7 @@ impl Decoder {
         message.content.is_empty() && self.calls.is_empty()
     }
 
+    /// Emits thoughts, text, calls and images of a fragment, in this order.
     fn piece(
         &mut self,
         piece: &mut MessageFragment<'_>,
@@ -223,6 +257,7 @@ impl Decoder {
         Ok(())
     }
 
+    /// Limits the reasoning details of a reply to 32 MiB.
     fn count_extra(&mut self, detail: &Value) -> Result<(), ModelError> {
         self.extra_bytes += detail.to_string().len();
         if self.extra_bytes <= MAX_EXTRA_BYTES {
@@ -233,6 +268,7 @@ impl Decoder {
         Err(ModelError::new(ModelErrorKind::Malformed, message))
     }
 
+    /// Emits text, unless it is empty, and ends the thoughts before it.
     fn emit_text<'a>(&mut self, text: impl Into<Cow<'a, str>>, sink: &mut Sink) {
         let text = text.into();
         if text.is_empty() {
@@ -243,6 +279,7 @@ impl Decoder {
         sink.add_text(text);
     }
 
+    /// Emits thoughts, unless they are empty. Thoughts of another field start a new part.
     fn emit_thinking(&mut self, value: TextOrValue<'_>, field: Field, sink: &mut Sink) {
         let text = match value {
             TextOrValue::Text(text) => text,
@@ -268,6 +305,7 @@ impl Decoder {
         }
     }
 
+    /// Separates thoughts from text. The parser is taken out for that time, because it calls back.
     fn parse_tagged_text(&mut self, text: &str, sink: &mut Sink) {
         let Some(mut tags) = self.tags.take() else {
             return;
@@ -276,6 +314,7 @@ impl Decoder {
         self.tags = Some(tags);
     }
 
+    /// Emits a piece of tagged text as what it is.
     fn emit_tagged(&mut self, piece: thoughts::Piece, sink: &mut Sink) {
         match piece {
             thoughts::Piece::Thinking(text) => {
@@ -299,6 +338,7 @@ impl Decoder {
         }
     }
 
+    /// Emits an image as a part of its own.
     fn emit_media(&mut self, media: Media, sink: &mut Sink) {
         self.close(sink);
         sink.push(Delta::Part(Part::Media(media)));
@@ -336,6 +376,9 @@ fn fill<'a>(chunk: &mut Chunk<'a>, data: &'a [u8]) -> serde_json::Result<()> {
 }
 
 /// Appends a detail to the list, or merges it into the last one that it continues.
+///
+/// Pieces of one detail have the same index and type. Their texts are concatenated, and other
+/// fields are replaced unless they are `null`.
 fn join(extra_state: &mut Vec<Value>, detail: Value) {
     let same = |a: &Value, b: &Value| {
         a.get("index").is_some()
@@ -362,6 +405,9 @@ fn join(extra_state: &mut Vec<Value>, detail: Value) {
 }
 
 /// Returns an image that the model created.
+///
+/// Both forms of the field occur: `{"image_url": {"url": ".."}}` and `{"image_url": ".."}`. A URL
+/// without data is assumed to be a PNG.
 fn generated_image(part: &Value) -> Option<Media> {
     let url = part
         .pointer("/image_url/url")
@@ -376,6 +422,7 @@ fn generated_image(part: &Value) -> Option<Media> {
     Some(Media::bytes(head, STANDARD.decode(data).ok()?))
 }
 
+/// Collects the text of a value: a string, the field `text` of an object, or all items of a list.
 fn all_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -386,6 +433,9 @@ fn all_text(value: &Value) -> String {
 }
 
 /// Decodes a reply that arrived as a single value.
+///
+/// # Errors
+/// Returns the error that the reply reports, or `Malformed` if it has no choices.
 pub(super) fn whole(
     mut decoder: Decoder,
     reply: &Value,
@@ -411,6 +461,7 @@ pub(super) fn whole(
 }
 
 impl TextOrValue<'_> {
+    /// Returns `true` for a missing, `null` or empty text; another value is not empty.
     pub(super) fn is_empty(&self) -> bool {
         matches!(self, Self::Text(text) if text.is_empty())
     }

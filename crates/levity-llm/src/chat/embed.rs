@@ -1,4 +1,8 @@
 //! OpenAI's embeddings, and those of compatible servers.
+//!
+//! OpenAI can send vectors as base64 of little-endian 32-bit floats, which takes about a quarter of
+//! the bytes of decimal text. Compatible servers get no `encoding_format`, because not every server
+//! supports it; both forms are read in every reply.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -26,9 +30,43 @@ use crate::http::{Endpoint, Secret};
 /// let embedder = OpenAiEmbedder::compatible("http://127.0.0.1:8080/v1", "bge-m3");
 /// assert_eq!(embedder.card().provider, "compatible");
 /// ```
+///
+/// # Behaviour
+/// - Vectors are scaled to length 1, so the dot product of two of them is their similarity.
+/// - An empty text gets a vector of zeros and is not sent, because servers reject it.
+/// - Texts are sent in batches of at most 256 KiB, one request after the other. If a later batch
+///   fails, the error is marked as [charged](levity_core::ModelError::may_cost).
+/// - A reply with too few vectors, or with vectors of different length, is a
+///   [`Malformed`](levity_core::ModelErrorKind::Malformed) error and never a wrong assignment.
+///
+/// ```
+/// # use std::io::{Read as _, Write as _};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = std::net::TcpListener::bind("127.0.0.1:0")?;
+/// # let base = format!("http://{}/v1", server.local_addr()?);
+/// # std::thread::spawn(move || {
+/// #     let (mut socket, _) = server.accept().expect("a connection");
+/// #     let _ = socket.read(&mut [0; 8_192]);
+/// #     let reply = r#"{"data": [{"index": 0, "embedding": [3.0, 4.0]}]}"#;
+/// #     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length";
+/// #     let _ = write!(socket, "{head}: {}\r\n\r\n{reply}", reply.len());
+/// #     let _ = socket.read_to_end(&mut Vec::new());
+/// # });
+/// use levity_core::{Embedder as _, Purpose};
+/// use levity_llm::OpenAiEmbedder;
+///
+/// let embedder = OpenAiEmbedder::compatible(base, "bge-m3");
+/// let texts = ["Good morning".to_owned(), String::new()];
+/// let embedded = embedder.embed(&texts, Purpose::Document).await?;
+/// assert_eq!(embedded.vectors, [[0.6, 0.8], [0.0, 0.0]]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct OpenAiEmbedder(Remote<Wire>);
 
+/// The settings of the embedding protocol.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wire {
     key: Option<Secret>,
@@ -36,11 +74,14 @@ pub(crate) struct Wire {
     bare_key: bool,
     /// True if vectors are requested as bytes, which not every server supports.
     bytes: bool,
+    /// The prefix of documents, empty by default.
     document: String,
+    /// The prefix of queries, empty by default.
     query: String,
 }
 
 impl OpenAiEmbedder {
+    /// Creates an embedder with these settings; `batch` is the number of texts per request.
     fn with_wire(
         provider: &str,
         base: impl AsRef<str>,
@@ -57,6 +98,8 @@ impl OpenAiEmbedder {
     }
 
     /// Creates an embedder of OpenAI. One request contains up to 256 texts.
+    ///
+    /// OpenAI's models need no prefixes. A key is required, but checked only by the server.
     pub fn new(key: impl Into<Secret>, model: impl Into<String>) -> Self {
         let wire = Wire {
             key: Some(key.into()),
@@ -68,6 +111,14 @@ impl OpenAiEmbedder {
 
     /// Creates an OpenAI embedder that Azure serves under a deployment name. The address is that of
     /// the resource: `https://NAME.openai.azure.com`.
+    ///
+    /// ```
+    /// # use levity_core::Embedder as _;
+    /// # use levity_llm::OpenAiEmbedder;
+    /// let embedder = OpenAiEmbedder::azure(
+    ///     "https://my-team.openai.azure.com", "key", "text-embedding-3-small");
+    /// assert_eq!(embedder.card().provider, "azure");
+    /// ```
     pub fn azure(
         resource: impl AsRef<str>,
         key: impl Into<Secret>,
@@ -101,6 +152,14 @@ impl OpenAiEmbedder {
 
     /// Sets the prefixes for stored documents and for queries, if the model's authors recommend
     /// them.
+    ///
+    /// ```
+    /// # use levity_core::Embedder as _;
+    /// # use levity_llm::OpenAiEmbedder;
+    /// let embedder = OpenAiEmbedder::compatible("http://127.0.0.1:8080/v1", "e5-large")
+    ///     .with_prefixes("passage: ", "query: ");
+    /// assert_eq!(embedder.card().id, "e5-large");
+    /// ```
     #[must_use]
     pub fn with_prefixes(mut self, document: impl Into<String>, query: impl Into<String>) -> Self {
         (self.0.wire.document, self.0.wire.query) = (document.into(), query.into());
@@ -160,6 +219,7 @@ struct Reply {
     usage: Option<Tokens>,
 }
 
+/// One vector of the reply, and the position of its text if the server states it.
 #[derive(Deserialize)]
 struct Entry {
     #[serde(default)]
@@ -167,6 +227,7 @@ struct Entry {
     embedding: Numbers,
 }
 
+/// The components of a vector, as numbers or as base64.
 enum Numbers {
     Plain(Vec<f32>),
     Bytes(String),
@@ -179,6 +240,7 @@ impl<'de> Deserialize<'de> for Numbers {
     }
 }
 
+/// The visitor that accepts both forms.
 struct ReadNumbers;
 
 impl<'de> Visitor<'de> for ReadNumbers {
@@ -197,6 +259,7 @@ impl<'de> Visitor<'de> for ReadNumbers {
     }
 }
 
+/// The tokens of the request. Some servers state only the total, which is the same for embeddings.
 #[derive(Deserialize)]
 struct Tokens {
     #[serde(default)]
@@ -206,6 +269,9 @@ struct Tokens {
 }
 
 /// Returns the vectors in the order of the texts. Servers may send them in any order with an index.
+///
+/// # Errors
+/// Returns `Malformed` if an index occurs twice or is out of range.
 fn in_order(data: Vec<Entry>) -> Result<Vec<Vec<f32>>, ModelError> {
     let mut places: Vec<Option<Vec<f32>>> = vec![None; data.len()];
     for (at, entry) in data.into_iter().enumerate() {
@@ -220,6 +286,10 @@ fn in_order(data: Vec<Entry>) -> Result<Vec<Vec<f32>>, ModelError> {
     Ok(places.into_iter().flatten().collect())
 }
 
+/// Decodes base64 to 32-bit floats in little-endian order.
+///
+/// # Errors
+/// Returns `Malformed` for invalid base64 and for a length that is not a multiple of four.
 fn numbers(numbers: Numbers) -> Result<Vec<f32>, ModelError> {
     let text = match numbers {
         Numbers::Plain(vector) => return Ok(vector),

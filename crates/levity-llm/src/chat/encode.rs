@@ -1,4 +1,17 @@
 //! Encodes requests: messages and tools.
+//!
+//! Servers of this protocol differ most in what they reject. The encoder therefore sends the
+//! simplest form that expresses a message: content as a string wherever it is only text, no empty
+//! fields, and media of tool results in a user message behind them.
+//!
+//! A question, a call and its result are three messages:
+//!
+//! ```json
+//! {"role": "user", "content": "What time is it?"},
+//! {"role": "assistant", "content": null, "tool_calls": [
+//!     {"id": "c1", "type": "function", "function": {"name": "now", "arguments": "{}"}}]},
+//! {"role": "tool", "content": "12:30", "tool_call_id": "c1"}
+//! ```
 
 use std::borrow::Cow;
 
@@ -15,6 +28,7 @@ use crate::body::{Body, INITIAL_CAPACITY, List, list, write};
 use crate::origin::{Origin, StateScope};
 use crate::{names, omitted_media, text_calls};
 
+/// A message that consists of one text: instructions, most user messages, and tool results.
 #[derive(Serialize)]
 struct TextMessage<'a> {
     role: &'static str,
@@ -24,6 +38,8 @@ struct TextMessage<'a> {
 }
 
 /// The server that receives the request.
+///
+/// The dialect decides on the form, the origin on the state that may be sent.
 #[derive(Clone, Copy)]
 pub(super) struct Target<'a> {
     pub(super) origin: &'a Origin,
@@ -71,6 +87,9 @@ pub(super) fn messages(
 }
 
 /// Encodes a message as one or more items of the list, separated by commas.
+///
+/// # Errors
+/// Returns `BadRequest` for media of a user that the dialect does not accept.
 fn encode(message: &Message, target: Target<'_>) -> Result<Vec<u8>, ModelError> {
     let mut bytes = Vec::with_capacity(INITIAL_CAPACITY);
     match message.role {
@@ -91,6 +110,7 @@ fn encode(message: &Message, target: Target<'_>) -> Result<Vec<u8>, ModelError> 
     Ok(bytes)
 }
 
+/// Writes a user message: a string for plain text, otherwise a list of parts.
 fn write_user(
     bytes: &mut Vec<u8>,
     message: &Message,
@@ -141,6 +161,7 @@ fn write_parts(list: &mut List<'_>, parts: &[Part], target: Target<'_>) -> Resul
     Ok(())
 }
 
+/// The text as an item of a list of parts.
 #[derive(Serialize)]
 struct TextPart<'a> {
     r#type: &'static str,
@@ -157,6 +178,9 @@ impl<'a> TextPart<'a> {
 }
 
 /// Writes a reply of the model. A blank one is omitted, because servers reject it.
+///
+/// The reply of another model may contain images. The protocol has no place for them in a reply, so
+/// they follow in a user message.
 fn write_assistant(
     bytes: &mut Vec<u8>,
     message: &Message,
@@ -202,6 +226,8 @@ fn write_assistant(
     write_media_message(bytes, seen.into_iter(), target.dialect)
 }
 
+/// Writes the content and the thoughts that belong into it: as parts, or between tags before the
+/// text. A reply that only calls tools has `null` as its content.
 fn write_content(body: &mut Body, text: &str, thoughts: &[(&Thinking, Field)], calls: bool) {
     if of(thoughts, Field::Parts).next().is_some() {
         return body.raw("content", |bytes| {
@@ -247,6 +273,7 @@ fn own_thoughts<'a>(message: &'a Message, target: Target<'_>) -> Vec<(&'a Thinki
         .collect()
 }
 
+/// Iterates over the thoughts of one field.
 fn of<'a>(thoughts: &'a [(&Thinking, Field)], field: Field) -> impl Iterator<Item = &'a str> {
     thoughts
         .iter()
@@ -255,6 +282,8 @@ fn of<'a>(thoughts: &'a [(&Thinking, Field)], field: Field) -> impl Iterator<Ite
 }
 
 /// Returns fields that a server requires back with the reply that they belong to.
+///
+/// Examples are `reasoning_details` of OpenRouter and `extra_content` of Google.
 fn extra_state(message: &Message, target: Target<'_>) -> Map<String, Value> {
     let own = message.parts.iter().filter_map(|part| match part {
         Part::Opaque(opaque) => target.own(Some(opaque))?.as_object(),
@@ -277,6 +306,7 @@ impl Serialize for Arguments<'_> {
     }
 }
 
+/// The name of a called tool and its arguments.
 #[derive(Serialize)]
 struct FunctionCall<'a> {
     name: Cow<'a, str>,
@@ -285,6 +315,8 @@ struct FunctionCall<'a> {
 
 /// Writes a call. OpenAI rejects a conversation with an invalid tool name in a call, although
 /// models make such calls.
+///
+/// A call of a custom tool keeps its own form as long as its input is text.
 fn write_call(list: &mut List<'_>, call: &ToolCall, target: Target<'_>) {
     let own = target.own(call.opaque.as_ref()).and_then(Value::as_object);
     let mut body = own.map_or_else(Body::new, Body::over);
@@ -346,6 +378,7 @@ fn write_answers(
     write_media_message(bytes, message.results().flat_map(shown_of), dialect)
 }
 
+/// Iterates over the media of a tool result.
 fn result_media(result: &ToolResult) -> impl Iterator<Item = &Media> {
     result.content.iter().filter_map(|content| match content {
         Content::Media(media) => Some(media),

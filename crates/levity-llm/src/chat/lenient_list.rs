@@ -1,5 +1,8 @@
 //! Lenient lists: a missing field, `null` and any other value that is not a list become an empty
 //! list.
+//!
+//! A server may send `"tool_calls": null`, `""` or `{}` for "none". With a derived implementation
+//! each of them would make the whole chunk an error, and the reply would be lost.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,6 +11,8 @@ use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 /// A list that is almost always empty.
+///
+/// Items that are `null` are skipped. An empty list allocates nothing.
 pub(super) struct LenientList<T>(Vec<T>);
 
 impl<T> Default for LenientList<T> {
@@ -37,6 +42,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for LenientList<T> {
     }
 }
 
+/// The visitor that turns every other type into an empty list.
 struct Reader<T>(PhantomData<T>);
 
 impl<'de, T: Deserialize<'de>> Visitor<'de> for Reader<T> {

@@ -1,4 +1,8 @@
 //! Encodes images, audio, video and documents.
+//!
+//! Bytes are written as base64 directly into the body, without a copy in between. The protocol of
+//! OpenAI has images by URL or data, and audio and documents as data. Other servers also accept
+//! video and audio by URL.
 
 use std::fmt;
 
@@ -21,11 +25,13 @@ pub(super) enum MediaPart<'a> {
     File { file: File<'a> },
 }
 
+/// The object that the protocol puts around a URL.
 #[derive(Serialize)]
 pub(super) struct UrlObject<'a> {
     url: Url<'a>,
 }
 
+/// The base64 of a sound, and its format.
 #[derive(Serialize)]
 pub(super) struct AudioData<'a> {
     #[serde(serialize_with = "base64")]
@@ -33,6 +39,7 @@ pub(super) struct AudioData<'a> {
     format: &'a str,
 }
 
+/// The data of a document with its name; a document without a name is called `file`.
 #[derive(Serialize)]
 pub(super) struct File<'a> {
     filename: &'a str,
@@ -65,6 +72,7 @@ impl fmt::Display for Url<'_> {
     }
 }
 
+/// Serializes bytes as base64.
 fn base64<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&Base64Display::new(bytes, &STANDARD))
 }
@@ -111,6 +119,8 @@ pub(super) fn part(media: &Media, dialect: Dialect) -> Result<MediaPart<'_>, Mod
 }
 
 /// Returns this protocol's name for an audio format.
+///
+/// `audio/mpeg` is `mp3` and `audio/x-wav` is `wav`; other names stay.
 fn audio_format(format: &str) -> &str {
     match format.strip_prefix("x-").unwrap_or(format) {
         "mpeg" => "mp3",
@@ -120,6 +130,11 @@ fn audio_format(format: &str) -> &str {
 }
 
 /// Appends a user message that shows these media.
+///
+/// Nothing is written if there are no media.
+///
+/// # Errors
+/// Returns `BadRequest` as [`part`] does.
 pub(super) fn write_media_message<'a>(
     bytes: &mut Vec<u8>,
     all: impl Iterator<Item = &'a Media>,

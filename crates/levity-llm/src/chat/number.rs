@@ -1,4 +1,7 @@
 //! Numbers that may be sent as strings.
+//!
+//! Some servers send `"index": "0"`, and some `null` or a fraction. A count or an index that cannot
+//! be read is treated as missing, because it never justifies the loss of a reply.
 
 use std::fmt;
 
@@ -6,6 +9,8 @@ use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 /// A number that may be missing.
+///
+/// Negative numbers, fractions and other types count as missing.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Number(pub(super) Option<u64>);
 
@@ -15,6 +20,7 @@ impl<'de> Deserialize<'de> for Number {
     }
 }
 
+/// The visitor that turns every other type into a missing number.
 struct Reader;
 
 impl<'de> Visitor<'de> for Reader {

@@ -1,4 +1,14 @@
 //! Token counts, under the various names that servers use.
+//!
+//! OpenAI, DeepSeek, OpenRouter, Groq and others put the same counts under different names. The
+//! first name that is present counts.
+//!
+//! OpenAI nests the details, DeepSeek puts the cached tokens at the top level:
+//!
+//! ```json
+//! {"prompt_tokens": 90, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 64}}
+//! {"prompt_tokens": 90, "completion_tokens": 7, "prompt_cache_hit_tokens": 64}
+//! ```
 
 use levity_core::{Money, Usage};
 use serde::de::{DeserializeSeed as _, MapAccess};
@@ -9,6 +19,8 @@ use super::chunk::{Fields, InPlace, ignore};
 use super::number::Number;
 
 /// The counts that a server reports for a call, field by field.
+///
+/// A count that no server reports stays unknown. Unknown is not zero: budgets treat it differently.
 #[derive(Default)]
 pub(super) struct Counts {
     /// True if any count is present.
@@ -25,9 +37,11 @@ pub(super) struct Counts {
     prompt_cache_hit_tokens: Number,
     cache_read_input_tokens: Number,
     cache_creation_input_tokens: Number,
+    /// The cost in dollars as a number, or as an object with `total_cost`.
     cost: Value,
 }
 
+/// The details of the prompt or of the reply, which most servers nest.
 #[derive(Default)]
 struct Details {
     cached_tokens: Number,
@@ -79,6 +93,10 @@ impl<'de> Deserialize<'de> for Counts {
 }
 
 impl Counts {
+    /// Converts the counts to levity's form.
+    ///
+    /// The output of levity includes reasoning. A server that counts reasoning separately is
+    /// recognised by a total that is the sum of all three.
     pub(super) fn usage(&self) -> Usage {
         let first = |numbers: &[Number]| numbers.iter().find_map(|number| number.0);
         let mut counts = Usage::default();
@@ -115,6 +133,8 @@ impl Counts {
     }
 
     /// Returns the cost, for servers that report it in dollars.
+    ///
+    /// A negative cost counts as unknown.
     fn cost(&self) -> Option<Money> {
         let dollars = self
             .cost

@@ -1,4 +1,7 @@
 //! Validates vectors from a server and normalises them.
+//!
+//! Programs store vectors and compare them much later, so a single bad vector costs more than a
+//! failed call. Everything that does not fit is an error that names the reason.
 
 use levity_core::ModelError;
 
@@ -23,6 +26,11 @@ impl ValidVectors {
     }
 
     /// Adds the vectors of `count` texts.
+    ///
+    /// # Errors
+    /// Returns `Malformed` if the number of vectors differs from `count`, or a vector is empty, has
+    /// more than 65,536 components, other dimensions than the first one, components that are not
+    /// numbers, or only zeros.
     pub(super) fn take(&mut self, vectors: Vec<Vec<f32>>, count: usize) -> Result<(), ModelError> {
         if vectors.len() != count {
             let message = format!("the reply has {} vectors for {count} texts", vectors.len());
@@ -36,6 +44,7 @@ impl ValidVectors {
         Ok(())
     }
 
+    /// Compares a length with the expected one. The first vector sets it if the user did not.
     fn check_length(&mut self, length: usize) -> Result<(), ModelError> {
         let dimensions = *self.dimensions.get_or_insert(length);
         match length {
@@ -58,6 +67,8 @@ impl ValidVectors {
 }
 
 /// Scales a vector to length 1.
+///
+/// The length is computed in 64 bits: the squares of large components overflow in 32 bits.
 fn normalise(vector: &mut [f32]) -> Result<(), ModelError> {
     let length = vector
         .iter()

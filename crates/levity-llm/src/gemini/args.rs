@@ -1,4 +1,16 @@
 //! Arguments that arrive value by value.
+//!
+//! Gemini can stream a call as pairs of a path and a value: `$.city` and `"Par"`, then `$.city` and
+//! `"is"`. The paths come from the server, so depth, gaps in lists and total size are limited; a
+//! path such as `$[4000000000]` must not allocate memory.
+//!
+//! Two fragments of one call:
+//!
+//! ```json
+//! {"name": "weather", "partialArgs": [{"jsonPath": "$.city", "stringValue": "Par",
+//!     "willContinue": true}], "willContinue": true}
+//! {"partialArgs": [{"jsonPath": "$.city", "stringValue": "is"}]}
+//! ```
 
 use levity_core::{ModelError, ModelErrorKind};
 use serde_json::{Map, Value};
@@ -15,6 +27,8 @@ const MAX_BYTES: usize = 32 << 20;
 const SLOT_BYTES: usize = size_of::<Value>();
 
 /// The partially received arguments of a call.
+///
+/// The value starts as an empty object, because a call without arguments has none to send.
 #[derive(Debug)]
 pub(super) struct Args {
     value: Value,
@@ -36,6 +50,9 @@ impl Default for Args {
 
 impl Args {
     /// Sets all arguments at once.
+    ///
+    /// Values that arrived before are replaced. The counted size stays, so a server cannot reset
+    /// the limit.
     pub(super) fn set(&mut self, value: Value) {
         *self = Self {
             value,
@@ -45,6 +62,12 @@ impl Args {
     }
 
     /// Adds one value, or more of a text.
+    ///
+    /// A text with `willContinue` is extended by the next text at the same path. Any other value
+    /// replaces the one at its path. A pair without a value is `null`, unless it continues.
+    ///
+    /// # Errors
+    /// Returns `Malformed` for an invalid path, and for arguments of more than 32 MiB.
     pub(super) fn add(&mut self, partial: Partial) -> Result<(), ModelError> {
         let more = partial.will_continue == Some(true);
         let text = partial.string_value.as_ref().map_or(0, String::len);
@@ -75,6 +98,9 @@ impl Args {
     }
 
     /// Counts bytes that are held until the call is complete.
+    ///
+    /// # Errors
+    /// Returns `Malformed` if the arguments then exceed 32 MiB.
     pub(super) fn hold(&mut self, bytes: usize) -> Result<(), ModelError> {
         self.size = self.size.saturating_add(bytes);
         if self.size <= MAX_BYTES {
@@ -90,6 +116,8 @@ impl Args {
     }
 
     /// Returns the received arguments as incomplete JSON: a truncated call must not run.
+    ///
+    /// The last byte is the closing brace, so what is left never parses.
     pub(super) fn truncated(&self) -> String {
         let mut text = self.whole();
         text.pop();
@@ -99,6 +127,10 @@ impl Args {
 
 /// Returns the slot at a path such as `$.a[0].b` or `$['a'][0]`. Missing values are created within
 /// the size limit.
+///
+/// `room` is the number of slots that may still be created, and is reduced by those that are.
+/// Returns `None` for a path through a value of another type, for one with 64 or more steps, and
+/// for an index that exceeds the length by 1,024 or more.
 fn slot_at<'a>(value: &'a mut Value, path: &str, room: &mut usize) -> Option<&'a mut Value> {
     let mut rest = path.strip_prefix('$')?;
     let mut slot = value;
@@ -134,12 +166,16 @@ fn slot_at<'a>(value: &'a mut Value, path: &str, room: &mut usize) -> Option<&'a
     None
 }
 
+/// One step of a path: the key of an object, or the index of a list.
 enum Step {
     Key(String),
     Index(usize),
 }
 
 /// Returns the first step of a path, and the rest of it.
+///
+/// A key is written as `.name` up to the next `.` or `[`, or quoted in brackets. Quotes are single
+/// or double.
 fn step(path: &str) -> Option<(Step, &str)> {
     if let Some(named) = path.strip_prefix('.') {
         let end = named.find(['.', '[']).unwrap_or(named.len());
@@ -155,6 +191,8 @@ fn step(path: &str) -> Option<(Step, &str)> {
 }
 
 /// Parses a quoted key up to its closing bracket.
+///
+/// A backslash escapes the next character, whatever it is. `text` starts behind the opening quote.
 fn quoted(text: &str, quote: char) -> Option<(Step, &str)> {
     let mut key = String::new();
     let mut chars = text.char_indices();
@@ -171,6 +209,7 @@ fn quoted(text: &str, quote: char) -> Option<(Step, &str)> {
     None
 }
 
+/// Creates the error for a path that cannot be followed.
 fn unreadable() -> ModelError {
     ModelError::new(
         ModelErrorKind::Malformed,

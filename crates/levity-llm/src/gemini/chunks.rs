@@ -1,4 +1,11 @@
 //! The structure of Gemini's replies.
+//!
+//! The fields are those that levity uses. Everything else in a part is collected in [`Piece::rest`]
+//! and goes back to Gemini unchanged, because signatures and results of its own tools live there. A
+//! reply that does not fit these types is parsed again after [`remove_invalid_fields`].
+//!
+//! Field names are those of the JSON form of Google's protocol buffers, in camel case. Numbers of
+//! 64 bits may arrive as text in that form, so counts accept both after the lenient pass.
 
 use std::fmt;
 
@@ -17,6 +24,7 @@ pub(super) struct Chunk {
     pub(super) model_version: Value,
 }
 
+/// One alternative reply, of which levity uses the first.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Candidate {
@@ -24,15 +32,18 @@ pub(super) struct Candidate {
     pub(super) finish_reason: Option<String>,
     pub(super) finish_message: Option<String>,
     pub(super) index: Option<u64>,
+    /// The searches behind the reply, which have a fee.
     pub(super) grounding_metadata: Value,
 }
 
+/// The parts of a reply.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Content {
     pub(super) parts: Option<Vec<Piece>>,
 }
 
+/// The reason for which Google blocked the prompt.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Feedback {
@@ -40,6 +51,7 @@ pub(super) struct Feedback {
     pub(super) block_reason_message: Option<String>,
 }
 
+/// Token counts. Thoughts and the input of Google's tools are not included in the other counts.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Counts {
@@ -55,6 +67,8 @@ pub(super) struct Counts {
 }
 
 /// A part of the content.
+///
+/// A part has one of text, call and data, with `thought` as a mark of the text.
 #[derive(Debug, Default)]
 pub(super) struct Piece {
     pub(super) text: Option<String>,
@@ -65,6 +79,7 @@ pub(super) struct Piece {
     pub(super) rest: Map<String, Value>,
 }
 
+/// A call, complete with `args` or in fragments with `partialArgs`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Call {
@@ -72,6 +87,7 @@ pub(super) struct Call {
     pub(super) name: Option<String>,
     pub(super) args: Option<Value>,
     pub(super) partial_args: Option<Vec<Partial>>,
+    /// True if more fragments of this call follow.
     pub(super) will_continue: Option<bool>,
 }
 
@@ -86,6 +102,7 @@ pub(super) struct Partial {
     pub(super) will_continue: Option<bool>,
 }
 
+/// Media bytes as base64 text.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Blob {
@@ -127,6 +144,7 @@ impl<'de> Deserialize<'de> for Piece {
 }
 
 impl Piece {
+    /// Stores a field that levity does not use, unless it is `null`.
     fn keep(&mut self, name: String, value: Value) {
         if !value.is_null() {
             self.rest.insert(name, value);
@@ -135,6 +153,9 @@ impl Piece {
 }
 
 /// Removes fields of an unexpected type from a reply, so that the rest can be parsed.
+///
+/// Counts that are sent as text are converted to numbers. A single candidate or part without a list
+/// becomes a list of one.
 pub(super) fn remove_invalid_fields(reply: &mut Value) {
     let Value::Object(reply) = reply else { return };
     ensure_list(reply, "candidates");
@@ -177,6 +198,7 @@ pub(super) fn remove_invalid_fields(reply: &mut Value) {
     }
 }
 
+/// Removes fields of an unexpected type from a part, its call and its data.
 fn remove_invalid_part_fields(part: &mut Map<String, Value>) {
     retain_fields(part, &["text"], Value::is_string);
     retain_fields(part, &["thought"], Value::is_boolean);
@@ -214,6 +236,7 @@ fn ensure_list(map: &mut Map<String, Value>, name: &str) {
     }
 }
 
+/// Iterates over the objects in a list, if the field is one.
 fn each<'a>(
     map: &'a mut Map<String, Value>,
     name: &str,

@@ -1,4 +1,8 @@
 //! The settings of a request, other than the conversation.
+//!
+//! Families differ in how they think and whether they combine tools with answer schemas. The API
+//! rejects a setting of another family, so the family is inferred from the name. Unknown names get
+//! a token budget for thinking, and may combine tools with a schema.
 
 use std::borrow::Cow;
 
@@ -8,6 +12,9 @@ use serde_json::{Map, Value, json};
 use crate::schema;
 
 /// A model family, as its name shows.
+///
+/// `models/gemini-2.5-pro` is `Budget { pro: true }`, `gemini-3-flash` is a `Level`, `gemma-3-27b`
+/// is `Old` and `my-tuned-model` is `Unknown`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
     /// Models before 2.5 and models other than Gemini, which do not think.
@@ -22,6 +29,8 @@ pub(super) enum Family {
 }
 
 impl Family {
+    /// Infers the family from a name, whose folders are ignored. A number of 100 or more is not a
+    /// version but a date or a number of parameters.
     pub(super) fn of(model: &str) -> Self {
         let name = model
             .rsplit('/')
@@ -52,6 +61,7 @@ impl Family {
         }
     }
 
+    /// Returns `true` unless the family is known not to think.
     pub(super) fn thinks(self) -> bool {
         self != Self::Old
     }
@@ -75,10 +85,12 @@ pub(super) struct Instructions<'a> {
 }
 
 impl Instructions<'_> {
+    /// Returns `true` if there is nothing to instruct.
     pub(super) fn is_empty(&self) -> bool {
         self.system.is_empty() && self.shape.is_none()
     }
 
+    /// Returns the instructions followed by the shape of the answer.
     pub(super) fn text(&self) -> Cow<'_, str> {
         match &self.shape {
             None => Cow::Borrowed(self.system),
@@ -111,6 +123,8 @@ fn enforces_schema(family: Family, has_tools: bool) -> bool {
 }
 
 /// Returns the `toolConfig` of a request.
+///
+/// It is empty if the model decides itself or no tools are offered.
 pub(super) fn tools(request: &Request) -> Map<String, Value> {
     let config = match &request.tool_choice {
         ToolChoice::None => json!({"mode": "NONE"}),
@@ -126,6 +140,8 @@ pub(super) fn tools(request: &Request) -> Map<String, Value> {
 }
 
 /// Returns the `generationConfig` of a request.
+///
+/// Only settings that the request makes are written, so Google's defaults apply to all others.
 pub(super) fn generation(request: &Request, family: Family, has_tools: bool) -> Map<String, Value> {
     let options = &request.options;
     let mut own = Map::new();
@@ -158,6 +174,10 @@ pub(super) fn generation(request: &Request, family: Family, has_tools: bool) -> 
 }
 
 /// Returns the `thinkingConfig`. A model that cannot disable thinking thinks as little as possible.
+///
+/// Gemini 2.5 receives tokens: 1,024 for `Low`, 8,192 for `Medium`, 24,576 for `High` and -1
+/// (Gemini decides) for `Auto`. The minimum of 2.5 Pro is 128. Gemini 3 receives a level. Thoughts
+/// are shown unless thinking is off.
 fn thinking(mode: ThinkingMode, family: Family) -> Option<Value> {
     let mode = if mode == ThinkingMode::Budget(0) {
         ThinkingMode::Off

@@ -1,4 +1,20 @@
 //! Decodes replies of the Gemini API.
+//!
+//! A stream consists of chunks, each a complete JSON object with new parts. There is no end mark:
+//! the reply is complete if a candidate has a finish reason or the prompt was blocked. Chunks are
+//! parsed strictly first, which is fast, and leniently if that fails.
+//!
+//! A reply that was withheld completely is an error, because there is nothing to show. One that was
+//! withheld in the middle keeps its beginning and ends with `ContentFilter`.
+//!
+//! A chunk with a thought, followed by the last chunk with a signed call:
+//!
+//! ```json
+//! {"candidates": [{"content": {"parts": [{"text": "The user asks ..", "thought": true}]}}]}
+//! {"candidates": [{"content": {"parts": [{"functionCall": {"name": "now", "args": {}},
+//!     "thoughtSignature": "CqQB.."}]}, "finishReason": "STOP"}],
+//!  "usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": 4, "thoughtsTokenCount": 31}}
+//! ```
 
 use base64::Engine as _;
 use base64::alphabet::{STANDARD, URL_SAFE};
@@ -15,6 +31,8 @@ use super::chunks::{Blob, Call, Candidate, Chunk, Counts, Piece, remove_invalid_
 use crate::http::{Decode, Sink, find_failure};
 
 /// The state of a partially decoded reply.
+///
+/// At most one call is open, because Gemini completes a call before it starts the next.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     /// The number of calls that have started.
@@ -23,12 +41,14 @@ pub(crate) struct Decoder {
     open: Option<Open>,
     /// True if the last content was a thought that is not marked as Gemini's yet.
     has_unmarked_thought: bool,
+    /// True if anything visible was emitted, so a later block only truncates the reply.
     has_content: bool,
     finish: Option<String>,
     /// The reason that the prompt or the reply was withheld.
     blocked: Option<String>,
 }
 
+/// A call whose fragments arrive, and the state that it will have.
 #[derive(Debug, Default)]
 struct Open {
     index: u32,
@@ -69,6 +89,11 @@ impl Decode for Decoder {
 }
 
 /// Decodes a reply that arrived as a single value, or a whole stream as one list.
+///
+/// Google sends a stream as one list if the address lacks `alt=sse`.
+///
+/// # Errors
+/// Returns `Malformed` if there is no candidate and no reason for that.
 pub(super) fn whole(reply: &Value, sink: &mut Sink) -> Result<(), ModelError> {
     let mut decoder = Decoder::default();
     let pieces = match reply {
@@ -96,6 +121,8 @@ pub(super) fn whole(reply: &Value, sink: &mut Sink) -> Result<(), ModelError> {
 
 impl Decoder {
     /// Decodes a chunk in which a field has an unexpected type.
+    ///
+    /// A list is treated as several chunks; a list within a list is skipped.
     fn lenient_chunk(&mut self, mut value: Value, sink: &mut Sink) -> Result<(), ModelError> {
         if let Value::Array(pieces) = value {
             return pieces.into_iter().try_for_each(|piece| match piece {
@@ -108,6 +135,8 @@ impl Decoder {
         self.chunk(chunk, sink)
     }
 
+    /// Handles a chunk: an error, the model's version, counts, a blocked prompt, and the first
+    /// candidate.
     fn chunk(&mut self, chunk: Chunk, sink: &mut Sink) -> Result<(), ModelError> {
         if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
             return Err(find_failure(&json!({ "error": error }))
@@ -136,6 +165,7 @@ impl Decoder {
             .try_for_each(|candidate| self.candidate(candidate, sink))
     }
 
+    /// Handles a candidate: its searches, its parts and its finish reason.
     fn candidate(&mut self, candidate: Candidate, sink: &mut Sink) -> Result<(), ModelError> {
         if let Some(searches) = searches(&candidate.grounding_metadata) {
             let mut usage = Usage::default();
@@ -162,6 +192,8 @@ impl Decoder {
         Ok(())
     }
 
+    /// Emits a part. Text without state becomes a delta that later text extends; text with state
+    /// stays a part of its own.
     fn piece(&mut self, piece: Piece, sink: &mut Sink) -> Result<(), ModelError> {
         let Piece {
             text,
@@ -205,6 +237,7 @@ impl Decoder {
         Ok(())
     }
 
+    /// Emits content that is not a thought, after the mark of the thoughts before it.
     fn emit(&mut self, delta: Delta, sink: &mut Sink) {
         self.mark_thought(sink);
         self.has_content = true;
@@ -222,6 +255,9 @@ impl Decoder {
     }
 
     /// Processes a call, or a fragment of one.
+    ///
+    /// A fragment without a name continues the open call. A name closes the open call and starts
+    /// another.
     fn call(
         &mut self,
         call: Call,
@@ -259,6 +295,8 @@ impl Decoder {
         Ok(())
     }
 
+    /// Starts a call and emits its name. Arguments are emitted at its end, because a value may
+    /// still change.
     fn begin(&mut self, name: String, id: String, sink: &mut Sink) {
         let index = self.calls;
         self.calls = self.calls.saturating_add(1);
@@ -282,6 +320,8 @@ impl Decoder {
         self.open = Some(open);
     }
 
+    /// Emits the arguments and the state of the open call. `cut` makes the arguments invalid, so
+    /// that a truncated call is never executed.
     fn close(&mut self, cut: bool, sink: &mut Sink) {
         let Some(Open {
             index,
@@ -298,6 +338,10 @@ impl Decoder {
         }
     }
 
+    /// Ends the reply: closes the open call and emits the finish reason.
+    ///
+    /// # Errors
+    /// Returns `ContentFiltered` with Google's reason if nothing but a block arrived.
     fn finish(&mut self, sink: &mut Sink) -> Result<(), ModelError> {
         let stopped = matches!(self.finish.as_deref(), None | Some("STOP"));
         self.close(!stopped, sink);
@@ -326,6 +370,8 @@ impl Decoder {
 }
 
 /// Returns `true` if a finish reason means that the rest is withheld.
+///
+/// Reasons for images have the prefix `IMAGE_` and the same meaning.
 fn is_filter(word: &str) -> bool {
     let words = [
         "SAFETY",
@@ -338,6 +384,7 @@ fn is_filter(word: &str) -> bool {
     words.contains(&word.strip_prefix("IMAGE_").unwrap_or(word))
 }
 
+/// Describes a block in words: the reason, and Google's explanation if there is one.
 fn withheld(what: &str, reason: &str, message: Option<&str>) -> String {
     let (message, reason) = (
         whole_words(message.unwrap_or_default(), 500),
@@ -362,6 +409,7 @@ fn whole_words(text: &str, limit: usize) -> &str {
     whole.trim_end()
 }
 
+/// Creates the state of a part, which only this protocol reads.
 fn own(fields: Map<String, Value>) -> ProviderState {
     ProviderState::new(NAME, Value::Object(fields))
 }
@@ -402,6 +450,9 @@ fn searches(grounding: &Value) -> Option<u64> {
 }
 
 /// Converts token counts. Gemini counts thoughts and the input of its own tools separately.
+///
+/// The output includes thoughts. Without a count of the reply, the output is the total minus the
+/// input.
 fn count(counts: &Counts) -> Option<Usage> {
     let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
         (None, None) => None,
@@ -424,6 +475,7 @@ fn count(counts: &Counts) -> Option<Usage> {
     (usage != Usage::default()).then_some(usage)
 }
 
+/// Creates the error for a chunk that is not JSON, which is retryable if it is only incomplete.
 fn unreadable(error: serde_json::Error) -> ModelError {
     // A stream that is truncated within a chunk ends with the start of one.
     let (kind, message) = match error.is_eof() {

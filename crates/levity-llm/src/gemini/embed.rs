@@ -26,9 +26,21 @@ const MAX_TEXTS: usize = 100;
 ///
 /// Documents and queries are distinguished as each model requires: by a task type, or by a prefix
 /// of the text since Gemini Embedding 2.
+///
+/// Vectors are scaled to length 1, which the API does only for the full number of dimensions.
+///
+/// ```
+/// use levity_core::Embedder as _;
+/// use levity_llm::GeminiEmbedder;
+///
+/// let embedder = GeminiEmbedder::new("my-key", "gemini-embedding-001").with_batch(20);
+/// assert_eq!(embedder.card().dimensions, None); // The model decides.
+/// assert!(!format!("{embedder:?}").contains("my-key"));
+/// ```
 #[derive(Clone, Debug)]
 pub struct GeminiEmbedder(Remote<Wire>);
 
+/// The key, which is the only setting of this protocol.
 #[derive(Clone, Debug)]
 pub(crate) struct Wire {
     key: Secret,
@@ -51,6 +63,9 @@ impl GeminiEmbedder {
 embedder!(GeminiEmbedder);
 
 /// Returns `true` if a prefix of the text states the task.
+///
+/// `gemini-embedding-2` does; `gemini-embedding-001`, `gemini-embedding-exp-03-07` and
+/// `text-embedding-004` state it by a task type.
 fn uses_prefix(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     let version = name.strip_prefix("gemini-embedding-").unwrap_or_default();
@@ -114,6 +129,7 @@ impl EmbeddingWire for Wire {
     }
 }
 
+/// The vectors in the order of the texts, and the tokens if reported.
 #[derive(Deserialize)]
 struct Reply {
     embeddings: Vec<Entry>,

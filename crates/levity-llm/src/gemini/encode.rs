@@ -1,4 +1,17 @@
 //! Encodes requests for the Gemini API.
+//!
+//! Gemini has two roles, `user` and `model`, and matches results to calls by name, and by id if it
+//! gave the call one. State of a part is merged into its JSON, so a signature ends up where it came
+//! from.
+//!
+//! A signed call and its result are two messages:
+//!
+//! ```json
+//! {"role": "model", "parts": [
+//!     {"functionCall": {"name": "now", "args": {}}, "thoughtSignature": "CqQB.."}]},
+//! {"role": "user", "parts": [
+//!     {"functionResponse": {"name": "now", "response": {"output": "12:30"}}}]}
+//! ```
 
 use std::borrow::Cow;
 
@@ -22,6 +35,8 @@ type Fields = Map<String, Value>;
 /// reject a call without one.
 const UNSIGNED: &str = "skip_thought_signature_validator";
 
+/// Writes all messages. The cache key of a message depends on the family, because newer ones
+/// require signatures.
 pub(super) fn contents(request: &Request, family: Family, origin: &Origin, list: &mut List<'_>) {
     let wire = if family.requires_signatures() {
         "gemini, signed"
@@ -66,6 +81,8 @@ impl Target<'_> {
     }
 }
 
+/// Encodes a message; empty if no part of it can be sent. `calls` is the message before, which has
+/// the calls that results belong to.
 fn encode(message: &Message, calls: Option<&Message>, target: Target<'_>) -> Vec<u8> {
     let parts = match message.role {
         Role::Assistant => model_parts(message, target),
@@ -89,6 +106,8 @@ fn encode(message: &Message, calls: Option<&Message>, target: Target<'_>) -> Vec
 }
 
 /// Encodes a part of a user message.
+///
+/// State of this protocol is sent as a part of its own, such as a file in Google's storage.
 fn user_part(part: &Part, target: Target<'_>) -> Option<Value> {
     match part {
         // Vertex AI rejects an empty text.
@@ -100,6 +119,8 @@ fn user_part(part: &Part, target: Target<'_>) -> Option<Value> {
 }
 
 /// Encodes a message of Gemini or of another model.
+///
+/// Only the first call of a message needs a signature; Gemini signs parallel calls once.
 fn model_parts(message: &Message, target: Target<'_>) -> Vec<Value> {
     let mut first = true;
     let part = |part: &Part| {
@@ -125,6 +146,8 @@ fn model_parts(message: &Message, target: Target<'_>) -> Vec<Value> {
     message.parts.iter().filter_map(part).collect()
 }
 
+/// Encodes a call. Arguments that are not an object are wrapped: text as `{"text": ..}`, other
+/// values as `{"value": ..}`.
 fn call(call: &ToolCall, must_sign: bool, target: Target<'_>) -> Value {
     let args = match (&call.raw, &call.args) {
         (Some(raw), _) => json!({"text": raw}),
@@ -141,6 +164,9 @@ fn call(call: &ToolCall, must_sign: bool, target: Target<'_>) -> Value {
 }
 
 /// Encodes the tool results, followed by media that do not fit into a result.
+///
+/// Gemini 3 accepts images, PDF and text within a result. For older models, and for other media, a
+/// sentence that names the tool introduces them behind the results.
 fn answers(message: &Message, calls: Option<&Message>, target: Target<'_>) -> Vec<Value> {
     let mut parts = Vec::new();
     let mut seen = Vec::new();
@@ -174,6 +200,8 @@ fn answers(message: &Message, calls: Option<&Message>, target: Target<'_>) -> Ve
 }
 
 /// Returns a valid form of a called tool's name.
+///
+/// A name must start with a letter or `_`; `7zip` becomes `_7zip`. Dots and colons are allowed.
 pub(super) fn name(name: &str) -> Cow<'_, str> {
     let name = names::tool(name, ".:");
     if name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
@@ -206,6 +234,9 @@ fn fits(media: &Media) -> bool {
 
 /// Encodes the result of a tool. Gemini accepts an object, in which `output` and `error` have a
 /// special meaning.
+///
+/// A value that is an object is sent as it is, unless it has such a key; then it is wrapped in
+/// `output`.
 fn response(result: &ToolResult) -> Value {
     let has_text = result
         .content
@@ -223,6 +254,7 @@ fn response(result: &ToolResult) -> Value {
     }
 }
 
+/// Encodes media as data, or as a URL for Google to fetch. A `data:` URL is sent as data.
 fn media_part(media: &Media, target: Target<'_>) -> Value {
     let inline = |mime: &str, data: String| json!({"inlineData": {"mimeType": mime, "data": data}});
     let part = match &media.source {
@@ -247,6 +279,7 @@ fn data_url(url: &str) -> Option<(&str, &str)> {
     Some((mime.split(';').next().unwrap_or_default(), data))
 }
 
+/// Merges the state of a part into its JSON; fields of the state win.
 fn with(mut part: Value, fields: Option<&Fields>) -> Value {
     if let (Value::Object(part), Some(fields)) = (&mut part, fields) {
         merge(part, fields.clone());
@@ -255,6 +288,8 @@ fn with(mut part: Value, fields: Option<&Fields>) -> Value {
 }
 
 /// Returns the `functionDeclarations`, as an item of `tools`.
+///
+/// A tool without arguments has no schema, because the API rejects an object without properties.
 pub(super) fn declarations(tools: &[std::sync::Arc<ToolSpec>]) -> Value {
     let declare = |tool: &std::sync::Arc<ToolSpec>| {
         let mut function = json!({"name": tool.name});

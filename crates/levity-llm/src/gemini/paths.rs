@@ -1,4 +1,7 @@
 //! Addresses of models on AI Studio and Vertex AI.
+//!
+//! Names of models come from configuration and may contain folders. Segments that could leave the
+//! intended path (`..`, empty ones) are removed, and everything else is percent-encoded.
 
 use std::fmt::Write as _;
 
@@ -11,6 +14,9 @@ pub(super) enum Service {
 
 impl Service {
     /// Returns the address of the server.
+    ///
+    /// `europe-west1` is `https://europe-west1-aiplatform.googleapis.com`; `global`, `us` and `eu`
+    /// have hosts of their own.
     pub(super) fn base(&self) -> String {
         match self {
             Self::AiStudio => "https://generativelanguage.googleapis.com".to_owned(),
@@ -31,6 +37,8 @@ impl Service {
     }
 
     /// Returns the path for a model, whose name may include its parent folders.
+    ///
+    /// AI Studio: `/v1beta/models/gemini-2.5-flash:generateContent`.
     pub(super) fn path(&self, model: &str, stream: bool) -> String {
         let verb = if stream {
             "streamGenerateContent?alt=sse"
@@ -41,6 +49,8 @@ impl Service {
     }
 
     /// Returns the path of a model, without the method.
+    ///
+    /// A name that starts with `projects/` is complete already.
     pub(super) fn folder(&self, model: &str) -> String {
         let steps: Vec<&str> = model
             .split('/')
@@ -63,6 +73,7 @@ impl Service {
     }
 }
 
+/// Returns the path of a model on AI Studio. Names in the form of Vertex AI are accepted too.
 fn ai_studio(steps: &[&str]) -> String {
     match steps {
         ["models" | "tunedModels", ..] if steps.len() > 1 => joined(steps),
@@ -73,6 +84,8 @@ fn ai_studio(steps: &[&str]) -> String {
     }
 }
 
+/// Returns the path of a model on Vertex AI. The publisher is Google unless the name contains one,
+/// such as `anthropic/claude-sonnet-4-5`.
 fn vertex(steps: &[&str]) -> String {
     match steps {
         ["publishers" | "endpoints", _, ..] => joined(steps),
@@ -86,6 +99,7 @@ fn vertex(steps: &[&str]) -> String {
     }
 }
 
+/// Joins the steps of a path, each percent-encoded.
 fn joined(steps: &[&str]) -> String {
     steps
         .iter()
@@ -95,6 +109,8 @@ fn joined(steps: &[&str]) -> String {
 }
 
 /// Returns text in the escaped form for a path or a form.
+///
+/// Letters, digits and `-._~@` stay; all other bytes become `%XX`, slashes included.
 pub(super) fn percent(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {

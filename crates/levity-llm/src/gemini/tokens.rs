@@ -1,4 +1,7 @@
 //! Access tokens for Vertex AI, which expire.
+//!
+//! Invariants: one fetch at a time for all clones, no use of a token in its last minute, and no
+//! second use of a token that the server rejected.
 
 use std::fmt;
 use std::path::Path;
@@ -27,6 +30,9 @@ const MARGIN: Duration = Duration::from_secs(60);
 /// let token = AccessToken::new("ya29.abc").with_lifetime(Duration::from_secs(3600));
 /// assert!(!format!("{token:?}").contains("ya29"));
 /// ```
+///
+/// The lifetime counts from the moment at which levity receives the token. A token with a lifetime
+/// below two minutes is used for half of it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AccessToken {
@@ -38,6 +44,11 @@ pub struct AccessToken {
 
 impl AccessToken {
     /// Creates a token that is used until the server rejects it.
+    ///
+    /// ```
+    /// # use levity_llm::AccessToken;
+    /// assert_eq!(AccessToken::new("ya29.abc").lifetime, None);
+    /// ```
     pub fn new(token: impl Into<Secret>) -> Self {
         Self {
             token: token.into(),
@@ -72,19 +83,23 @@ impl AccessToken {
 #[derive(Clone)]
 pub struct AccessTokens(Arc<Inner>);
 
+/// The source and the cached token, shared by all clones.
 struct Inner {
     source: Source,
     /// Locked while a token is fetched, so that only one call fetches it.
     cached: Mutex<Option<CachedToken>>,
 }
 
+/// A token and the time from which it is no longer used.
 struct CachedToken {
     token: Secret,
     until: Option<Instant>,
 }
 
+/// The future that a callback returns.
 type TokenFuture = Pin<Box<dyn Future<Output = Result<AccessToken, ModelError>> + Send>>;
 
+/// The origin of new tokens.
 enum Source {
     /// A single token that cannot be renewed.
     Fixed,
@@ -94,6 +109,19 @@ enum Source {
 
 impl AccessTokens {
     /// Creates a source with a single token.
+    ///
+    /// A rejected token is not sent again: the next call fails as [`Auth`](ModelErrorKind::Auth),
+    /// without a request.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::ModelError> {
+    /// # use levity_llm::AccessTokens;
+    /// let tokens = AccessTokens::fixed("ya29.abc");
+    /// assert_eq!(tokens.token().await?.expose(), "ya29.abc");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn fixed(token: impl Into<Secret>) -> Self {
         let cached = CachedToken {
             token: token.into(),
@@ -106,6 +134,29 @@ impl AccessTokens {
     }
 
     /// Creates a source that calls `ask` whenever the last token has expired.
+    ///
+    /// Your function may be called from any task, but never twice at the same time. An error is not
+    /// cached: the next call asks again.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::ModelError> {
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU32, Ordering};
+    /// use levity_llm::{AccessToken, AccessTokens};
+    ///
+    /// let fetched = Arc::new(AtomicU32::new(0));
+    /// let counter = fetched.clone();
+    /// let tokens = AccessTokens::from_fn(move || {
+    ///     counter.fetch_add(1, Ordering::Relaxed);
+    ///     async { Ok(AccessToken::new("ya29.abc")) }
+    /// });
+    /// assert_eq!(tokens.token().await?.expose(), "ya29.abc");
+    /// tokens.clone().token().await?;
+    /// assert_eq!(fetched.load(Ordering::Relaxed), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn from_fn<F, R>(ask: F) -> Self
     where
         F: Fn() -> R + Send + Sync + 'static,
@@ -120,6 +171,18 @@ impl AccessTokens {
     /// # Errors
     /// Returns [`Auth`](ModelErrorKind::Auth) if the file cannot be read or is not a credentials
     /// file.
+    ///
+    /// The file contains a secret that does not expire. Its content appears neither in errors nor
+    /// in `Debug`. The file must be a regular file and is read up to 1 MiB.
+    ///
+    /// ```
+    /// use levity_core::ModelErrorKind;
+    /// use levity_llm::AccessTokens;
+    ///
+    /// let error = AccessTokens::from_file("/nowhere/credentials.json").unwrap_err();
+    /// assert_eq!(error.kind(), ModelErrorKind::Auth);
+    /// assert!(error.message().contains("gcloud auth application-default login"));
+    /// ```
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, ModelError> {
         Ok(Self::of(Source::Credentials(Credentials::read(
             path.as_ref(),
@@ -132,6 +195,16 @@ impl AccessTokens {
     ///
     /// # Errors
     /// Returns [`Auth`](ModelErrorKind::Auth) if the file does not exist or cannot be used.
+    ///
+    /// ```no_run
+    /// # fn open() -> Result<(), levity_core::ModelError> {
+    /// use levity_llm::{AccessTokens, GeminiModel};
+    ///
+    /// let tokens = AccessTokens::from_env()?;
+    /// let model = GeminiModel::vertex("my-project", "global", tokens, "gemini-2.5-flash");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn from_env() -> Result<Self, ModelError> {
         let path = credentials::default_path(|name| std::env::var_os(name), cfg!(windows));
         Self::from_file(path.ok_or_else(|| {
@@ -143,6 +216,8 @@ impl AccessTokens {
 
     /// Requests tokens from this server instead of the one in the credentials: a proxy, or a test
     /// server.
+    ///
+    /// Sources that have no token server (a fixed token, a function) stay unchanged.
     #[must_use]
     pub fn with_token_url(self, url: impl AsRef<str>) -> Self {
         match &self.0.source {
@@ -158,6 +233,22 @@ impl AccessTokens {
     /// # Errors
     /// Returns the error of the callback or of Google, or [`Auth`](ModelErrorKind::Auth) if a fixed
     /// token was rejected.
+    ///
+    /// Concurrent calls wait for one fetch. An error of the source is returned unchanged and not
+    /// cached.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use levity_core::{ModelError, ModelErrorKind};
+    /// use levity_llm::AccessTokens;
+    ///
+    /// let tokens = AccessTokens::from_fn(|| async {
+    ///     Err(ModelError::new(ModelErrorKind::Auth, "the vault is sealed"))
+    /// });
+    /// assert_eq!(tokens.token().await.unwrap_err().message(), "the vault is sealed");
+    /// # }
+    /// ```
     pub async fn token(&self) -> Result<Secret, ModelError> {
         let mut cached = self.0.cached.lock().await;
         if let Some(known) = cached
@@ -199,6 +290,7 @@ impl AccessTokens {
         }
     }
 
+    /// Creates a source without a cached token.
     fn of(source: Source) -> Self {
         Self(Arc::new(Inner {
             source,
@@ -208,6 +300,7 @@ impl AccessTokens {
 }
 
 impl Source {
+    /// Fetches a new token.
     async fn ask(&self) -> Result<AccessToken, ModelError> {
         match self {
             Self::Fixed => {
@@ -250,6 +343,7 @@ impl fmt::Debug for AccessTokens {
     }
 }
 
+/// Returns the current time of tokio's clock, which tests can pause.
 #[expect(
     clippy::disallowed_methods,
     reason = "the expiry of a token depends on the real clock"

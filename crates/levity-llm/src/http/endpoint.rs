@@ -1,3 +1,9 @@
+//! The address of a provider, its headers and time limits, and the reply of a request.
+//!
+//! An address may contain secrets: a password, a key in the query or in the path. They are sent,
+//! but never shown. [`Endpoint::address_secrets`] lists all forms in which a server might repeat
+//! them, so that errors can be cleaned.
+
 use std::error::Error;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, OnceLock};
@@ -23,6 +29,31 @@ use super::timer::Timer;
 /// let endpoint = Endpoint::new("http://127.0.0.1:8080").with_header("x-team", "blue");
 /// assert!(!format!("{endpoint:?}").contains("blue"));
 /// ```
+///
+/// Every model and embedder has one; change it with `with_endpoint`:
+///
+/// ```
+/// # #[cfg(feature = "ollama")] {
+/// # use levity_core::Model as _;
+/// # use std::time::Duration;
+/// use levity_llm::{Endpoint, OllamaModel, TimeLimits};
+///
+/// let mut limits = TimeLimits::default();
+/// limits.first_byte = Duration::from_secs(30);
+/// let model = OllamaModel::new("qwen3:4b")
+///     .with_endpoint(|_| Endpoint::new("http://192.168.1.20:11434").with_limits(limits));
+/// assert_eq!(model.card().id, "qwen3:4b");
+/// # }
+/// ```
+///
+/// # Connections
+/// Endpoints with the same `connect` limit share one pool of connections within a tokio runtime.
+/// Redirects are not followed, because a redirect would send the key to another server. Proxies
+/// come from the usual environment variables (`HTTPS_PROXY`, `ALL_PROXY`, ..).
+///
+/// # Addresses
+/// An address may contain an API version, which replaces the one in the provider's path, and a
+/// query, which each request repeats. A user and a password in it are sent as basic authentication.
 #[derive(Clone)]
 pub struct Endpoint {
     base: Arc<str>,
@@ -35,6 +66,23 @@ pub struct Endpoint {
 const PUBLIC_PARAMETERS: [&str; 4] = ["api-version", "alt", "version", "beta"];
 
 /// Time limits for the parts of a call.
+///
+/// A call that exceeds a limit fails as [`Timeout`](levity_core::ModelErrorKind::Timeout), which is
+/// retryable. Dropping the future of a call ends it at any time.
+///
+/// ```
+/// use std::time::Duration;
+/// use levity_llm::{Endpoint, TimeLimits};
+///
+/// let limits = TimeLimits::default();
+/// assert_eq!(limits.connect, Duration::from_secs(10));
+/// assert_eq!(limits.total, Duration::from_secs(1_800));
+///
+/// let mut patient = limits;
+/// patient.first_byte = Duration::from_secs(900); // A large local model that loads first.
+/// let endpoint = Endpoint::new("http://127.0.0.1:11434").with_limits(patient);
+/// assert_eq!(endpoint.base(), "http://127.0.0.1:11434");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TimeLimits {
@@ -63,6 +111,14 @@ impl Default for TimeLimits {
 
 impl Endpoint {
     /// Creates an endpoint for this address; a slash at its end is removed.
+    ///
+    /// The address is not checked here: a call to an invalid address fails as
+    /// [`BadRequest`](ModelErrorKind::BadRequest) and names the right form.
+    ///
+    /// ```
+    /// # use levity_llm::Endpoint;
+    /// assert_eq!(Endpoint::new(" http://127.0.0.1:8080/v1/ ").base(), "http://127.0.0.1:8080/v1");
+    /// ```
     pub fn new(base: impl AsRef<str>) -> Self {
         Self {
             base: base.as_ref().trim().trim_end_matches('/').into(),
@@ -73,6 +129,15 @@ impl Endpoint {
     }
 
     /// Changes the address of the server.
+    ///
+    /// Headers, fields and limits stay as they are.
+    ///
+    /// ```
+    /// # use levity_llm::Endpoint;
+    /// let endpoint = Endpoint::new("https://api.openai.com/v1");
+    /// let endpoint = endpoint.with_base("http://127.0.0.1:4000");
+    /// assert_eq!(endpoint.base(), "http://127.0.0.1:4000");
+    /// ```
     #[must_use]
     pub fn with_base(mut self, base: impl AsRef<str>) -> Self {
         self.base = base.as_ref().trim().trim_end_matches('/').into();
@@ -80,6 +145,28 @@ impl Endpoint {
     }
 
     /// Sends this header with every request. Its value is treated as a secret.
+    ///
+    /// A header of the same name is replaced, regardless of case, also the one in which the
+    /// provider sends the key. A call fails as [`BadRequest`](ModelErrorKind::BadRequest) if the
+    /// name or the value contains characters that HTTP does not allow. Values of eight or more
+    /// characters are removed from errors.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// # #[cfg(feature = "compatible")] {
+    /// use levity_core::{Message, Model as _, ModelErrorKind, Request};
+    /// use levity_llm::ChatModel;
+    ///
+    /// let model = ChatModel::compatible("http://127.0.0.1:1/v1", "qwen3")
+    ///     .with_endpoint(|endpoint| endpoint.with_header("x-team", "a\nb"));
+    /// let request = Request::new().with_message(Message::user("Hello"));
+    /// let error = model.complete(request).await.unwrap_err();
+    /// assert_eq!(error.kind(), ModelErrorKind::BadRequest);
+    /// assert!(error.message().contains("`x-team`"));
+    /// # }
+    /// # }
+    /// ```
     #[must_use]
     pub fn with_header(mut self, name: impl Into<String>, value: impl Into<Secret>) -> Self {
         let name = name.into();
@@ -90,6 +177,40 @@ impl Endpoint {
     }
 
     /// Adds this field unchanged to the body of every request.
+    ///
+    /// Fields of a request ([`Options::extra`](levity_core::Options::extra)) win over these, and
+    /// these win over the fields that levity writes.
+    ///
+    /// ```
+    /// # use std::io::{Read as _, Write as _};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # #[cfg(feature = "compatible")] {
+    /// # let server = std::net::TcpListener::bind("127.0.0.1:0")?;
+    /// # let base = format!("http://{}", server.local_addr()?);
+    /// # let thread = std::thread::spawn(move || {
+    /// #     let (mut socket, _) = server.accept().expect("a connection");
+    /// #     let mut sent = vec![0; 16_384];
+    /// #     let length = socket.read(&mut sent).expect("a request");
+    /// #     sent.truncate(length);
+    /// #     let reply = r#"{"choices": [{"message": {"content": "Hi"}}]}"#;
+    /// #     let head = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length";
+    /// #     write!(socket, "{head}: {}\r\n\r\n{reply}", reply.len()).expect("a reply");
+    /// #     let _ = socket.read_to_end(&mut sent);
+    /// #     String::from_utf8_lossy(&sent).into_owned()
+    /// # });
+    /// use levity_core::{Message, Model as _, Request};
+    /// use levity_llm::ChatModel;
+    ///
+    /// let model = ChatModel::compatible(base, "qwen3")
+    ///     .with_endpoint(|endpoint| endpoint.with_field("top_k", 40))
+    ///     .without_streaming();
+    /// model.complete(Request::new().with_message(Message::user("Hello"))).await?;
+    /// assert!(thread.join().expect("the server").contains(r#""top_k":40"#));
+    /// # }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn with_field(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         Arc::make_mut(&mut self.extra).insert(name.into(), value.into());
@@ -97,6 +218,18 @@ impl Endpoint {
     }
 
     /// Sets the time limits for the parts of a call.
+    ///
+    /// They apply to each request on its own; a retry starts them again.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// use levity_llm::{Endpoint, TimeLimits};
+    ///
+    /// let mut limits = TimeLimits::default();
+    /// limits.stall = Duration::from_secs(20);
+    /// let endpoint = Endpoint::new("http://127.0.0.1:8080/v1").with_limits(limits);
+    /// assert_eq!(endpoint.base(), "http://127.0.0.1:8080/v1");
+    /// ```
     #[must_use]
     pub fn with_limits(mut self, limits: TimeLimits) -> Self {
         self.limits = limits;
@@ -104,6 +237,8 @@ impl Endpoint {
     }
 
     /// Returns the address of the server.
+    ///
+    /// The result may contain a user, a password or a key. `Debug` shows the address without them.
     pub fn base(&self) -> &str {
         &self.base
     }
@@ -188,6 +323,13 @@ impl Endpoint {
     }
 
     /// Sends a request and waits for the reply to start.
+    ///
+    /// `own` are the provider's headers and `path` starts with a slash. The reply may have any
+    /// status; the caller checks it.
+    ///
+    /// # Errors
+    /// Returns `Timeout`, `Transport` for a failed connection (marked as unreachable if no
+    /// connection was made), and `BadRequest` for an invalid address or header.
     pub(crate) async fn send(
         &self,
         path: &str,
@@ -203,6 +345,9 @@ impl Endpoint {
     }
 
     /// Sends a GET request and waits for the reply to start.
+    ///
+    /// # Errors
+    /// Returns the same errors as [`send`](Self::send).
     pub(crate) async fn get(
         &self,
         path: &str,
@@ -213,6 +358,7 @@ impl Endpoint {
         self.wait(pin!(client.get(&url, headers))).await
     }
 
+    /// Waits for the head of the reply within `first_byte`, and starts the clock of the whole call.
     async fn wait(
         &self,
         sent: Pin<&mut impl Future<Output = Result<reqwest::Response, reqwest::Error>>>,
@@ -233,6 +379,9 @@ impl Endpoint {
     /// Returns the URL of a request. The address may contain an API version, which replaces the
     /// version at the start of the path. It may also contain a query, which is appended to the
     /// path.
+    ///
+    /// `http://h/v1` and `/v1/messages` yield `http://h/v1/messages`; `http://h?key=1` and `/a?b`
+    /// yield `http://h/a?b&key=1`.
     fn url(&self, path: &str) -> String {
         let (base, query) = self.base.split_once('?').unwrap_or((&self.base, ""));
         let base = base.trim_end_matches('/');
@@ -252,6 +401,8 @@ impl Endpoint {
         }
     }
 
+    /// Builds the headers of a request. Values are marked as sensitive, so that the HTTP client
+    /// does not log them.
     fn headers(&self, own: &[(&str, Secret)]) -> Result<HeaderMap, ModelError> {
         let mut headers = HeaderMap::new();
         headers.insert("content-type", HeaderValue::from_static("application/json"));
@@ -294,6 +445,7 @@ pub(super) fn proxy_secrets() -> &'static [String] {
     SECRETS.get_or_init(|| proxy_secrets_from(|name| std::env::var(name).ok()))
 }
 
+/// Returns the credentials in the proxy variables that `var` reads; tests pass their own.
 fn proxy_secrets_from(var: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let names = [
         "HTTP_PROXY",
@@ -352,6 +504,8 @@ fn decoded(part: &str) -> String {
 }
 
 /// Returns a part of an address with its `%` escapes decoded.
+///
+/// Invalid escapes, such as `%zz`, stay as they are.
 fn unescaped(part: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(part.len());
     let mut rest = part.as_bytes();
@@ -382,6 +536,8 @@ fn is_version(step: &str) -> bool {
 }
 
 /// A reply that has started. Dropping it closes the connection.
+///
+/// It carries the timer of the call, so that the total limit includes the body.
 pub(crate) struct Reply {
     response: reqwest::Response,
     stall: Duration,
@@ -389,15 +545,21 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
+    /// Returns the status as a number, such as 200.
     pub(crate) fn status(&self) -> u16 {
         self.response.status().as_u16()
     }
 
+    /// Returns the headers, whose values a server chooses freely.
     pub(crate) fn headers(&self) -> &HeaderMap {
         self.response.headers()
     }
 
     /// Returns the next bytes, or `None` at the end.
+    ///
+    /// # Errors
+    /// Returns `Timeout` if no bytes arrive within `stall` or the call exceeds its total limit, and
+    /// `Transport` if the connection breaks.
     pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, ModelError> {
         match self
             .timer
@@ -417,6 +579,8 @@ impl Reply {
     /// Reads the rest of the reply if it is short and arrives soon, so that the connection can be
     /// reused. A program with thousands of calls would otherwise need a new connection for each. A
     /// server that never ends its reply must not block the call, so the time is limited.
+    ///
+    /// At most 16 chunks and 250 milliseconds are spent on it.
     pub(crate) async fn drain(&mut self) {
         let Self {
             response, timer, ..
@@ -432,6 +596,9 @@ impl Reply {
     }
 
     /// Returns the rest of the reply, up to `limit` bytes; anything beyond that is not read.
+    ///
+    /// # Errors
+    /// Returns the errors of [`chunk`](Self::chunk).
     pub(crate) async fn rest(&mut self, limit: usize) -> Result<Vec<u8>, ModelError> {
         let mut all = Vec::new();
         while let Some(chunk) = self.chunk().await? {
@@ -447,6 +614,9 @@ impl Reply {
 
 /// Returns the error for a request without a reply. The address may contain a key, so it is
 /// omitted.
+///
+/// The kinds are `BadRequest` for an invalid URL, `Timeout`, and `Transport` for everything else.
+/// Errors before a connection are marked as unreachable.
 pub(super) fn failed(error: reqwest::Error, connect: Duration) -> ModelError {
     let error = error.without_url();
     if error.is_builder() {
@@ -477,6 +647,8 @@ pub(super) fn failed(error: reqwest::Error, connect: Duration) -> ModelError {
 }
 
 /// Returns the reason that a connection failed, and advice for the user.
+///
+/// The advice is empty if the reason says enough.
 fn connect_failure(error: &reqwest::Error) -> (String, &'static str) {
     if let Some(error) = find::<rustls::Error>(error) {
         return match error {
@@ -504,6 +676,9 @@ fn connect_failure(error: &reqwest::Error) -> (String, &'static str) {
 }
 
 /// Returns the error for a connection that closed before the reply was complete.
+///
+/// A reply that is not HTTP at all usually comes from a TLS port, so the message says how to write
+/// the address.
 fn connection_lost(error: &reqwest::Error) -> ModelError {
     let parse = find::<hyper::Error>(error).is_some_and(hyper::Error::is_parse);
     let what = match find::<io::Error>(error) {
@@ -526,6 +701,9 @@ fn connection_lost(error: &reqwest::Error) -> ModelError {
 }
 
 /// Returns the first error of this type in the chain of causes, including errors inside I/O errors.
+///
+/// `io::Error` wraps other errors without returning them as its source, so its inner error is
+/// followed explicitly.
 fn find<T: Error + 'static>(error: &reqwest::Error) -> Option<&T> {
     let mut next: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = next {
@@ -558,6 +736,7 @@ fn texts(error: &reqwest::Error) -> Vec<String> {
     texts
 }
 
+/// Creates the error for an exceeded limit, and names the limit.
 fn timed_out(what: &str, limit: Duration) -> ModelError {
     ModelError::new(ModelErrorKind::Timeout, format!("{what} within {limit:?}"))
 }

@@ -1,4 +1,19 @@
 //! Parses the error replies of providers in their various formats.
+//!
+//! Providers agree neither on the shape of an error nor on the status: an error may arrive with
+//! status 200, inside a stream, as a list, as text or as a web page. The kind is decided here once,
+//! from codes first, then phrases, then the status. Layers such as retry and fallback rely on it
+//! and never read messages.
+//!
+//! Shapes that occur in practice:
+//!
+//! ```json
+//! {"error": {"message": "..", "type": "invalid_request_error", "code": "context_length_exceeded"}}
+//! {"type": "error", "error": {"type": "overloaded_error", "message": ".."}}
+//! [{"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "details": [{"retryDelay": "34s"}]}}]
+//! {"error": "model 'qwen3' not found"}
+//! {"detail": [{"msg": "field required"}]}
+//! ```
 
 use std::time::{Duration, SystemTime};
 
@@ -13,7 +28,8 @@ use super::unexpected_reply::{markup, sanitized};
 /// a part of a truncated secret would not be recognised.
 pub(super) const MAX_MESSAGE_BYTES: usize = 2_000;
 
-/// Phrases in server errors (500) that will recur for the same request.
+/// Phrases in server errors (500) that will recur for the same request. They make the error a
+/// `BadRequest`, so that it is not retried.
 const REFUSALS: [&str; 6] = [
     "input is not supported",
     "failed to parse messages",
@@ -24,15 +40,21 @@ const REFUSALS: [&str; 6] = [
 ];
 
 /// A failure that a provider reports.
+///
+/// It is parsed from JSON of any shape and still contains the provider's own words, with secrets.
 #[derive(Debug, Default)]
 pub(crate) struct Failure {
+    /// The provider's message, possibly empty and not yet truncated.
     pub(crate) message: String,
     /// Types, codes and statuses in lower case, separated by spaces.
     codes: String,
+    /// The delay that the body requests; a header takes precedence.
     retry_after: Option<Duration>,
 }
 
 /// Returns the failure that a reply reports, if any.
+///
+/// A failure is a field `error` that is not `null`, at the top level or in an item of a list.
 pub(crate) fn find_failure(value: &Value) -> Option<Failure> {
     match value {
         Value::Array(items) => items.iter().find_map(find_failure),
@@ -45,6 +67,8 @@ pub(crate) fn find_failure(value: &Value) -> Option<Failure> {
 }
 
 impl Failure {
+    /// Collects message, codes and delay. `outer` is the object around the error, which may have
+    /// codes too.
     fn of(error: &Value, outer: &Value) -> Self {
         let mut failure = Self {
             message: find_message(error).unwrap_or_default(),
@@ -91,6 +115,8 @@ impl Failure {
     }
 
     /// Parses a failure from a body of any format.
+    ///
+    /// It never fails: a body without a recognisable message yields an empty message.
     pub(crate) fn read(body: &[u8]) -> Self {
         match serde_json::from_slice::<Value>(body) {
             Ok(value) => Self::any(&value),
@@ -102,6 +128,8 @@ impl Failure {
     }
 
     /// Parses a failure from a JSON value of any shape.
+    ///
+    /// An object without `error` is taken as the error itself.
     pub(crate) fn any(value: &Value) -> Self {
         let value = match value {
             Value::Array(items) if items.len() == 1 => items.first().unwrap_or(value),
@@ -111,6 +139,9 @@ impl Failure {
     }
 
     /// Converts the failure to the error for an HTTP reply with this status.
+    ///
+    /// The request id of the provider is attached, for its support. Only retryable errors get a
+    /// delay.
     pub(crate) fn into_http_error(mut self, status: u16, headers: &HeaderMap) -> ModelError {
         self.retry_after = retry_after(headers).or(self.retry_after);
         let id = [
@@ -147,6 +178,9 @@ impl Failure {
     }
 
     /// Converts the failure to an error, for a reply with a successful status.
+    ///
+    /// `status` is `None` for a failure inside a reply with status 200; a code such as `429` then
+    /// replaces it.
     pub(crate) fn into_error(self, status: Option<u16>) -> ModelError {
         let kind = self.kind(status.or_else(|| self.status_in_codes()));
         let message = if self.message.is_empty() {
@@ -168,6 +202,10 @@ impl Failure {
             .find(|number| (400..600).contains(number))
     }
 
+    /// Decides the kind of error.
+    ///
+    /// The order matters: a context that is too long is often reported as 400, a used-up quota as
+    /// 429. The first would be lost in `BadRequest`, and the second would be retried in vain.
     fn kind(&self, status: Option<u16>) -> ModelErrorKind {
         let message = self.message.to_lowercase();
         let has_code = |words: &[&str]| words.iter().any(|word| self.codes.contains(word));
@@ -227,6 +265,7 @@ impl Failure {
         }
     }
 
+    /// Decides the kind by codes alone, for a failure without a status. The default is `Server`.
     fn kind_by_codes(&self, has_code: impl Fn(&[&str]) -> bool) -> ModelErrorKind {
         if has_code(&["rate_limit", "resource_exhausted", "too_many"]) {
             return ModelErrorKind::RateLimited {
@@ -260,6 +299,8 @@ impl Failure {
 }
 
 /// Finds the message text in an error of any shape.
+///
+/// Names are tried in order and at any depth, and blank texts are skipped.
 fn find_message(error: &Value) -> Option<String> {
     match error {
         Value::String(text) => Some(text.clone()),
@@ -284,6 +325,8 @@ fn find_message(error: &Value) -> Option<String> {
 }
 
 /// Describes a page that is not JSON in a few words.
+///
+/// Markup is described by its title. Other text stays, with control characters replaced by spaces.
 fn page(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     let text = text.trim();
@@ -315,6 +358,9 @@ fn redirect(place: &[u8]) -> String {
 }
 
 /// Returns the retry delay in the headers.
+///
+/// `retry-after-ms` wins over `retry-after`, which may be seconds or a date. A date in the past is
+/// a delay of zero.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let header = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     if let Some(millis) = header("retry-after-ms").and_then(|text| text.parse::<f64>().ok()) {
@@ -397,7 +443,7 @@ mod tests {
         // OpenRouter, with the error of its provider.
         check(
             401,
-            r#"{"error":{"message":"MissingPart Authentication header","code":401},"user_id":"u"}"#,
+            r#"{"error":{"message":"Missing Authentication header","code":401},"user_id":"u"}"#,
             Auth,
             "Missing Authentication header",
         );

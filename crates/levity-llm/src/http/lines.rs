@@ -1,4 +1,23 @@
 //! Splits a byte stream into events or lines, regardless of network chunk boundaries.
+//!
+//! Network chunks may end anywhere, also between a carriage return and its line feed or within a
+//! character. Events are handed over as borrowed bytes where possible: a token of a reply then
+//! costs no copy in this module.
+//!
+//! Memory is limited to 32 MiB for a line and for an event, because a server that never ends a line
+//! would otherwise fill it.
+//!
+//! A stream of two events, the first with a name and two lines of data:
+//!
+//! ```text
+//! event: note
+//! data: first
+//! data: second
+//!
+//! : a comment
+//! data: {"choices": []}
+//!
+//! ```
 
 use levity_core::{ModelError, ModelErrorKind};
 
@@ -16,6 +35,9 @@ pub(crate) enum Framing {
 }
 
 /// A parser that turns chunks of bytes into events.
+///
+/// It implements the parts of the server-sent events specification that matter for a reply: data,
+/// event names, comments, all three line ends and a byte order mark.
 #[derive(Debug)]
 pub(crate) struct Lines {
     framing: Framing,
@@ -32,7 +54,13 @@ pub(crate) struct Lines {
 }
 
 /// A consumer of events: an optional name, and the data.
+///
+/// # Contract
+/// - `event` receives each event once, in the order of the stream, without its framing.
+/// - The name is empty for events without one, and for JSON lines.
+/// - An error stops the parser; bytes behind it are not parsed.
 pub(crate) trait Events {
+    /// Handles one event; its data is borrowed and may be any bytes.
     fn event(&mut self, name: &str, data: &[u8]) -> Result<(), ModelError>;
 }
 
@@ -43,6 +71,7 @@ impl<F: FnMut(&str, &[u8]) -> Result<(), ModelError>> Events for F {
 }
 
 impl Lines {
+    /// Creates a parser at the start of a stream.
     pub(crate) fn new(framing: Framing) -> Self {
         let (name, data) = (String::new(), Vec::new());
         Self {
@@ -57,6 +86,9 @@ impl Lines {
     }
 
     /// Parses the next chunk of bytes.
+    ///
+    /// # Errors
+    /// Returns `Malformed` for a line or an event of more than 32 MiB, and the errors of `events`.
     pub(crate) fn push(
         &mut self,
         bytes: &[u8],
@@ -69,6 +101,12 @@ impl Lines {
     }
 
     /// Parses the rest at the end of the stream, which may lack a line end.
+    ///
+    /// An event without the empty line at its end is emitted too, so that a server that omits it
+    /// loses no event.
+    ///
+    /// # Errors
+    /// Returns the same errors as [`push`](Self::push).
     pub(crate) fn finish(&mut self, events: &mut impl Events) -> Result<(), ModelError> {
         let last = std::mem::take(&mut self.open);
         match self.framing {
@@ -82,6 +120,7 @@ impl Lines {
         }
     }
 
+    /// Parses JSON lines. A line within one chunk is not copied.
     fn push_lines(&mut self, mut bytes: &[u8], events: &mut impl Events) -> Result<(), ModelError> {
         while let Some(end) = memchr::memchr(b'\n', bytes) {
             let (line, rest) = bytes.split_at(end);
@@ -97,6 +136,7 @@ impl Lines {
         self.append_to_line(bytes)
     }
 
+    /// Emits a line, unless it is blank.
     fn json(&mut self, line: &[u8], events: &mut impl Events) -> Result<(), ModelError> {
         check_size(line.len())?;
         let line = self.line(line).trim_ascii();
@@ -155,6 +195,7 @@ impl Lines {
         }
     }
 
+    /// Stores the start of a line that a later chunk completes.
     fn append_to_line(&mut self, bytes: &[u8]) -> Result<(), ModelError> {
         check_size(self.open.len() + bytes.len())?;
         self.open.extend_from_slice(bytes);
@@ -167,6 +208,7 @@ impl Lines {
         Ok(std::mem::take(&mut self.open))
     }
 
+    /// Returns the buffer of a completed line, so that lines across chunks allocate once.
     fn reuse_buffer(&mut self, mut line: Vec<u8>) {
         line.clear();
         self.open = line;
@@ -174,6 +216,9 @@ impl Lines {
 
     /// Parses a line of an event. The first line of data is only borrowed, because it is usually
     /// the only one.
+    ///
+    /// `held` is that first line. It is copied to `data` only if a second line follows or the chunk
+    /// ends.
     fn field<'a>(
         &mut self,
         line: &'a [u8],
@@ -215,6 +260,8 @@ impl Lines {
     }
 
     /// Emits the event that an empty line ends.
+    ///
+    /// An event without data is dropped, as the specification demands.
     fn dispatch(
         &mut self,
         held: Option<&[u8]>,
@@ -232,6 +279,7 @@ impl Lines {
     }
 }
 
+/// Limits the length of a line or an event.
 fn check_size(length: usize) -> Result<(), ModelError> {
     if length <= MAX_BYTES {
         return Ok(());

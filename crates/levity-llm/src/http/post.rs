@@ -1,4 +1,8 @@
 //! The shared HTTP client of a process, and the sending of requests.
+//!
+//! A client belongs to a tokio runtime: its connections are tasks of that runtime and end with it.
+//! Clients are therefore stored per runtime and connect timeout. The store is cleared at 64
+//! entries, which only programs with many short-lived runtimes (tests) reach.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -27,6 +31,9 @@ pub(super) struct SharedClient {
 
 impl SharedClient {
     /// Returns the client of the current runtime.
+    ///
+    /// # Errors
+    /// Returns `Transport` outside a tokio runtime.
     pub(super) fn for_current_runtime(connect: Duration) -> Result<Self, ModelError> {
         type Clients = Mutex<HashMap<(Id, Duration), SharedClient>>;
         static CLIENTS: OnceLock<Clients> = OnceLock::new();
@@ -52,6 +59,7 @@ impl SharedClient {
         Ok(client)
     }
 
+    /// Sends a GET request, which is never repeated here.
     pub(super) async fn get(
         &self,
         url: &str,
@@ -63,6 +71,10 @@ impl SharedClient {
     /// Sends a request. Some servers announce a persistent connection but close it after a reply,
     /// which only the next request detects. That request reached no server, so it is sent again
     /// once.
+    ///
+    /// Three conditions keep the repetition safe: an earlier request of this client succeeded, the
+    /// connection closed before any byte of a reply, and that happened within a second. A model
+    /// that was already working on the request would take longer.
     pub(super) async fn post(
         &self,
         url: &str,
@@ -99,6 +111,8 @@ impl SharedClient {
 }
 
 /// Returns `true` if a connection closed before any part of a reply arrived.
+///
+/// A refused connection does not count.
 fn was_closed(error: &reqwest::Error) -> bool {
     let mut next = error.source();
     while let Some(cause) = next {
@@ -110,6 +124,7 @@ fn was_closed(error: &reqwest::Error) -> bool {
     false
 }
 
+/// Builds a client without redirects and with the name of levity as its user agent.
 fn build(connect: Duration) -> Result<Client, reqwest::Error> {
     // Another part of the program may have installed a provider already, which works as well.
     let _ = rustls::crypto::ring::default_provider().install_default();

@@ -1,4 +1,7 @@
 //! The settings that the models of all providers share.
+//!
+//! A macro instead of a generic type keeps the public types of providers free of parameters: users
+//! write `ChatModel`, and `Remote<Chat>` stays an implementation detail.
 
 /// Implements the shared settings and `Model` for a type that wraps a [`Remote`](super::Remote).
 macro_rules! provider {
@@ -6,6 +9,9 @@ macro_rules! provider {
         impl $model {
             /// Changes the address of the server and its connection: headers, fields and time
             /// limits.
+            ///
+            /// The closure receives the current endpoint; return it changed, or return another one.
+            /// The key of the provider is not part of the endpoint and stays.
             #[must_use]
             pub fn with_endpoint(
                 mut self,
@@ -16,6 +22,11 @@ macro_rules! provider {
             }
 
             /// Sets the model's card, which has more facts than its name.
+            ///
+            /// Set it for models that the built-in list does not know: the window decides when a
+            /// conversation is compacted, the price makes money limits possible, and the
+            /// capabilities decide what is sent. The id of the card is the name that the server
+            /// receives.
             #[must_use]
             pub fn with_card(mut self, card: levity_core::ModelCard) -> Self {
                 self.0.card = card;
@@ -35,6 +46,10 @@ macro_rules! provider {
             }
 
             /// Requests replies without streaming.
+            ///
+            /// The reply arrives as one value. [`Model::stream`](levity_core::Model::stream) still
+            /// works and yields all deltas at its end. Use it for servers that cannot stream. The
+            /// time limit for the first byte then usually covers the whole generation.
             #[must_use]
             pub fn without_streaming(mut self) -> Self {
                 self.0.streams = false;

@@ -1,4 +1,8 @@
 //! Assembles a reply from chunks of bytes.
+//!
+//! The first bytes decide how the rest is read: as events, as one JSON value from a server that
+//! ignores `stream`, or as a page that is no reply at all. The reader collects the start of the
+//! reply until the first event, so that an error can describe what arrived instead.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -22,6 +26,8 @@ pub(super) const MAX_REPLY_BYTES: usize = 64 << 20;
 const MAX_STREAM_BYTES: usize = 512 << 20;
 
 /// The state of a partially read reply.
+///
+/// It works on bytes in memory and does no I/O, so tests feed it chunks of any size.
 pub(super) struct Reader<W: Wire> {
     lines: Lines,
     decoder: W::Decoder,
@@ -42,6 +48,8 @@ pub(super) struct Reader<W: Wire> {
 }
 
 impl<W: Wire> Reader<W> {
+    /// Creates a reader. `nulls` are the nulls to remove from arguments, and `origin` names the
+    /// server in the state of parts.
     pub(super) fn new(wire: W, nulls: Option<Arc<Nulls>>, origin: Option<Arc<str>>) -> Self {
         let (lines, decoder) = (Lines::new(W::FRAMING), wire.decoder());
         Self {
@@ -59,6 +67,11 @@ impl<W: Wire> Reader<W> {
         }
     }
 
+    /// Reads the next chunk; deltas are in the sink afterwards.
+    ///
+    /// # Errors
+    /// Returns `Malformed` for a reply of more than 512 MiB, or 64 MiB as one value, and for a
+    /// page. Errors of the decoder are returned as they are.
     pub(super) fn take(&mut self, chunk: &[u8]) -> Result<(), ModelError> {
         self.bytes = self.bytes.saturating_add(chunk.len());
         check_size(self.bytes, MAX_STREAM_BYTES)?;
@@ -110,6 +123,7 @@ impl<W: Wire> Reader<W> {
         result.map_err(|error| self.first_event_error(error))
     }
 
+    /// Borrows the parser and the consumer of its events separately.
     fn feed(&mut self) -> (&mut Lines, Feed<'_, W::Decoder>) {
         let Self {
             lines,
@@ -140,6 +154,11 @@ impl<W: Wire> Reader<W> {
         self.reply_headers.error(&self.head)
     }
 
+    /// Reads the end of the reply.
+    ///
+    /// # Errors
+    /// Returns `Transport` for a reply that is incomplete, which a retry may fix, and `Malformed`
+    /// for one that never was a model's reply.
     pub(super) fn end(&mut self) -> Result<(), ModelError> {
         if let Some(whole) = self.whole.take() {
             self.sink = read_whole(&self.wire, &whole, &self.sink, &self.reply_headers)?;
@@ -190,6 +209,7 @@ impl<W: Wire> Reader<W> {
     }
 }
 
+/// Limits the size of a reply.
 fn check_size(length: usize, max: usize) -> Result<(), ModelError> {
     if length <= max {
         return Ok(());
@@ -198,6 +218,7 @@ fn check_size(length: usize, max: usize) -> Result<(), ModelError> {
     Err(ModelError::new(ModelErrorKind::Malformed, message))
 }
 
+/// Creates the error for a reply that was cut off.
 fn incomplete_reply() -> ModelError {
     ModelError::new(
         ModelErrorKind::Transport,
@@ -206,6 +227,12 @@ fn incomplete_reply() -> ModelError {
 }
 
 /// Parses a reply that arrived as a single value.
+///
+/// The most common form is decoded directly; any other is parsed to a value first.
+///
+/// # Errors
+/// Returns the error that the reply contains, `Transport` for incomplete JSON, and `Malformed` with
+/// the field names for JSON of another API.
 pub(super) fn read_whole(
     wire: &impl Wire,
     body: &[u8],
@@ -272,6 +299,8 @@ fn replace_invalid_utf8<'a>(data: &'a [u8], replaced: &mut bool) -> Cow<'a, [u8]
 }
 
 /// Assembles a reply from bytes in memory.
+///
+/// The benchmarks and the fuzzing of this project use it.
 #[cfg(any(feature = "openai", feature = "compatible"))]
 pub(crate) fn fold<'a, W: Wire>(
     wire: W,
@@ -301,6 +330,7 @@ pub(crate) fn fold<'a, W: Wire>(
     Ok(fold.finish())
 }
 
+/// The consumer of events: it counts them and passes them on until the reply is complete.
 struct Feed<'a, D> {
     decoder: &'a mut D,
     sink: &'a mut Sink,

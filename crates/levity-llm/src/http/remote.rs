@@ -1,4 +1,9 @@
 //! Shared code of all models that use HTTP.
+//!
+//! The path of a request: names of tools are made valid, the provider writes the body, the endpoint
+//! sends it, and the reader turns the reply into deltas. [`Sink`] is the single place through which
+//! all content of a reply passes. It restores names, removes nulls and secrets, and marks state
+//! with its origin.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -27,6 +32,16 @@ use crate::text_calls::TextCallParser;
 const MAX_ERROR_BYTES: usize = 1 << 20;
 
 /// The wire protocol of one provider.
+///
+/// # Contract
+/// - `body` is deterministic: the same request yields the same bytes, so that prompt caches and
+///   recordings match.
+/// - `headers` returns every secret that the provider adds. It may wait, to fetch a token.
+/// - `decoder` starts a fresh state for each reply; `whole` and a decoder yield the same message
+///   for the same content.
+/// - State in messages has the provider name of the protocol, and is sent back only if the origin
+///   allows it.
+/// - Implementations send nothing themselves and never retry.
 #[async_trait]
 pub(crate) trait Wire: Clone + Send + Sync + 'static {
     /// The framing of its streams.
@@ -89,6 +104,8 @@ pub(crate) trait Wire: Clone + Send + Sync + 'static {
 }
 
 /// The input for the body of a request.
+///
+/// The tool names in the request are already valid for the provider.
 #[derive(Clone, Copy)]
 pub(crate) struct WireRequest<'a> {
     pub(crate) card: &'a ModelCard,
@@ -101,6 +118,13 @@ pub(crate) struct WireRequest<'a> {
 }
 
 /// A decoder for the events of a stream.
+///
+/// # Contract
+/// - Events arrive in order, each complete; `event` must accept any bytes without a panic.
+/// - A decoder may set `sink.done` once the reply is complete; later events are ignored then. It
+///   emits one finish reason.
+/// - `end` returns `Transport` if the stream stopped before the reply was complete. The reader does
+///   not call it after `done`.
 pub(crate) trait Decode: Send + 'static {
     /// Decodes one event of the stream.
     fn event(&mut self, name: &str, data: &[u8], sink: &mut Sink) -> Result<(), ModelError>;
@@ -110,6 +134,8 @@ pub(crate) trait Decode: Send + 'static {
 }
 
 /// A collector for the deltas of a reply.
+///
+/// Deltas wait here until the consumer takes them, usually those of one network read.
 #[derive(Debug, Default)]
 pub(crate) struct Sink {
     pub(super) deltas: VecDeque<Delta>,
@@ -146,6 +172,7 @@ const MAX_NAME_CHARS: usize = 256;
 
 #[allow(dead_code, reason = "not every provider needs all of it")]
 impl Sink {
+    /// Creates a sink without names and secrets, which [`Remote`] sets per request.
     pub(super) fn new(nulls: Option<Arc<Nulls>>, origin: Option<Arc<str>>) -> Self {
         Self {
             nulls,
@@ -183,6 +210,8 @@ impl Sink {
         Delta::of_part(part).for_each(|delta| self.add(delta));
     }
 
+    /// Adds one delta after all changes: secrets, priority, origin, nulls and names. The model's
+    /// name is emitted directly before the finish reason.
     fn add(&mut self, mut delta: Delta) {
         self.clean(&mut delta);
         if let Delta::Usage(usage) = &mut delta {
@@ -231,6 +260,8 @@ impl Sink {
     }
 
     /// Sets the model that replies, as the provider reports it, possibly in every chunk.
+    ///
+    /// The first name counts. It is limited to 256 characters.
     pub(crate) fn model(&mut self, name: &str) {
         if self.model.is_none() && !name.is_empty() {
             self.model = Some(self.clean_name(name).into());
@@ -328,6 +359,9 @@ impl Sink {
 }
 
 /// Returns the error of an unsuccessful reply, without the request's secrets.
+///
+/// At most 1 MiB of the body is read. A body that cannot be read yields an error by its status
+/// alone.
 pub(crate) async fn error_from_reply(
     reply: &mut Reply,
     endpoint: &Endpoint,
@@ -349,10 +383,14 @@ pub(crate) fn scrub_error(
 
 /// The secrets of a request, which a server may repeat and which must not be shown. They are also
 /// recognised in their JSON and URL encodings.
+///
+/// Short values are not searched for, because they occur in ordinary text.
 #[derive(Debug)]
 pub(crate) struct Secrets(levity_core::Secrets);
 
 impl Secrets {
+    /// Collects the secrets: headers with `key` in their name or `authorization`, all headers of
+    /// the user, the address, and proxy credentials.
     fn of(own: &[(&'static str, Secret)], endpoint: &Endpoint) -> Self {
         // Other headers, such as a project, help to understand an error.
         let is_secret = |name: &str| name == "authorization" || name.contains("key");
@@ -387,6 +425,7 @@ impl Secrets {
         }
     }
 
+    /// Cleans the id and the name of a call, both of which a server chooses.
     fn clean_call(&self, id: &mut CallId, name: &mut String) {
         if let Some(clean) = self.clean(id.as_str()) {
             *id = clean.into();
@@ -396,12 +435,15 @@ impl Secrets {
         }
     }
 
+    /// Cleans state, which is stored in histories and journals.
     fn clean_opaque(&self, opaque: &mut ProviderState) {
         if let Cow::Owned(clean) = self.0.replace_value(&opaque.data, |_| "***") {
             opaque.data = Arc::new(clean);
         }
     }
 
+    /// Cleans message, request id and causes of an error, then truncates the message to 2,000
+    /// bytes.
     fn scrub(&self, error: ModelError) -> ModelError {
         let clean = |text: &str| self.clean(text);
         let cause = std::error::Error::source(&error).and_then(|cause| clean(&chain(cause)));
@@ -439,12 +481,15 @@ fn sets_cache_time(fields: &serde_json::Map<String, Value>) -> bool {
 }
 
 /// The model and its address, for use in errors.
+///
+/// Errors show both, such as `compatible:qwen` and `http://127.0.0.1:1/v1`.
 pub(crate) struct ErrorTarget {
     model: String,
     address: Option<String>,
 }
 
 impl ErrorTarget {
+    /// Creates the target; the address is shown without secrets.
     pub(crate) fn new(provider: &str, id: &str, endpoint: &Endpoint) -> Self {
         let address = endpoint.shown().trim_end_matches('/').to_owned();
         Self {
@@ -483,6 +528,8 @@ impl ErrorTarget {
 }
 
 /// A model that a server provides over HTTP.
+///
+/// All public models wrap it. It sends each request once and holds no state between requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Remote<W> {
     pub(crate) wire: W,
@@ -507,6 +554,10 @@ impl<W: Wire> Remote<W> {
     }
 
     /// Sends a request. A reply without streaming is decoded here.
+    ///
+    /// # Errors
+    /// Returns `BadRequest` for content that the provider does not accept, before anything is sent.
+    /// Otherwise returns the errors of the endpoint and of the reply, addressed to the model.
     async fn open(&self, request: &Request) -> Result<ReplyStream<W>, ModelError> {
         let (request, original_names) =
             names::with_valid_names(request, |name| self.wire.tool_name(name));
@@ -564,6 +615,11 @@ impl<W: Wire> Remote<W> {
         Ok(stream)
     }
 
+    /// Sends the body and returns the reply if its status is successful.
+    ///
+    /// # Errors
+    /// Returns the error of the reply. After a 401 the provider is told, so that it fetches a new
+    /// token for the next call; this call is not repeated.
     async fn begin(
         &self,
         body: Vec<u8>,
@@ -634,6 +690,9 @@ impl<W: Wire> Model for Remote<W> {
 }
 
 /// A reply in progress. Dropping it closes the connection.
+///
+/// Deltas that arrived before an error are delivered first, so that a consumer can show what there
+/// is.
 struct ReplyStream<W: Wire> {
     reply: Reply,
     secrets: Arc<Secrets>,
@@ -646,6 +705,7 @@ struct ReplyStream<W: Wire> {
 }
 
 impl<W: Wire> ReplyStream<W> {
+    /// Returns the next delta, or `None` at the end.
     async fn next(&mut self) -> Option<Result<Delta, ModelError>> {
         match self.fill().await {
             Ok(true) => self.reader.sink.deltas.pop_front().map(Ok),
@@ -671,6 +731,8 @@ impl<W: Wire> ReplyStream<W> {
     }
 
     /// Parses calls in the text of new deltas.
+    ///
+    /// The parser holds back text that may be the start of a call; `end` releases it.
     fn parse_text_calls(&mut self, end: bool) {
         let Some(call_parser) = &mut self.call_parser else {
             return;
@@ -687,6 +749,9 @@ impl<W: Wire> ReplyStream<W> {
     }
 
     /// Reads the next bytes, or the end.
+    ///
+    /// # Errors
+    /// Returns the errors of the connection and of the decoder.
     async fn more(&mut self) -> Result<(), ModelError> {
         if self.reader.sink.done {
             self.ended = true;

@@ -1,4 +1,8 @@
 //! Time limits for the parts of a call.
+//!
+//! A call waits many times: for the connection, the first byte and each chunk. One timer for all of
+//! them avoids registering a new one with tokio per chunk, which matters for replies with
+//! thousands.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -8,6 +12,8 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 /// The single timer of a call, used for all its waits.
+///
+/// It is boxed because tokio's timer must not move, and reset instead of replaced.
 pub(super) struct Timer {
     /// The deadline of the whole call.
     until: Instant,
@@ -15,6 +21,7 @@ pub(super) struct Timer {
 }
 
 impl Timer {
+    /// Starts the clock of the whole call.
     pub(super) fn new(total: Duration) -> Self {
         let until = after(total);
         Self {
@@ -50,6 +57,8 @@ impl Timer {
     }
 }
 
+/// Returns a point in time; durations of more than 30 years are shortened, because the clock would
+/// overflow.
 #[expect(
     clippy::disallowed_methods,
     reason = "limits on a connection depend on the real clock"

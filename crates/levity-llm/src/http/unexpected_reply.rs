@@ -1,5 +1,19 @@
 //! Errors for replies that do not come from a model: web pages, documents of another API, text,
 //! compressed data or an empty body.
+//!
+//! The usual cause is a wrong address: a login page, a proxy, the root of a server or another API.
+//! Each message says what arrived and to check the address. Text of the server is quoted only in a
+//! short, sanitised form, and content types only if they are well known.
+//!
+//! Messages read like these:
+//!
+//! ```text
+//! the server sent a web page titled `Sign in` (text/html) instead of a model's reply;
+//!     check the address
+//! the server sent an empty body (text/plain) instead of a model's reply; check the address
+//! the reply has no choices: the server sent JSON of another API with `status`, `version`
+//!     (application/json) instead of a model's reply; check the address
+//! ```
 
 use levity_core::text::{head, one_line};
 use levity_core::{ModelError, ModelErrorKind};
@@ -60,6 +74,8 @@ const ENCODINGS: [&str; 7] = [
 ];
 
 /// The headers and the status that describe a body.
+///
+/// Parameters of the content type, such as `charset`, are removed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReplyHeaders {
     kind: String,
@@ -68,6 +84,7 @@ pub(super) struct ReplyHeaders {
 }
 
 impl ReplyHeaders {
+    /// Reads the headers of a reply.
     pub(super) fn of(status: u16, headers: &HeaderMap) -> Self {
         let header = |name: &str| {
             let value = headers
@@ -122,10 +139,12 @@ impl ReplyHeaders {
             .map_or(error.clone(), |status| error.with_status(status))
     }
 
+    /// Returns `true` if the headers are those of a model's reply, or say nothing.
     fn announces_reply(&self) -> bool {
         self.kind.is_empty() || self.kind.contains("json") || self.kind == "text/event-stream"
     }
 
+    /// Describes a body that is text, markup or binary data, from its first 4 KiB.
     fn text(&self, body: &[u8], kind: &str) -> String {
         let text = String::from_utf8_lossy(body.get(..HEAD).unwrap_or(body));
         // A truncated word may be part of a key.
@@ -159,6 +178,8 @@ impl ReplyHeaders {
 }
 
 /// Returns the error for a body that is not JSON.
+///
+/// Returns `None` for a body that starts like JSON, or is empty.
 pub(crate) fn unexpected_body_error(reply: &Reply, body: &[u8]) -> Option<ModelError> {
     let known = matches!(
         without_byte_order_mark(body).trim_ascii_start(),
@@ -168,6 +189,8 @@ pub(crate) fn unexpected_body_error(reply: &Reply, body: &[u8]) -> Option<ModelE
 }
 
 /// Returns the error for JSON that is not a model's reply; its field names hint at the origin.
+///
+/// Up to five field names are quoted, each with at most 32 bytes. Values are never quoted.
 pub(super) fn unexpected_json_error(
     value: &Value,
     headers: &ReplyHeaders,
@@ -196,6 +219,9 @@ pub(super) fn unexpected_json_error(
 }
 
 /// Describes markup, with its title or first words if present. Returns `None` for other text.
+///
+/// The result reads like "a web page titled `502 Bad Gateway`" or "XML with the text
+/// `AccessDenied`".
 pub(super) fn markup(text: &str) -> Option<String> {
     let text = text.trim_start();
     if !text.starts_with('<') {
@@ -233,6 +259,8 @@ pub(super) fn markup(text: &str) -> Option<String> {
 }
 
 /// Returns the sanitised text of the first element with this name.
+///
+/// Nested elements end the text: the title `a<b>c</b>` yields `a`.
 fn element_text(text: &str, lower: &str, tag: &str) -> Option<String> {
     let mut from = 0;
     while let Some(found) = lower.get(from..)?.find(&format!("<{tag}")) {
@@ -255,6 +283,7 @@ fn element_text(text: &str, lower: &str, tag: &str) -> Option<String> {
     None
 }
 
+/// Replaces the entities that titles commonly contain.
 fn unescaped(text: &str) -> String {
     let names = [
         ("&lt;", "<"),
@@ -276,6 +305,7 @@ pub(super) fn sanitized(text: &str) -> String {
     sanitized_within(text, MAX_QUOTE_BYTES)
 }
 
+/// Sanitises text to at most `limit` bytes; a first word that is longer becomes `…`.
 fn sanitized_within(text: &str, limit: usize) -> String {
     let hidden = |c: char| {
         matches!(

@@ -1,3 +1,10 @@
+//! The lowest layer of the parser: a position, and the rules for text between tokens.
+//!
+//! All lookahead works on bytes. That is safe because every character with a meaning is ASCII or is
+//! recognised by its UTF-8 bytes, and slices are cut only at character boundaries. `end` shrinks
+//! when a fence closes the text, so no other code has to know about fences. `mends` collects the
+//! repairs of everything that was read from this position on.
+
 use super::repairs::{Repair, Repairs};
 
 /// A position in the text, with the observations made up to it.
@@ -16,6 +23,8 @@ pub(super) struct Cursor<'a> {
     pub(super) unterminated: bool,
 }
 
+/// Objects include Python sets, and calls include tuples, because each is closed by the same
+/// bracket.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Open {
     pub(super) lists: usize,
@@ -24,6 +33,9 @@ pub(super) struct Open {
 }
 
 /// The pair of quotes around a string.
+///
+/// Typographic quotes come from models that imitate print, back quotes from Markdown, and angle
+/// quotes from French and Russian text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Quote {
     Double,
@@ -50,6 +62,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// Returns the byte at `at`, or `None` at and after the end of reading.
     pub(super) fn byte(&self, at: usize) -> Option<u8> {
         if at < self.end {
             self.text.as_bytes().get(at).copied()
@@ -79,6 +92,9 @@ impl<'a> Cursor<'a> {
     }
 
     /// Skips the text between two tokens. A fence there is the end of the text.
+    ///
+    /// An escaped line break outside of a string (`\n` as two characters) counts as white space: it
+    /// occurs in JSON that was escaped twice.
     pub(super) fn skip(&mut self) {
         while let Some(byte) = self.peek() {
             match byte {
@@ -93,6 +109,8 @@ impl<'a> Cursor<'a> {
     }
 
     /// Returns `true` if a comment starts at `at`.
+    ///
+    /// Recognised are `#` and `//` up to the end of the line, `/* .. */` and `<!-- .. -->`.
     pub(super) fn comment(&self, at: usize) -> bool {
         match self.byte(at) {
             Some(b'#') => true,
@@ -102,6 +120,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// A block comment without an end reaches to the end of the text.
     fn skip_comment(&mut self) {
         let rest = &self.text[self.at..self.end];
         let closer = match rest.as_bytes() {
@@ -118,6 +137,8 @@ impl<'a> Cursor<'a> {
         self.mends.add(Repair::Comment);
     }
 
+    /// Skips one character such as a non-breaking space, a byte order mark or a zero-width space,
+    /// and returns `true` if there was one.
     fn skip_unicode_space(&mut self) -> bool {
         let next = self.text[self.at..self.end].chars().next();
         let space =
@@ -127,6 +148,9 @@ impl<'a> Cursor<'a> {
     }
 
     /// Returns the first position from `at` on that is not a space, tab or line break.
+    ///
+    /// Unlike [`skip`](Self::skip), it moves nothing and passes no comments. Lookahead uses it, so
+    /// its cost is that of the white space only.
     pub(super) fn past_space(&self, mut at: usize) -> usize {
         loop {
             match self.byte(at) {
@@ -138,6 +162,9 @@ impl<'a> Cursor<'a> {
     }
 
     /// Returns the quote that opens a string at `at`, and its length.
+    ///
+    /// The bytes `E2 80 98` to `E2 80 9F` are the typographic quotes U+2018 to U+201F, and `C2 AB`
+    /// is `«`.
     pub(super) fn quote(&self, at: usize) -> Option<(Quote, usize)> {
         let found = match self.byte(at)? {
             b'"' => (Quote::Double, 1),

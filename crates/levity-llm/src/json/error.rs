@@ -1,7 +1,20 @@
+//! The error of reading JSON, which keeps the text that it failed on.
+//!
+//! A caller often wants to show the text to the model again, or to store it, so the error owns it.
+//! The text may hold private data, so neither `Display` nor `Debug` prints it.
+
 use std::error::Error;
 use std::fmt;
 
 /// The category of a [`JsonError`].
+///
+/// ```
+/// use levity_llm::json::{self, JsonErrorKind};
+///
+/// let kind = |text: &str| json::parse(text).unwrap_err().kind().clone();
+/// assert_eq!(kind("Sorry, I cannot do that."), JsonErrorKind::NoJson);
+/// assert_eq!(kind(&"[".repeat(200)), JsonErrorKind::TooDeep);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JsonErrorKind {
@@ -19,6 +32,19 @@ pub enum JsonErrorKind {
 ///
 /// Neither `Display` nor `Debug` prints the text; the source of a [`JsonErrorKind::WrongShape`] may
 /// quote a part of it.
+///
+/// ```
+/// use levity_llm::json;
+/// use std::error::Error as _;
+///
+/// let error = json::parse_as::<Vec<u8>>(r#"{"secret": 1}"#).unwrap_err();
+/// assert_eq!(error.to_string(), "the JSON does not have the requested shape, at byte 0");
+/// assert!(!format!("{error:?}").contains("secret"));
+/// assert!(error.source().unwrap().to_string().contains("expected a sequence"));
+/// assert_eq!(error.into_text(), r#"{"secret": 1}"#);
+/// ```
+///
+/// A retry of the same text fails again. Send the error to the model and ask for another reply.
 pub struct JsonError {
     kind: JsonErrorKind,
     text: Box<str>,
@@ -36,6 +62,7 @@ impl JsonError {
         }
     }
 
+    /// Creates an error for a value at `at` that is not of the requested type.
     pub(super) fn shape(text: &str, at: usize, source: serde_json::Error) -> Self {
         Self {
             source: Some(source),
@@ -59,6 +86,15 @@ impl JsonError {
     }
 
     /// Returns the byte at which the unsuitable value starts, or at which the nesting is too deep.
+    ///
+    /// It is `None` if the text contains no value.
+    ///
+    /// ```
+    /// use levity_llm::json;
+    ///
+    /// let error = json::parse_with_keys("Here: {a: 1}", &["b"]).unwrap_err();
+    /// assert_eq!(error.position(), Some(6));
+    /// ```
     pub fn position(&self) -> Option<usize> {
         self.at
     }

@@ -1,3 +1,13 @@
+//! Finds the values in a text and ranks them.
+//!
+//! A [`Finder`] walks over the text once and tries to read a value at each bracket or brace that
+//! resembles JSON. After a value, it continues behind it, so nested values are not candidates of
+//! their own. Values are ranked by their position (a JSON fence before prose) and then by length,
+//! because the answer of a model is usually its longest value.
+//!
+//! Every step moves forward, except for [`RETRIES`] restarts from a position that turned out to be
+//! prose. The time is therefore linear in the length of the text.
+
 use std::ops::Range;
 
 use serde_json::Value;
@@ -13,6 +23,8 @@ use super::scalar::Scalar;
 const RETRIES: usize = 4;
 
 /// A value found in a text.
+///
+/// The span is a byte range of the text without white space around the value.
 pub(super) struct Found {
     pub(super) value: Value,
     pub(super) mends: Repairs,
@@ -20,6 +32,9 @@ pub(super) struct Found {
 }
 
 /// The position of a value, from worst to best.
+///
+/// The derived order is the ranking. Text marked as JSON is certainly meant as the answer; a fence
+/// in another language more likely holds an example.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum PositionKind {
     /// A truncated value that resembles prose.
@@ -32,6 +47,12 @@ enum PositionKind {
 
 /// Returns at most `keep` objects and arrays in `text`, best first, or otherwise a scalar that is
 /// the whole text.
+///
+/// Text after the thoughts of the model is searched first. The whole text is searched only if that
+/// finds nothing.
+///
+/// # Errors
+/// Returns the position at which a value is nested too deeply.
 pub(super) fn find(text: &str, keep: usize) -> Result<Vec<Found>, TooDeep> {
     let whole = trimmed(text, 0..text.len());
     let mut best = Vec::new();
@@ -50,6 +71,9 @@ pub(super) fn find(text: &str, keep: usize) -> Result<Vec<Found>, TooDeep> {
 }
 
 /// Returns the start of the text after the thoughts.
+///
+/// It looks for the last closing tag such as `</think>`, from the end. A text that starts like JSON
+/// has no thoughts: such a tag is then inside of a string.
 fn after_thoughts(text: &str) -> Option<usize> {
     if text.trim_start().starts_with(['{', '[', '`', '"']) {
         return None;
@@ -67,6 +91,7 @@ fn after_thoughts(text: &str) -> Option<usize> {
     None
 }
 
+/// Returns a range without white space at its ends and without a byte order mark at its start.
 fn trimmed(text: &str, range: Range<usize>) -> Range<usize> {
     let part = text[range.clone()].trim_end();
     let start = part.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
@@ -74,6 +99,7 @@ fn trimmed(text: &str, range: Range<usize>) -> Range<usize> {
     end - start.len()..end
 }
 
+/// The state of one walk over the text.
 struct Finder<'a> {
     text: &'a str,
     at: usize,
@@ -100,6 +126,8 @@ impl<'a> Finder<'a> {
         }
     }
 
+    /// Walks from bracket to bracket, then returns the best values. Without any object or array, a
+    /// text or fence that is a single scalar is the value.
     fn run(mut self) -> Result<Vec<Found>, TooDeep> {
         let begin = self.at;
         self.opening()?;
@@ -135,6 +163,9 @@ impl<'a> Finder<'a> {
 
     /// Reads at the start of the text or of a fence, where JSON may have forms that are not
     /// recognised elsewhere.
+    ///
+    /// A comment may come first, and an object may lack its opening brace:
+    /// `"name": "Ada", "age": 36`.
     fn opening(&mut self) -> Result<(), TooDeep> {
         let mut cursor = Cursor::new(self.text, self.at, self.text.len());
         let mut start = cursor.past_space(self.at);
@@ -156,6 +187,9 @@ impl<'a> Finder<'a> {
     }
 
     /// Handles a fence that opens or closes.
+    ///
+    /// A fence closes the current one, whatever its language; otherwise it opens one. The name of a
+    /// language has at most 16 characters.
     fn fence(&mut self) -> Result<(), TooDeep> {
         self.at += self.text[self.at..]
             .bytes()
@@ -185,6 +219,9 @@ impl<'a> Finder<'a> {
     }
 
     /// Returns `true` if the text after a bracket or brace in prose resembles JSON.
+    ///
+    /// The check looks at the next token only. It rejects `{x}` of a template and `[ ]` of a task
+    /// list. A footnote such as `[1]` passes as an array, and loses to longer values.
     fn plausible(&self) -> bool {
         let cursor = Cursor::new(self.text, self.at, self.text.len());
         let object = cursor.peek() == Some(b'{');
@@ -206,6 +243,10 @@ impl<'a> Finder<'a> {
     }
 
     /// Reads the value at the current position and continues after it.
+    ///
+    /// In a fence, an unterminated string may have run past the closing fence. The value is then
+    /// read again with the fence as its end. A list that a round bracket follows is a Markdown link
+    /// and is skipped.
     fn read(&mut self, opening: bool) -> Result<(), TooDeep> {
         let start = self.at;
         let mut parser = Parser::new(Cursor::new(self.text, start, self.text.len()), opening);
@@ -227,6 +268,7 @@ impl<'a> Finder<'a> {
         Ok(())
     }
 
+    /// Uses up one restart, if any is left.
     fn retry(&mut self) -> bool {
         let has_retry = self.retries > 0;
         self.retries -= usize::from(has_retry);
@@ -234,6 +276,9 @@ impl<'a> Finder<'a> {
     }
 
     /// Adds a value to the best ones, if it qualifies.
+    ///
+    /// Inserts the value before those of equal rank, so that the last of equal values wins. Only
+    /// the best `keep` values are retained, which bounds the memory.
     fn take(&mut self, cursor: &Cursor<'_>, value: Value, start: usize) -> PositionKind {
         let prose = cursor.loose
             && cursor.mends.contains(Repair::Truncated)
@@ -266,6 +311,9 @@ impl<'a> Finder<'a> {
     }
 
     /// Returns a string, number or literal that is the only content of this range.
+    ///
+    /// `"yes"`, `42` and `true` qualify. Any other content in the range disqualifies it, so prose
+    /// never becomes a string.
     fn alone(&self, range: Range<usize>) -> Option<Found> {
         let span = trimmed(self.text, range);
         let mut cursor = Cursor::new(self.text, span.start, span.end);

@@ -1,6 +1,14 @@
 //! Lookahead: decides whether a quote ends a string or belongs to it.
 //!
 //! The lookahead past white space is limited, so that the total time is linear in the text.
+//!
+//! A model forgets to escape quotes inside of strings, so the next quote is not always the end. The
+//! decision depends on the text after the quote: `"say "yes" twice"` continues after the inner
+//! quotes, because no comma, bracket or key follows them. Each [`Role`] has its own set of
+//! continuations that end a string.
+//!
+//! Keys are searched for at most [`MAX_KEY_BYTES`] ahead. Every candidate quote therefore costs
+//! constant time, apart from white space.
 
 use super::cursor::Cursor;
 
@@ -22,6 +30,9 @@ pub(super) enum Role {
 
 impl Cursor<'_> {
     /// Returns `true` if a string in this role ends at a quote that `after` directly follows.
+    ///
+    /// The end of the text, a fence and a comment end a string in any role. A `#` directly after
+    /// the quote is no comment: it may be part of the text.
     pub(super) fn ends(&self, role: Role, after: usize) -> bool {
         let next = self.past_space(after);
         let Some(byte) = self.byte(next) else {
@@ -38,6 +49,8 @@ impl Cursor<'_> {
         }
     }
 
+    /// A key ends before a colon or its substitutes, before the start of a value whose colon is
+    /// missing, or before the end of a set.
     fn ends_key(&self, after: usize, next: usize, byte: u8) -> bool {
         match byte {
             b':' | b'=' | b',' | b'}' | b'{' | b'[' | b'-' | b'0'..=b'9' => true,
@@ -46,6 +59,9 @@ impl Cursor<'_> {
         }
     }
 
+    /// `after` is the position behind the quote, `next` that of the next text and `byte` its first
+    /// byte. A closing bracket counts only if such a bracket is open. A word on a new line ends the
+    /// string only if it looks like a key.
     fn ends_member(&self, after: usize, next: usize, byte: u8) -> bool {
         let apart = next > after;
         match byte {
@@ -65,6 +81,8 @@ impl Cursor<'_> {
         }
     }
 
+    /// Another string, list or object after white space ends the element, because a comma is easily
+    /// forgotten there. The same text without white space belongs to the string.
     fn ends_element(&self, after: usize, next: usize, byte: u8) -> bool {
         let apart = next > after;
         match byte {
@@ -120,6 +138,9 @@ impl Cursor<'_> {
 
     /// Returns `true` if the comma before `at` ends an element: the next text looks like another
     /// one.
+    ///
+    /// A single word before the next comma or bracket counts as another element; several words are
+    /// prose.
     fn comma_ends_element(&self, at: usize) -> bool {
         let next = self.past_space(at);
         let Some(byte) = self.byte(next) else {
@@ -145,6 +166,8 @@ impl Cursor<'_> {
     }
 
     /// Returns `true` if the quoted text at `at` ends nearby and ends the value of a member.
+    ///
+    /// Decides on a second string behind a string: it belongs to the value if it ends the member.
     fn quoted_end(&self, at: usize) -> bool {
         let Some(after) = self.quoted_text_end(at) else {
             return self.text[at..self.end].len() < MAX_KEY_BYTES;
@@ -204,6 +227,8 @@ impl Cursor<'_> {
     }
 
     /// Returns the length of the word at `at`, up to a limit.
+    ///
+    /// Letters, digits, `_`, `$`, `-`, `.` and all non-ASCII characters form a word.
     fn word(&self, at: usize) -> usize {
         let rest = self
             .text
@@ -222,6 +247,9 @@ impl Cursor<'_> {
     }
 
     /// Returns the position of a string that continues the one that ended here.
+    ///
+    /// `"a" + "b"` is joined anywhere. `"a" "b"` is joined only as the value of a member, and only
+    /// if the second string is not the next key.
     pub(super) fn joined(&self, role: Role) -> Option<usize> {
         let next = self.past_space(self.at);
         if self.plus(next) {

@@ -1,3 +1,13 @@
+//! The tolerant parser: reads one object or array and repairs it on the way.
+//!
+//! It is a loop over an explicit stack of [`Frame`]s instead of recursion, so that deep nesting
+//! cannot overflow the thread's stack. Each step looks at the innermost frame and the next byte,
+//! and consumes something, opens a frame or closes one. The modules `list` and `object` hold the
+//! steps of each kind of frame; this one holds what they share.
+//!
+//! The parser never fails on bad syntax. At the end of the text it closes all frames, which yields
+//! the longest prefix that makes sense. The only error is nesting beyond [`MAX_DEPTH`].
+
 mod list;
 mod object;
 
@@ -12,6 +22,8 @@ use super::scalar::Scalar;
 const MAX_DEPTH: usize = 128;
 
 /// An error for a value that is nested too deeply.
+///
+/// The position is a byte offset into the text.
 pub(super) struct TooDeep {
     pub(super) at: usize,
 }
@@ -22,15 +34,20 @@ pub(super) struct Parser<'a> {
     stack: Vec<Frame>,
     /// True if values joined by commas form one array, because the text contains nothing else.
     series: bool,
+    /// The finished value, which ends the loop.
     done: Option<Value>,
 }
 
+/// A list or object whose closing bracket has not been read yet.
 enum Frame {
     List(List),
     Object(Object),
 }
 
 /// A list, a tuple or the arguments of a call.
+///
+/// `close` is `]`, `)` for tuples and calls, `}` for sets, or [`NONE`] for a series without
+/// brackets.
 struct List {
     items: Vec<Value>,
     close: u8,
@@ -38,6 +55,8 @@ struct List {
     comma: bool,
 }
 
+/// `close` is `}`, `]` for an object that was opened as a list, or [`NONE`] without an opening
+/// brace. A duplicate key keeps the last value, as in `serde_json`.
 struct Object {
     map: Map<String, Value>,
     /// The key whose value is being read.
@@ -74,6 +93,7 @@ impl Object {
 }
 
 impl<'a> Parser<'a> {
+    /// `series` allows `{..}, {..}` to become one array; it is set at the start of a text or fence.
     pub(super) fn new(cursor: Cursor<'a>, series: bool) -> Self {
         Self {
             cursor,
@@ -96,6 +116,7 @@ impl<'a> Parser<'a> {
         self.run()
     }
 
+    /// Each iteration makes one step of the innermost frame.
     fn run(&mut self) -> Result<Value, TooDeep> {
         loop {
             self.cursor.skip();
@@ -130,6 +151,7 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// Opens a frame and counts it among the open brackets of the cursor.
     fn push(&mut self, frame: Frame) -> Result<(), TooDeep> {
         if self.stack.len() >= MAX_DEPTH {
             return Err(TooDeep { at: self.cursor.at });
@@ -139,6 +161,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
+    /// Returns the counter that a frame belongs to, by the bracket that closes it.
     fn count(&mut self, frame: &Frame) -> &mut usize {
         let Open {
             lists,
@@ -160,6 +183,9 @@ impl<'a> Parser<'a> {
     }
 
     /// Closes the innermost list or object.
+    ///
+    /// A call with a single argument, such as `ObjectId("5f")`, becomes that argument; with
+    /// several, it becomes a list.
     fn close(&mut self) {
         let value = match self.pop() {
             // A comma turns a value in brackets into a tuple.
@@ -176,6 +202,8 @@ impl<'a> Parser<'a> {
     }
 
     /// Adds a value to the innermost frame.
+    ///
+    /// Without any frame, the value is the result.
     fn put(&mut self, value: Value) {
         match self.stack.last_mut() {
             Some(Frame::List(list)) => {
@@ -213,6 +241,9 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses a value, or starts to.
+    ///
+    /// A list, object or call becomes a frame that later steps fill. Strings and scalars are
+    /// complete at once. Stray text yields nothing, and the caller continues after it.
     fn start(&mut self, role: Role) -> Result<(), TooDeep> {
         let cursor = &mut self.cursor;
         match cursor.peek() {
@@ -258,6 +289,7 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// Consumes a comma or semicolon; `extra` marks it as superfluous.
     fn separator(&mut self, extra: bool) {
         if extra {
             self.cursor.mends.add(Repair::ExtraComma);
@@ -266,6 +298,9 @@ impl<'a> Parser<'a> {
     }
 
     /// Handles a closing bracket: of this frame, of an outer one, or of none.
+    ///
+    /// A bracket of an outer frame closes this one without being consumed, so the outer frame sees
+    /// it next. A bracket that closes nothing is dropped.
     fn closer(&mut self, byte: u8, close: u8, comma: bool) {
         let Open {
             lists,

@@ -1,6 +1,25 @@
+//! The kinds of repairs, and a set of them in one `u32`.
+//!
+//! The bit of a kind is its position in [`Repair`]. [`ALL`] repeats the order, because Rust cannot
+//! list the variants of an enum; a new kind goes to the end of both.
+
 use std::fmt;
 
 /// One kind of repair that was made.
+///
+/// Some kinds are harmless, such as a superfluous comma. Others may lose content: treat
+/// [`Truncated`](Self::Truncated), [`Dropped`](Self::Dropped) and
+/// [`MissingValue`](Self::MissingValue) as signs of an incomplete answer.
+///
+/// ```
+/// use levity_llm::json::{self, Repair};
+///
+/// let repaired = json::repair("{a: 1 b: None, /* later */}")?;
+/// let made: Vec<Repair> = repaired.repairs.iter().collect();
+/// assert!(made.contains(&Repair::MissingComma) && made.contains(&Repair::Comment));
+/// assert!(!made.contains(&Repair::Truncated));
+/// # Ok::<(), json::JsonError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Repair {
@@ -46,6 +65,7 @@ pub enum Repair {
     Dropped,
 }
 
+/// All kinds, in the order of their bits.
 const ALL: [Repair; 20] = [
     Repair::Surroundings,
     Repair::Unwrapped,
@@ -70,6 +90,17 @@ const ALL: [Repair; 20] = [
 ];
 
 /// The set of repairs that were made.
+///
+/// The set does not count: a kind that was needed twice appears once. It says nothing about
+/// positions.
+///
+/// ```
+/// use levity_llm::json;
+///
+/// assert!(json::repair("[1, 2]")?.repairs.is_empty());
+/// assert_eq!(format!("{:?}", json::repair("[1, 2,]")?.repairs), "{ExtraComma}");
+/// # Ok::<(), json::JsonError>(())
+/// ```
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Repairs(pub(super) u32);
 
@@ -93,6 +124,8 @@ impl Repairs {
     }
 
     /// Returns all kinds of repairs that were made.
+    ///
+    /// The order is that of the variants of [`Repair`], not that of the text.
     pub fn iter(self) -> impl Iterator<Item = Repair> {
         ALL.into_iter().filter(move |repair| self.contains(*repair))
     }

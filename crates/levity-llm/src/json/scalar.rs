@@ -1,3 +1,9 @@
+//! Values without quotes: numbers, literals of several languages, calls, and bare words.
+//!
+//! A number or literal must end as a value does. `12 apples` is a bare string, not 12 followed by
+//! stray text. Values that JSON cannot represent, such as `NaN` and `undefined`, become null. Words
+//! that are nothing else become a string up to the end of the line or the next separator.
+
 use serde_json::{Number, Value};
 
 use super::cursor::Cursor;
@@ -18,6 +24,8 @@ pub(super) enum Scalar {
 
 impl Cursor<'_> {
     /// Parses a number, a literal, or unquoted words.
+    ///
+    /// Bare words count only inside of a list or object. Alone, they are prose.
     pub(super) fn scalar(&mut self, role: Role) -> Scalar {
         if let Some(value) = self.atom(role) {
             return Scalar::Value(value);
@@ -45,6 +53,8 @@ impl Cursor<'_> {
     }
 
     /// Returns the number or literal at `at`, and its end.
+    ///
+    /// It moves nothing, so that lookahead can use it. The repair is `None` for valid JSON.
     fn atom_at(&self, at: usize, role: Role) -> Option<(Value, Option<Repair>, usize)> {
         let rest = self.text.as_bytes().get(at..self.end)?;
         let part =
@@ -66,6 +76,9 @@ impl Cursor<'_> {
     }
 
     /// Returns `true` if a number or literal ends at `after` and does not start a phrase.
+    ///
+    /// `role` decides which tokens may follow. An element may be followed by another one without a
+    /// comma; the value of a member only by the next key.
     fn atom_ends(&self, after: usize, role: Role) -> bool {
         let blanks = self
             .text
@@ -97,6 +110,9 @@ impl Cursor<'_> {
     }
 
     /// Parses `1,234,567` as the value of a member; in a list it is three numbers.
+    ///
+    /// Groups of exactly three digits must follow up to the end of the value. `{"n": 1,234}` is
+    /// 1234, whereas `{"n": 1,2}` is not.
     fn thousands(&self, role: Role, after: usize) -> Option<(Value, Option<Repair>, usize)> {
         let digits =
             |at: usize| (at..).take_while(|&at| self.byte(at).is_some_and(|b| b.is_ascii_digit()));
@@ -118,6 +134,9 @@ impl Cursor<'_> {
     }
 
     /// Parses words without quotes.
+    ///
+    /// A name before a round bracket is a call, and up to two letters before a quote are the prefix
+    /// of a Python string: `f"..."`.
     fn bare(&mut self, role: Role) -> Scalar {
         let start = self.at;
         while let Some(byte) = self.peek() {
@@ -146,6 +165,8 @@ impl Cursor<'_> {
         self.words(start)
     }
 
+    /// Inside of a member, a comma belongs to the words unless a key follows it: `city: Paris,
+    /// France`.
     fn bare_ends(&self, role: Role, start: usize, byte: u8) -> bool {
         let blank_before =
             || self.at > start && self.text.as_bytes()[self.at - 1].is_ascii_whitespace();
@@ -170,6 +191,9 @@ impl Cursor<'_> {
     }
 
     /// Returns the meaning of the words from `start` to the current position.
+    ///
+    /// An ellipsis and a lone dash replace omitted items and are dropped. A closing quote without
+    /// an opening one is removed.
     fn words(&mut self, start: usize) -> Scalar {
         let words = self.text[start..self.at].trim();
         if words.is_empty() {
@@ -205,6 +229,8 @@ fn prefix(letters: &str) -> bool {
 }
 
 /// Returns the literal that a word is, or that it starts if the text ends there.
+///
+/// A truncated text may end with `tru` or `Non`; these are completed.
 fn literal(word: &str, cut: bool) -> Option<(Value, Option<Repair>)> {
     match word {
         "true" => return Some((Value::Bool(true), None)),
@@ -242,6 +268,8 @@ fn denotes_null(word: &str) -> bool {
 }
 
 /// Returns the number that a word denotes, and the repair that it needed.
+///
+/// The first check is a fast path for the common case of a plain integer.
 fn number(word: &str) -> Option<(Value, Option<Repair>)> {
     if matches!(word.as_bytes(), [b'1'..=b'9', ..])
         && let Ok(whole) = word.parse::<u64>()
@@ -256,6 +284,8 @@ fn number(word: &str) -> Option<(Value, Option<Repair>)> {
 }
 
 /// Parses `0x1F`, `0b101` and `0o17`.
+///
+/// Underscores between digits are allowed. The result is `None` if the number exceeds 64 bits.
 fn radix(word: &str) -> Option<Value> {
     let (negative, word) = match word.strip_prefix('-') {
         Some(word) => (true, word),
@@ -281,6 +311,8 @@ fn radix(word: &str) -> Option<Value> {
 
 /// Parses a decimal number with a plus, leading zeros, underscores, or a missing digit at its
 /// point.
+///
+/// Examples: `+5`, `007`, `1_000`, `.5` and `5.` become 5, 7, 1000, 0.5 and 5.0.
 fn decimal(word: &str) -> Option<Value> {
     let plain = word.replace('_', "");
     let (sign, rest) = match plain.strip_prefix('-') {

@@ -1,3 +1,12 @@
+//! Strings: finds their end and undoes their mistakes.
+//!
+//! A quote is either the end or a part of the string; [`Cursor::ends`] decides. If a pair of quotes
+//! turns out to be the next key, the end was missing, and the string is cut before that key.
+//! [`PartialString`] remembers the doubtful quotes, so that no text is read twice.
+//!
+//! Ordinary bytes are skipped with a table and copied in one piece, because most text needs no
+//! repair.
+
 mod escape;
 
 use super::cursor::{Cursor, Quote};
@@ -38,6 +47,8 @@ struct PartialString {
 
 impl Cursor<'_> {
     /// Parses a string and those joined to it. Returns `None` for a key that is too incomplete.
+    ///
+    /// Keys are never joined to the next string, since that string is their value.
     pub(super) fn string(&mut self, role: Role) -> Option<String> {
         let mut whole = self.one_string(role)?;
         while role != Role::Key
@@ -50,6 +61,8 @@ impl Cursor<'_> {
         Some(whole)
     }
 
+    /// Control characters are kept as they are and only noted as a repair. A key that runs too far
+    /// after a doubtful quote ends at that quote.
     fn one_string(&mut self, role: Role) -> Option<String> {
         let (quote, length) = self.quote(self.at)?;
         if quote != Quote::Double {
@@ -110,6 +123,7 @@ impl Cursor<'_> {
             .unwrap_or(rest.len());
     }
 
+    /// Copies the text that was read but not copied yet.
     fn flush(&self, partial: &mut PartialString) {
         partial.out.push_str(&self.text[partial.from..self.at]);
         partial.from = self.at;
@@ -148,6 +162,8 @@ impl Cursor<'_> {
     }
 
     /// Removes doubled quotes as in `""twice""`.
+    ///
+    /// Both outer quotes must be doubled; `""a" b"` keeps its quotes.
     fn undouble(&self, out: String, partial: &PartialString) -> String {
         let mark = match partial.quote {
             Quote::Double => '"',
@@ -178,6 +194,8 @@ impl Cursor<'_> {
         trimmed.ends_with(',') || before[trimmed.len()..].contains('\n')
     }
 
+    /// Cuts the string at the last inner quote, and removes the comma and typographic quotes before
+    /// it.
     fn end_before_key(&mut self, partial: &mut PartialString) -> String {
         self.flush(partial);
         let (inner, length) = partial.inner.unwrap_or((self.at, partial.out.len()));
@@ -219,6 +237,8 @@ impl Cursor<'_> {
     }
 
     /// Handles the end of the text inside the string.
+    ///
+    /// A key without an end yields `None`, which drops it, unless a colon shows its end.
     fn end_of_text(&mut self, mut partial: PartialString, role: Role) -> Option<String> {
         if role == Role::Key {
             if partial.first.is_some() {
@@ -242,6 +262,9 @@ impl Cursor<'_> {
 
     /// Returns the length of the suffix of an unclosed string that closes everything open. A brace
     /// or bracket that the string itself opened belongs to the string.
+    ///
+    /// `{"a": "text}` lacks the closing quote. The brackets at its end match the open ones exactly,
+    /// so they close the value and are not part of the text.
     fn closers(&self, partial: &PartialString) -> Option<usize> {
         let rest = &self.text[partial.from..self.end];
         let tail =

@@ -1,3 +1,13 @@
+//! The layer [`AdaptTools`]: finds out how a server handles tools, from its own replies.
+//!
+//! The modes form a short chain: native or guided, then structured, then text. Each change goes one
+//! way, so a request is sent at most three times. The detected mode lives in [`Shared`], behind a
+//! lock that is never held across an await. Two concurrent first requests may both detect the same
+//! mode, which is harmless.
+//!
+//! The end of a reply, its finish and its usage, is held back until the layer knows that it keeps
+//! the reply. Content is forwarded at once; a change after content emits a restart.
+
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,6 +28,17 @@ mod evidence;
 pub(crate) use evidence::{refuses_schema, refuses_tools};
 
 /// The way a request presents its tools to a model.
+///
+/// The name of a mode in JSON and in `Display` is the same:
+///
+/// ```
+/// use levity_llm::layers::ToolMode;
+///
+/// assert_eq!(ToolMode::default(), ToolMode::Native);
+/// assert_eq!(ToolMode::Structured.to_string(), "structured");
+/// assert_eq!(serde_json::to_string(&ToolMode::Structured)?, "\"structured\"");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -90,15 +111,18 @@ pub struct AdaptTools<M> {
     card: ModelCard,
 }
 
+/// The model in its three forms and the detected mode, shared with the streams of the layer.
 struct Shared<M> {
     native: Arc<M>,
     structured: TextTools<Arc<M>>,
     text: TextTools<Arc<M>>,
     /// Set by a reply that violates its schema.
     schema_violated: Arc<AtomicBool>,
+    /// The mode that a reply has confirmed; `None` before that.
     learned: Mutex<Option<ToolMode>>,
     /// True if the layer trusts the server's token counts.
     trust_counts: bool,
+    /// A function that stores a newly detected mode.
     callback: Option<Box<ModeCallback>>,
 }
 
@@ -106,6 +130,8 @@ type ModeCallback = dyn Fn(ToolMode) + Send + Sync;
 
 impl<M: Model + 'static> AdaptTools<M> {
     /// Wraps the given model.
+    ///
+    /// The card of the layer states support for tools, because every mode provides it.
     pub fn new(model: M) -> Self {
         let mut card = model.card().clone();
         card.capabilities.tools = true;
@@ -131,6 +157,26 @@ impl<M: Model + 'static> AdaptTools<M> {
     }
 
     /// Starts with a mode that was detected earlier; see [`mode`](Self::mode).
+    ///
+    /// The layer still leaves a mode that fails: a server may have been updated since.
+    ///
+    /// ```
+    /// use levity_core::{Model, Request, ToolSpec};
+    /// use levity_llm::ModelExt;
+    /// use levity_llm::layers::ToolMode;
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::ModelError> {
+    /// let inner = ScriptedModel::new().reply(r#"<tool_call>{"name": "now"}</tool_call>"#);
+    /// let model = inner.clone().adapt_tools().with_mode(ToolMode::Text);
+    /// let tools = [ToolSpec::new("now", "Tells the time.").into()];
+    /// let reply = model.complete(Request::new().with_tools(tools)).await?;
+    /// assert_eq!(reply.message.calls().count(), 1);
+    /// assert!(inner.requests()[0].tools.is_empty()); // the prompt describes them instead
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn with_mode(self, mode: ToolMode) -> Self {
         *self
@@ -143,6 +189,29 @@ impl<M: Model + 'static> AdaptTools<M> {
 
     /// Calls `callback` with each newly detected mode, so that you can store it for the next
     /// program run. The setting has no effect once the model is in use.
+    ///
+    /// The callback runs during a call, so it must not block for long. It is not called again while
+    /// the mode stays the same.
+    ///
+    /// ```
+    /// use levity_core::{Model, Request, ToolSpec};
+    /// use levity_llm::ModelExt;
+    /// use levity_llm::layers::ToolMode;
+    /// use levity_test::ScriptedModel;
+    /// use std::sync::{Arc, Mutex};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::ModelError> {
+    /// let detected = Arc::new(Mutex::new(Vec::new()));
+    /// let sink = detected.clone();
+    /// let model = ScriptedModel::new().call("now", serde_json::json!({})).adapt_tools();
+    /// let model = model.on_mode_detected(move |mode| sink.lock().unwrap().push(mode));
+    /// let tools = [ToolSpec::new("now", "Tells the time.").into()];
+    /// model.complete(Request::new().with_tools(tools)).await?;
+    /// assert_eq!(*detected.lock().unwrap(), [ToolMode::Native]);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn on_mode_detected(mut self, callback: impl Fn(ToolMode) + Send + Sync + 'static) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
@@ -153,6 +222,8 @@ impl<M: Model + 'static> AdaptTools<M> {
 
     /// Ignores the server's token counts, for servers that do not count cached tokens. The setting
     /// has no effect once the model is in use.
+    ///
+    /// Dropped tools then remain undetected; a rejection of tools is still detected.
     #[must_use]
     pub fn ignore_token_counts(mut self) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
@@ -162,6 +233,8 @@ impl<M: Model + 'static> AdaptTools<M> {
     }
 
     /// Returns the detected mode, or `None` before the first reply to a request with tools.
+    ///
+    /// A request without tools reveals nothing and leaves it unchanged.
     pub fn mode(&self) -> Option<ToolMode> {
         self.shared.learned()
     }
@@ -178,6 +251,7 @@ impl<M: Model + 'static> Shared<M> {
         *self.learned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Stores the mode and reports it if it is new. The lock is released before the callback runs.
     fn learn(&self, mode: ToolMode) {
         let before = self
             .learned
@@ -189,6 +263,8 @@ impl<M: Model + 'static> Shared<M> {
         }
     }
 
+    /// Returns the form of the model for a mode. The guided mode differs from the native one only
+    /// in the system prompt, which [`in_mode`] adds.
     fn model(&self, mode: ToolMode) -> &dyn Model {
         match mode {
             ToolMode::Native | ToolMode::Guided => &self.native,
@@ -223,6 +299,9 @@ impl<M: Model + 'static> Shared<M> {
     }
 
     /// Returns the mode to switch to after a complete reply, if the model did not see the tools.
+    ///
+    /// Only the first reply to a request with tools decides, and only if it contains no call. A
+    /// call proves that the model saw the tools.
     fn after_reply(
         &self,
         mode: ToolMode,
@@ -261,6 +340,9 @@ impl<M: Model + 'static> Shared<M> {
 
     /// Sends a request and forwards the reply except for its end. The result contains the mode
     /// change that the reply calls for, if any.
+    ///
+    /// An error after content or usage ends the call, because the provider may have charged for it.
+    /// Other errors may call for a change of the mode.
     async fn attempt(
         &self,
         mode: ToolMode,
@@ -301,6 +383,7 @@ impl<M: Model + 'static> Shared<M> {
     }
 }
 
+/// The observations of one attempt that decide on the next step.
 #[derive(Default)]
 struct Attempt {
     /// True once a consumer has received part of the reply.
@@ -313,6 +396,7 @@ struct Attempt {
 }
 
 impl Attempt {
+    /// Turns an error that a change of the mode can fix into an attempt with that change.
     fn failed(mut self, change: Option<Change>, error: ModelError) -> Result<Self, ModelError> {
         self.change = change;
         if self.change.is_some() {
@@ -323,6 +407,7 @@ impl Attempt {
     }
 }
 
+/// Returns the text of a notice, such as `the server does not accept tools (..): from now on, ..`.
 fn notice_text(reason: &str, to: ToolMode) -> String {
     let effect = match to {
         ToolMode::Native => "from now on, tools go to the server",
@@ -343,6 +428,9 @@ const GUIDE: &str = "Choose the function that fits the question best and call it
     fits, answer the question yourself.";
 
 /// Returns the request as it is sent in the given mode.
+///
+/// A forced or forbidden call needs no explanation, so the guide is added for the automatic choice
+/// only.
 fn in_mode(mode: ToolMode, request: &Request) -> Request {
     let request = request.clone();
     if mode != ToolMode::Guided || request.tool_choice != ToolChoice::Auto {

@@ -1,3 +1,10 @@
+//! The layer [`AutoThinking`]: turns thinking on for queries that seem to need it.
+//!
+//! Thinking costs tokens and time, and most queries do not need it. The decision uses the words and
+//! the length of the user's last message, without a call and the same way every time. Words match
+//! at their start only, in lower case, so that `analys` finds "analysis" and "analyse", and `why`
+//! does not match inside of another word.
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -45,8 +52,8 @@ const WORDS: [&str; 26] = [
 ///
 /// The layer does not change a request that sets its own thinking mode, or any request to a model
 /// that cannot think. It also enables nothing if the reply has room for fewer than
-/// [`min_reply_tokens`](Self::min_reply_tokens) tokens (4,096), for example near the end of a budget. Thoughts would
-/// otherwise use up the tokens that the answer needs.
+/// [`min_reply_tokens`](Self::min_reply_tokens) tokens (4,096), for example near the end of a
+/// budget. Thoughts would otherwise use up the tokens that the answer needs.
 ///
 /// ```
 /// use levity_core::{Capabilities, Message, Model, ModelCard, Request, ThinkingMode};
@@ -70,12 +77,16 @@ pub struct AutoThinking<M> {
     inner: M,
     words: Vec<String>,
     longer_than: usize,
+    /// The number of tokens that a reply must have room for.
     room: u64,
     mode: ThinkingMode,
+    /// The mode of queries that need no thinking; `None` leaves it to the model.
     otherwise: Option<ThinkingMode>,
+    /// A rule that replaces the checks of words and length.
     rule: Option<Rule>,
 }
 
+/// A custom decision: the mode for a request, or `None` to use the default mode.
 type Rule = Arc<dyn Fn(&Request) -> Option<ThinkingMode> + Send + Sync>;
 
 impl<M: Model> AutoThinking<M> {
@@ -103,6 +114,27 @@ impl<M: Model> AutoThinking<M> {
 
     /// Sets the words that call for thinking. A word of the query must start with one of them,
     /// ignoring case.
+    ///
+    /// ```
+    /// use levity_core::{Capabilities, Message, Model, ModelCard, Request, ThinkingMode};
+    /// use levity_llm::ModelExt;
+    /// use levity_test::{ScriptedModel, Turn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::ModelError> {
+    /// let mut capabilities = Capabilities::default();
+    /// capabilities.thinking = true;
+    /// let card = ModelCard::new("test", "m").with_capabilities(capabilities);
+    /// let inner = ScriptedModel::looping(Turn::new().text("ok")).with_card(card);
+    /// let model = inner.clone().auto_thinking().words(["warum", "vergleich"]);
+    /// for text in ["Warum ist der Himmel blau?", "Guten Morgen!"] {
+    ///     model.complete(Request::new().with_message(Message::user(text))).await?;
+    /// }
+    /// let modes: Vec<_> = inner.requests().iter().map(|sent| sent.options.thinking).collect();
+    /// assert_eq!(modes, [Some(ThinkingMode::Auto), None]);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn words(mut self, words: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.words = words
@@ -114,6 +146,8 @@ impl<M: Model> AutoThinking<M> {
     }
 
     /// Sets the length in characters above which a query needs thinking regardless of its words.
+    ///
+    /// Use `usize::MAX` to ignore the length.
     #[must_use]
     pub fn longer_than(mut self, characters: usize) -> Self {
         self.longer_than = characters;
@@ -121,6 +155,9 @@ impl<M: Model> AutoThinking<M> {
     }
 
     /// Sets the minimum reply size in tokens for thinking to be enabled.
+    ///
+    /// The limit applies to requests with their own `max_tokens`. Without one, there is always
+    /// room. A mode that turns thinking off is set in any case.
     #[must_use]
     pub fn min_reply_tokens(mut self, tokens: u64) -> Self {
         self.room = tokens;
@@ -135,6 +172,24 @@ impl<M: Model> AutoThinking<M> {
     }
 
     /// Sets the thinking mode for all other queries; by default the model decides.
+    ///
+    /// ```
+    /// use levity_core::{Capabilities, Message, Model, ModelCard, Request, ThinkingMode};
+    /// use levity_llm::ModelExt;
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::ModelError> {
+    /// # let mut capabilities = Capabilities::default();
+    /// # capabilities.thinking = true;
+    /// # let card = ModelCard::new("test", "m").with_capabilities(capabilities);
+    /// let inner = ScriptedModel::new().reply("Hi").with_card(card);
+    /// let model = inner.clone().auto_thinking().default_mode(ThinkingMode::Off);
+    /// model.complete(Request::new().with_message(Message::user("Hello"))).await?;
+    /// assert_eq!(inner.requests()[0].options.thinking, Some(ThinkingMode::Off));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn default_mode(mut self, mode: ThinkingMode) -> Self {
         self.otherwise = Some(mode);
@@ -142,6 +197,10 @@ impl<M: Model> AutoThinking<M> {
     }
 
     /// Sets a custom rule that replaces the checks of words and length.
+    ///
+    /// A rule that returns `None` falls back to the [default mode](Self::default_mode). The other
+    /// conditions still apply: the model can think, the request sets no mode, and the reply has
+    /// room.
     #[must_use]
     pub fn rule(
         mut self,
@@ -151,6 +210,7 @@ impl<M: Model> AutoThinking<M> {
         self
     }
 
+    /// Returns the request with a thinking mode, if one applies.
     fn prepare(&self, mut request: Request) -> Request {
         if request.options.thinking.is_some() || !self.inner.card().capabilities.thinking {
             return request;
@@ -172,6 +232,7 @@ impl<M: Model> AutoThinking<M> {
         request
     }
 
+    /// Finding the character at the limit avoids counting a long text to its end.
     fn needed(&self, request: &Request) -> bool {
         let query = query(request);
         query.chars().nth(self.longer_than).is_some() || has_word(&query, &self.words)
@@ -188,6 +249,8 @@ pub(super) fn query(request: &Request) -> String {
 }
 
 /// Returns `true` if a word of the text starts with one of `words`, which are in lower case.
+///
+/// `text` is compared in lower case. A match must not follow a letter or digit.
 pub(super) fn has_word(text: &str, words: &[impl AsRef<str>]) -> bool {
     let text = text.to_lowercase();
     let begins = |at: usize| !text[..at].ends_with(|before: char| before.is_alphanumeric());

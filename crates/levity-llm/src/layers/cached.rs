@@ -1,3 +1,10 @@
+//! The layer [`Cached`] and its store [`Cache`].
+//!
+//! A lookup goes to the memory first and then to the folder; a reply from the folder moves into the
+//! memory. A stream that finds a stored reply emits it as deltas, so consumers see no difference
+//! except for the usage. Concurrent equal requests are not merged: each of them reaches the model
+//! until the first reply is stored.
+
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,6 +33,30 @@ use memory::Memory;
 ///
 /// let cache = Cache::new().entries(1_000).bytes(16 << 20);
 /// # let _ = cache;
+/// ```
+///
+/// Replies survive a restart only in a folder, where each one is a separate file that is replaced
+/// atomically. Files are untrusted input: an entry counts only if its version and its key match.
+///
+/// ```
+/// use levity_core::{Model, Request};
+/// use levity_llm::ModelExt;
+/// use levity_llm::layers::Cache;
+/// use levity_test::ScriptedModel;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let folder = tempfile::tempdir()?;
+/// let first = ScriptedModel::new().reply("yes").cached(Cache::new().folder(folder.path()));
+/// first.complete(Request::new()).await?;
+///
+/// // A later process with the same folder does not call its model.
+/// let unused = ScriptedModel::new();
+/// let second = unused.clone().cached(Cache::new().folder(folder.path()));
+/// assert_eq!(second.complete(Request::new()).await?.message.text(), "yes");
+/// assert!(unused.requests().is_empty());
+/// # Ok(())
+/// # }
 /// ```
 #[derive(Clone, Debug)]
 pub struct Cache {
@@ -73,6 +104,24 @@ impl Cache {
     /// namespace if two servers offer models of the same name. Put a secret into it if other
     /// parties can write to the folder: without it, they cannot compute the keys and so cannot
     /// plant replies.
+    ///
+    /// ```
+    /// use levity_core::{Model, Request};
+    /// use levity_llm::ModelExt;
+    /// use levity_llm::layers::Cache;
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::ModelError> {
+    /// let shared = Cache::new();
+    /// let (a, b) = (ScriptedModel::new().reply("from a"), ScriptedModel::new().reply("from b"));
+    /// let a = a.cached(shared.clone().namespace("http://a:8080"));
+    /// let b = b.cached(shared.namespace("http://b:8080"));
+    /// assert_eq!(a.complete(Request::new()).await?.message.text(), "from a");
+    /// assert_eq!(b.complete(Request::new()).await?.message.text(), "from b");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn namespace(mut self, namespace: impl Into<Arc<str>>) -> Self {
         self.namespace = Namespace(namespace.into());
@@ -80,6 +129,9 @@ impl Cache {
     }
 
     /// Sets the maximum number of replies in memory.
+    ///
+    /// With 0, the memory stores nothing and only a folder is used. Clones share the store but keep
+    /// their own limits.
     #[must_use]
     pub fn entries(mut self, count: usize) -> Self {
         self.entries = count;
@@ -87,6 +139,9 @@ impl Cache {
     }
 
     /// Sets the maximum total size of the replies in memory.
+    ///
+    /// The size of a reply is that of its message, plus its key and 512 bytes. A reply that is
+    /// larger than the whole limit is not stored in memory.
     #[must_use]
     pub fn bytes(mut self, bytes: usize) -> Self {
         self.bytes = bytes;
@@ -101,6 +156,9 @@ impl Cache {
     }
 
     /// Also stores replies in this folder, up to about `files` replies.
+    ///
+    /// The limit is approximate: a sweep after the first write and then after every 64th removes
+    /// the oldest files beyond it.
     #[must_use]
     pub fn folder_with_limit(mut self, folder: impl Into<PathBuf>, files: usize) -> Self {
         let disk = Disk {
@@ -112,6 +170,8 @@ impl Cache {
         self
     }
 
+    /// Returns the stored reply from memory or from the folder. An unreadable file counts as a
+    /// miss.
     async fn get(&self, key: &str) -> Option<Response> {
         let stored = self
             .memory
@@ -130,6 +190,9 @@ impl Cache {
     }
 
     /// Stores a reply. Disk errors are ignored, because a failing disk must not fail the call.
+    ///
+    /// Only complete replies are worth storing. A reply that a filter cut off may differ the next
+    /// time.
     async fn put(&self, key: String, response: &Response) {
         let worth = matches!(
             response.finish,
@@ -145,6 +208,7 @@ impl Cache {
         }
     }
 
+    /// Stores a reply in memory only, within the limits of this clone.
     fn remember(&self, key: &str, response: &Response) {
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         memory.put(key, response.clone(), self.entries, self.bytes);
@@ -189,6 +253,24 @@ pub struct Cached<M> {
 
 impl<M: Model + 'static> Cached<M> {
     /// Wraps the given model.
+    ///
+    /// ```
+    /// use levity_core::{Message, Model, Request};
+    /// use levity_llm::layers::{Cache, Cached};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::ModelError> {
+    /// let inner = ScriptedModel::new().reply("one").reply("two");
+    /// let model = Cached::new(inner.clone(), Cache::new());
+    /// let ask = |text: &str| Request::new().with_message(Message::user(text));
+    /// for text in ["a", "b", "a", "b"] {
+    ///     model.complete(ask(text)).await?;
+    /// }
+    /// assert_eq!(inner.requests().len(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(model: M, cache: Cache) -> Self {
         Self {
             inner: Arc::new(model),
@@ -196,6 +278,7 @@ impl<M: Model + 'static> Cached<M> {
         }
     }
 
+    /// Returns the key of a request within the namespace of the cache.
     fn key(&self, request: &Request) -> String {
         let key = canonical::key(self.inner.card(), &canonical::canonical(request));
         canonical::namespaced_key(&self.cache.namespace.0, key)

@@ -1,3 +1,9 @@
+//! The layer [`DebugLog`]: prompts and replies as text files, for people.
+//!
+//! A log must not change the run: a disk error is counted and otherwise ignored, and the reply of a
+//! call whose prompt could not be written is not written either. Names start with a timestamp and a
+//! number, so an alphabetical listing is chronological and the oldest files can be found by name.
+
 use std::fmt;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -35,11 +41,16 @@ mod text;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// The files contain whole conversations. They are private to their owner on Unix, but a scrubber
+/// recognises only known forms of secrets, so do not share a folder unread.
 pub struct DebugLog<M> {
     inner: Arc<M>,
     log: Arc<Log>,
 }
 
+/// The settings and counters. Setters copy it on write, so a clone of the layer in use is
+/// unaffected; the counters are shared by all copies.
 #[derive(Clone)]
 struct Log {
     folder: PathBuf,
@@ -59,6 +70,8 @@ impl<M: Model + 'static> DebugLog<M> {
     pub const DEFAULT_BYTES: usize = 1 << 20;
 
     /// Wraps a model; the folder is created when needed.
+    ///
+    /// No file is written before the first call.
     pub fn new(model: M, folder: impl Into<PathBuf>) -> Self {
         let log = Log {
             folder: folder.into(),
@@ -77,18 +90,45 @@ impl<M: Model + 'static> DebugLog<M> {
     }
 
     /// Sets the name that appears in file names, such as the agent's; the model's id by default.
+    ///
+    /// ```
+    /// use levity_core::{Model, Request};
+    /// use levity_llm::ModelExt;
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let folder = tempfile::tempdir()?;
+    /// let model = ScriptedModel::new().reply("yes").debug_log(folder.path()).name("the planner");
+    /// model.complete(Request::new()).await?;
+    /// let names: Vec<String> = std::fs::read_dir(folder.path())?
+    ///     .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+    ///     .collect();
+    /// assert!(names.iter().any(|name| name.ends_with("_the-planner_prompt.txt")), "{names:?}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Characters other than ASCII letters, digits, `-` and `.` become `-`, and the name is cut
+    /// after 60.
     #[must_use]
     pub fn name(self, name: &str) -> Self {
         self.with(|log| log.name = file_name_part(name))
     }
 
     /// Sets the number of calls whose files are retained.
+    ///
+    /// At least one call is retained. A sweep after every 16th call removes older files, so the
+    /// folder may hold a few more for a while.
     #[must_use]
     pub fn calls(self, count: usize) -> Self {
         self.with(|log| log.calls = count.max(1))
     }
 
     /// Sets the maximum size of a file; a longer text loses its middle.
+    ///
+    /// The text keeps its first and last half of the limit, with a line about the omitted bytes
+    /// between.
     #[must_use]
     pub fn bytes(self, bytes: usize) -> Self {
         self.with(|log| log.bytes = bytes)
@@ -107,6 +147,21 @@ impl<M: Model + 'static> DebugLog<M> {
     }
 
     /// Returns the number of files that could not be written.
+    ///
+    /// ```
+    /// use levity_core::{Model, Request};
+    /// use levity_llm::ModelExt;
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let file = tempfile::NamedTempFile::new()?; // a file is not a folder
+    /// let model = ScriptedModel::new().reply("yes").debug_log(file.path());
+    /// model.complete(Request::new()).await?; // the call itself succeeds
+    /// assert_eq!(model.failures(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn failures(&self) -> u64 {
         self.log.failed.load(Ordering::Relaxed)
     }
@@ -118,6 +173,8 @@ impl<M: Model + 'static> DebugLog<M> {
 }
 
 /// Returns a name that is safe within a file name.
+///
+/// The result has no separators and no underscores, which separate the parts of a file name.
 fn file_name_part(name: &str) -> String {
     let keep = |c: char| {
         if c.is_ascii_alphanumeric() || "-.".contains(c) {
@@ -140,6 +197,7 @@ impl Log {
         self.count_failure(files::run_blocking(move || log.write_prompt(&text)).await)
     }
 
+    /// Writes the reply or the error of a call; skips it if the prompt was not written.
     async fn response(
         self: &Arc<Self>,
         stem: Option<String>,
@@ -158,6 +216,9 @@ impl Log {
         written.ok()
     }
 
+    /// Creates a new file and returns the stem of its name, such as
+    /// `2026-07-28T101500.000Z_00012_gpt-5`.
+    /// A name that another process has taken leads to the next number.
     fn write_prompt(&self, text: &str) -> io::Result<String> {
         private::make_dir(&self.folder)?;
         let text = self.scrub_and_trim(text);
@@ -184,6 +245,7 @@ impl Log {
         Ok(stem)
     }
 
+    /// Writes the file of the reply, and its copy as the latest one.
     fn write_response(&self, stem: &str, text: &str) -> io::Result<()> {
         let text = self.scrub_and_trim(text);
         Replace::new(&self.folder.join(format!("{stem}_response.txt"))).write(text.as_bytes())?;
@@ -210,6 +272,8 @@ impl Log {
         )
     }
 
+    /// Prompts and replies are counted separately, so a call without a reply does not shift the
+    /// others. The copies named `latest_..` do not begin with a digit and stay.
     fn sweep(&self) -> io::Result<()> {
         for kind in ["_prompt.txt", "_response.txt"] {
             let is_log_file =

@@ -1,3 +1,8 @@
+//! The layer [`Defaults`]: fills in options that a request leaves open.
+//!
+//! Profiles of the model list use it for their `options`. Options are shared and copied on write. A
+//! layer whose own options are all open, as in most profiles, leaves requests untouched.
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -28,6 +33,10 @@ pub struct Defaults<M> {
 
 impl<M: Model> Defaults<M> {
     /// Wraps a model with default options.
+    ///
+    /// An option of the request always takes precedence. Stop sequences are one option: those of
+    /// the request replace the default ones. Extra fields are merged by name, and a field of the
+    /// request wins.
     pub fn new(model: M, options: Options) -> Self {
         Self {
             inner: model,
@@ -35,6 +44,8 @@ impl<M: Model> Defaults<M> {
         }
     }
 
+    /// Returns the request with all open options set. [`Model::cost_bound`] uses it as well,
+    /// because a default for `max_tokens` changes the cost.
     fn fill(&self, mut request: Request) -> Request {
         if self.options != Options::default() {
             let options = Arc::make_mut(&mut request.options);

@@ -1,3 +1,7 @@
+//! The predicate over error kinds that `Retry` and `Fallback` share.
+//!
+//! It sits behind an `Arc`, because a stream owns a copy of the policy and may outlive the layer.
+
 use std::sync::Arc;
 
 use levity_core::ModelErrorKind;
@@ -11,6 +15,7 @@ impl ErrorFilter {
         Self(Arc::new(contains))
     }
 
+    /// Returns `true` if the layer reacts to errors of this kind.
     pub(super) fn contains(&self, kind: ModelErrorKind) -> bool {
         (self.0)(kind)
     }

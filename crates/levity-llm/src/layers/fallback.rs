@@ -1,3 +1,9 @@
+//! The layer [`Fallback`]: calls a second model when the first one fails.
+//!
+//! The card is computed once, from both cards, and promises only what both models can do. A caller
+//! that plans by the card, such as compaction or a budget, is right whichever model answers. The
+//! layer calls each model once; a retry belongs inside of it, around one of the models.
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -37,10 +43,17 @@ use super::{ErrorFilter, flow};
 /// # Ok(())
 /// # }
 /// ```
+///
+/// # Cost
+/// [`CostBound::sends`](levity_core::CostBound) is the sum of both models, because each may be
+/// charged. If the first model failed after it may have cost something, the usage is an estimate
+/// without a cost.
 pub struct Fallback<A, B> {
     first: Arc<A>,
     next: Arc<B>,
+    /// The errors after which the next model is called.
     on: ErrorFilter,
+    /// True if the next model may be called after part of the first reply was forwarded.
     restart: bool,
     card: ModelCard,
 }
@@ -60,6 +73,26 @@ impl<A: Model + 'static, B: Model + 'static> Fallback<A, B> {
     }
 
     /// Sets the errors after which the next model is called.
+    ///
+    /// The default leaves out errors that the request itself causes, such as
+    /// [`ContextTooLong`](ModelErrorKind::ContextTooLong). Add them if the next model may accept
+    /// the request:
+    ///
+    /// ```
+    /// use levity_core::{Model, ModelErrorKind, Request};
+    /// use levity_llm::ModelExt;
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::ModelError> {
+    /// let small = ScriptedModel::new().fail(ModelErrorKind::ContextTooLong);
+    /// let model = small
+    ///     .fallback(ScriptedModel::new().reply("from the large one"))
+    ///     .on(|kind| kind.is_retryable() || kind == ModelErrorKind::ContextTooLong);
+    /// assert_eq!(model.complete(Request::new()).await?.message.text(), "from the large one");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn on(mut self, kinds: impl Fn(ModelErrorKind) -> bool + Send + Sync + 'static) -> Self {
         self.on = ErrorFilter::new(kinds);
@@ -68,6 +101,8 @@ impl<A: Model + 'static, B: Model + 'static> Fallback<A, B> {
 
     /// Calls the next model even if part of the reply was already forwarded. A [`Delta::Restart`]
     /// instructs consumers to discard the part that they received.
+    ///
+    /// [`complete`](Model::complete) ignores this setting, because it shows nothing before its end.
     #[must_use]
     pub fn restart_after_first_delta(mut self) -> Self {
         self.restart = true;
@@ -76,6 +111,9 @@ impl<A: Model + 'static, B: Model + 'static> Fallback<A, B> {
 }
 
 /// Returns a card with the first card's name and the values that hold for both.
+///
+/// An unknown window counts as unlimited, so a known one wins. A price that only one card has is
+/// unknown for both, because a budget must not count a paid call as free.
 pub(super) fn common(a: &ModelCard, b: &ModelCard) -> ModelCard {
     let smaller = |a: Option<u64>, b: Option<u64>| [a, b].into_iter().flatten().min();
     let mut card = a.clone();
@@ -86,6 +124,7 @@ pub(super) fn common(a: &ModelCard, b: &ModelCard) -> ModelCard {
     card
 }
 
+/// Returns the capabilities that both models have.
 fn both(a: Capabilities, b: Capabilities) -> Capabilities {
     let mut both = a;
     both.tools &= b.tools;

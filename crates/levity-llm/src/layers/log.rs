@@ -1,4 +1,8 @@
 //! Log events of layers; empty without the feature `tracing`.
+//!
+//! Both functions compile to nothing without the feature, so the layers call them unconditionally.
+//! The target of all lines is `levity::model` and their level is `warn`. They contain the model's
+//! id and the error, which never holds a prompt or a key.
 
 use std::time::Duration;
 

@@ -1,3 +1,9 @@
+//! The layer [`RateLimit`] and its setting [`Rate`].
+//!
+//! The layer itself holds no state: the [`Limiter`] of its key does, and all layers in the process
+//! with this key share it. A call enqueues, waits for its turn, is recorded as sent, and reports
+//! its actual tokens afterwards. A wait belongs to the call, so dropping the call leaves the queue.
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,9 +28,14 @@ use limiter::{Limiter, QueueSlot};
 /// use std::time::Duration;
 ///
 /// let rate = Rate::new().requests(60).tokens(100_000).min_interval(Duration::from_millis(200));
-/// assert_eq!(Rate::gemini_free(), Rate::new().requests(15).min_interval(Duration::from_millis(4_500)));
+/// let free = Rate::new().requests(15).min_interval(Duration::from_millis(4_500));
+/// assert_eq!(Rate::gemini_free(), free);
 /// # let _ = rate;
 /// ```
+///
+/// The limits combine: a request is sent as soon as all of them allow it. Requests and tokens are
+/// counted over the last 60 seconds, not per calendar minute. A request with more tokens than the
+/// whole limit is sent once the window is empty, because it could never fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rate {
@@ -67,6 +78,9 @@ impl Rate {
     }
 
     /// Sets the maximum number of tokens per minute, sent and received.
+    ///
+    /// The estimate before the call counts only the input. The provider's count, which includes the
+    /// output, replaces it when the reply is complete.
     #[must_use]
     pub fn tokens(mut self, a_minute: u64) -> Self {
         self.tokens = Some(a_minute);
@@ -82,6 +96,28 @@ impl Rate {
 
     /// Sets the maximum number of waiting calls. Any further call fails with
     /// [`RateLimited`](ModelErrorKind::RateLimited).
+    ///
+    /// With 0, a call that would have to wait fails at once:
+    ///
+    /// ```
+    /// use levity_core::{Model, ModelErrorKind, Request};
+    /// use levity_llm::ModelExt;
+    /// use levity_llm::layers::Rate;
+    /// use levity_test::{ManualWorld, ScriptedModel, Turn};
+    /// use std::sync::Arc;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::ModelError> {
+    /// let model = ScriptedModel::looping(Turn::new().text("yes"))
+    ///     .rate_limit(Rate::new().requests(1).max_waiting(0))
+    ///     .key("no queue")
+    ///     .with_world(Arc::new(ManualWorld::new()));
+    /// model.complete(Request::new()).await?;
+    /// let error = model.complete(Request::new()).await.unwrap_err();
+    /// assert_eq!(error.kind(), ModelErrorKind::RateLimited { retry_after: None });
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn max_waiting(mut self, count: usize) -> Self {
         self.max_waiting = count;
@@ -126,11 +162,19 @@ impl Default for Rate {
 /// # Ok(())
 /// # }
 /// ```
+///
+/// # Limits
+/// The limit holds within one process. Several processes with the same account need rates that add
+/// up to the quota. The queue holds [`Rate::DEFAULT_MAX_WAITING`] calls by default; a further call
+/// fails with [`RateLimited`](ModelErrorKind::RateLimited), which an outer [`Retry`](super::Retry)
+/// retries.
 pub struct RateLimit<M> {
     inner: Arc<M>,
     access: LimitedAccess,
 }
 
+/// The part of the layer that a stream takes along: the shared limiter, with this layer's rate and
+/// clock.
 #[derive(Clone)]
 struct LimitedAccess {
     key: Arc<str>,
@@ -141,6 +185,9 @@ struct LimitedAccess {
 
 impl<M: Model + 'static> RateLimit<M> {
     /// Wraps the given model.
+    ///
+    /// Two layers with the same key may have different rates. Each call then waits by the rate of
+    /// its own layer, but all calls count.
     pub fn new(model: M, rate: Rate) -> Self {
         let key: Arc<str> = format!("{}/{}", model.card().provider, model.card().id).into();
         let access = LimitedAccess {
@@ -156,12 +203,44 @@ impl<M: Model + 'static> RateLimit<M> {
     }
 
     /// Wraps a model with the rate of [Gemini's free tier](Rate::gemini_free).
+    ///
+    /// ```
+    /// use levity_core::Model;
+    /// use levity_llm::layers::RateLimit;
+    /// use levity_test::ScriptedModel;
+    ///
+    /// let model = RateLimit::gemini_free(ScriptedModel::new());
+    /// assert_eq!(model.card().id, "scripted"); // the card of the inner model
+    /// ```
     pub fn gemini_free(model: M) -> Self {
         Self::new(model, Rate::gemini_free())
     }
 
     /// Sets the key that calls in the whole process share to be counted together. Quotas usually
     /// apply to an account, so the account's name is a good key.
+    ///
+    /// ```
+    /// use levity_core::{Model, Request, World};
+    /// use levity_llm::ModelExt;
+    /// use levity_llm::layers::Rate;
+    /// use levity_test::{ManualWorld, ScriptedModel};
+    /// use std::{sync::Arc, time::Duration};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::ModelError> {
+    /// let world = Arc::new(ManualWorld::auto());
+    /// let limited = |model: ScriptedModel| {
+    ///     let rate = Rate::new().min_interval(Duration::from_secs(1));
+    ///     model.rate_limit(rate).key("account 7").with_world(world.clone())
+    /// };
+    /// let (small, large) = (ScriptedModel::new().reply("a"), ScriptedModel::new().reply("b"));
+    /// let (small, large) = (limited(small), limited(large));
+    /// small.complete(Request::new()).await?;
+    /// large.complete(Request::new()).await?; // waits a second, although it is another model
+    /// assert_eq!(world.now().since(ManualWorld::START), Duration::from_secs(1));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn key(mut self, key: impl Into<Arc<str>>) -> Self {
         self.access.key = key.into();
@@ -178,6 +257,10 @@ impl<M: Model + 'static> RateLimit<M> {
 }
 
 impl LimitedAccess {
+    /// Enters the queue with the estimated tokens.
+    ///
+    /// # Errors
+    /// Returns [`RateLimited`](ModelErrorKind::RateLimited) without a delay if the queue is full.
     fn enqueue(&self, request: &Request) -> Result<QueueSlot, ModelError> {
         let slot = self
             .limiter
@@ -197,6 +280,9 @@ impl LimitedAccess {
     }
 
     /// Records the actual usage or the error of a request.
+    ///
+    /// A request that failed and cannot have cost anything gives its tokens back, but still counts
+    /// as a request. Usage without any tokens keeps the estimate: some servers do not count.
     fn record_usage(&self, id: u64, usage: Result<&Usage, &ModelError>) {
         match usage {
             Ok(usage) if usage.total() > 0 => self.limiter.record_usage(id, usage.total()),
@@ -214,6 +300,8 @@ impl LimitedAccess {
 }
 
 /// Estimates the tokens of a request at a quarter of its bytes.
+///
+/// The descriptions and schemas of tools count as well, since they often outweigh the conversation.
 fn estimate(request: &Request) -> u64 {
     let system = request.system.as_ref().map_or(0, |system| system.len());
     let tool =
@@ -223,6 +311,8 @@ fn estimate(request: &Request) -> u64 {
 }
 
 /// Forwards the deltas and returns their usage.
+///
+/// Unlike [`flow::forward`], it does not fold the reply: only the usage is needed.
 async fn forward(
     model: &dyn Model,
     request: Request,

@@ -1,3 +1,9 @@
+//! The layer [`Record`]: writes each call to a file for [`Replay`](super::Replay).
+//!
+//! A line looks like `{"digest": "..", "model": {..}, "request": {..}, "reply": {"response":
+//! {..}}}`. The request is stored in its canonical form next to its digest, so that a replay can
+//! explain a mismatch. Lines are appended whole, under a lock, so concurrent calls do not mix.
+
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -43,6 +49,8 @@ pub struct Record<M> {
     recorder: Recorder,
 }
 
+/// The part of the layer that a stream takes along: the open file, its path for errors, and the
+/// scrubber.
 #[derive(Clone)]
 struct Recorder {
     file: Arc<Mutex<File>>,
@@ -59,6 +67,7 @@ pub(super) struct Line {
     pub(super) reply: Reply,
 }
 
+/// The recorded end of a call. Errors are recorded too, so that a test can replay a failure.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Reply {
@@ -68,6 +77,11 @@ pub(super) enum Reply {
 
 impl<M: Model + 'static> Record<M> {
     /// Wraps a model and starts a new file, replacing an existing one.
+    ///
+    /// The file is private to its owner, even if the file that it replaces was not. Later, a call
+    /// whose line cannot be written fails with [`BadRequest`](ModelErrorKind::BadRequest). That
+    /// error counts as charged, because the model was already called, and its source is the I/O
+    /// error.
     ///
     /// # Errors
     /// Returns an error if the file cannot be created.
@@ -88,6 +102,29 @@ impl<M: Model + 'static> Record<M> {
     }
 
     /// Sets the scrubber that masks secrets; give a [`Replay`](super::Replay) of the file the same.
+    ///
+    /// ```
+    /// use levity_core::{Message, Model, Request};
+    /// use levity_llm::ModelExt;
+    /// use levity_llm::layers::{Replay, Scrub};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("calls.jsonl");
+    /// let scrub = Scrub::new().secret("hunter2");
+    /// let request = || Request::new().with_message(Message::user("The word is hunter2."));
+    ///
+    /// let model = ScriptedModel::new().reply("I see.").record(&path)?.scrub(scrub.clone());
+    /// model.complete(request()).await?;
+    /// assert!(!std::fs::read_to_string(&path)?.contains("hunter2"));
+    ///
+    /// let replay = Replay::open(&path)?.scrub(scrub);
+    /// assert_eq!(replay.complete(request()).await?.message.text(), "I see.");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn scrub(mut self, scrub: Scrub) -> Self {
         self.recorder.scrub = Arc::new(scrub);
@@ -97,11 +134,15 @@ impl<M: Model + 'static> Record<M> {
 
 impl Recorder {
     /// Returns the key and the JSON of a request for its line.
+    ///
+    /// The request is masked before it is hashed. A test that lacks the real secret, or has another
+    /// one, finds the same digest.
     fn begin(&self, card: &ModelCard, request: &Request) -> (String, Value) {
         let request = self.scrub.value(canonical::canonical(request));
         (canonical::key(card, &request), request)
     }
 
+    /// Appends the line of one call; see [`Record::new`] for its error.
     async fn write(
         &self,
         card: &ModelCard,
@@ -125,6 +166,8 @@ impl Recorder {
         })
     }
 
+    /// Masks the reply as JSON, where the names of keys show which values are secret, and writes
+    /// one line with a single call.
     fn append(&self, line: &Line) -> io::Result<()> {
         let scrubbed = self.scrub.value(serde_json::to_value(&line.reply)?);
         let mut value = serde_json::to_value(line)?;

@@ -1,3 +1,9 @@
+//! The model [`Replay`]: answers requests from a recording, for tests without a provider.
+//!
+//! Replies are found by the digest of the masked request, so the order of different requests does
+//! not matter. A run that changes its prompts fails loudly: the error lists the first differing
+//! paths of the nearest recorded request.
+
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::fs;
@@ -15,6 +21,31 @@ use super::record::{Line, Reply};
 use super::{Scrub, canonical};
 
 /// An error of reading or replaying a recording.
+///
+/// [`Replay::open`] returns the first three variants. A call returns the other two as the source of
+/// a [`ModelError`]:
+///
+/// ```
+/// use levity_core::{Message, Model, Request};
+/// use levity_llm::ModelExt;
+/// use levity_llm::layers::{Replay, ReplayError};
+/// use levity_test::ScriptedModel;
+/// use std::error::Error as _;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("calls.jsonl");
+/// let ask = |text: &str| Request::new().with_message(Message::user(text));
+/// ScriptedModel::new().reply("blue").record(&path)?.complete(ask("The sky?")).await?;
+///
+/// let error = Replay::open(&path)?.complete(ask("The sea?")).await.unwrap_err();
+/// let source = error.source().unwrap().to_string();
+/// assert!(source.contains("in line 1, differs in `history"), "{source}");
+/// assert!(matches!(Replay::open("missing.jsonl"), Err(ReplayError::Read { .. })));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
@@ -72,18 +103,46 @@ pub enum ReplayError {
 /// recorded several times receives its replies in order. Any other request fails with
 /// [`BadRequest`](ModelErrorKind::BadRequest). The error's source is a [`ReplayError`] that lists
 /// the differences to the most similar recorded request. The card is that of the recorded model.
+///
+/// Replay is exact: a request that was recorded twice and is sent three times fails at the third,
+/// with [`ReplayError::Exhausted`]. Recorded errors are returned as they were.
+///
+/// ```
+/// use levity_core::{Model, Request};
+/// use levity_llm::ModelExt;
+/// use levity_llm::layers::Replay;
+/// use levity_test::ScriptedModel;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("calls.jsonl");
+/// let live = ScriptedModel::new().reply("first").reply("second").record(&path)?;
+/// live.complete(Request::new()).await?;
+/// live.complete(Request::new()).await?;
+///
+/// let replay = Replay::open(&path)?;
+/// assert_eq!(replay.complete(Request::new()).await?.message.text(), "first");
+/// assert_eq!(replay.complete(Request::new()).await?.message.text(), "second");
+/// assert!(replay.complete(Request::new()).await.is_err());
+/// # Ok(())
+/// # }
+/// ```
 pub struct Replay {
     card: ModelCard,
     scrub: Scrub,
     state: Mutex<State>,
 }
 
+/// The recording in memory: the line number and request of each call, for error messages, and the
+/// replies by digest.
 #[derive(Default)]
 struct State {
     lines: Vec<(usize, Value)>,
     replies: HashMap<String, Replies>,
 }
 
+/// The replies to one request that are left, and the number that was recorded.
 #[derive(Default)]
 struct Replies {
     times: usize,
@@ -93,8 +152,12 @@ struct Replies {
 impl Replay {
     /// Reads a recording from a file.
     ///
+    /// The whole file is read into memory. Empty lines are ignored. The first line determines the
+    /// card, so a recording belongs to one model.
+    ///
     /// # Errors
-    /// Returns an error if the file cannot be read, has no calls, or has an invalid line.
+    /// Returns [`ReplayError::Read`], [`ReplayError::Line`] or [`ReplayError::Empty`] if the file
+    /// cannot be read, has an invalid line, or has no calls.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ReplayError> {
         let path = path.as_ref();
         let text = fs::read_to_string(path).map_err(|cause| ReplayError::Read {
@@ -132,6 +195,7 @@ impl Replay {
         self
     }
 
+    /// Takes the next recorded reply to a request, or explains why there is none.
     fn answer(&self, request: &Request) -> Result<Response, ModelError> {
         let request = self.scrub.value(canonical::canonical(request));
         let digest = canonical::key(&self.card, &request);
@@ -153,6 +217,9 @@ impl Replay {
 
 impl State {
     /// Finds the most similar recorded request and lists the differences to it.
+    ///
+    /// Requests are compared by the number of differing leaves, up to 50 per request. Of equally
+    /// similar requests, the first one is reported.
     fn nearest(&self, request: &Value) -> ReplayError {
         let compared = self.lines.iter().map(|(line, recorded)| {
             let mut differs = Vec::new();
@@ -174,6 +241,9 @@ const MAX_COUNTED: usize = 50;
 const MAX_REPORTED: usize = 5;
 
 /// Collects the paths at which two values differ.
+///
+/// A key that only one side has counts as one difference, with null on the other side. Paths look
+/// like `history[2].parts[0].text`.
 fn compare(path: &str, a: &Value, b: &Value, differs: &mut Vec<String>) {
     if a == b || differs.len() >= MAX_COUNTED {
         return;

@@ -1,3 +1,10 @@
+//! The layer [`Retry`]: sends a request again after a transient failure.
+//!
+//! `stream` and `complete` follow the same [`RetryPolicy`] but have separate loops. A stream
+//! reports waits as deltas and stops retrying once the consumer has received content. `complete`
+//! shows nothing before its end, so it may always retry. Both count the usage of all attempts in
+//! one [`Tally`], because a failed attempt may have cost something.
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,15 +50,24 @@ use levity_system::SystemWorld;
 pub struct Retry<M> {
     inner: Arc<M>,
     policy: RetryPolicy,
+    /// True if a retry may discard content that the consumer has already received.
     restart: bool,
     world: Arc<dyn World>,
 }
 
+/// The settings that decide on a retry, separate from the model so that a stream can own a copy.
+///
+/// With the defaults, the waits after the first, second and third failure are 0.5 to 1 s, 1 to 2 s
+/// and 2 to 4 s.
 #[derive(Clone)]
 struct RetryPolicy {
+    /// The number of times that a request is sent at most, the first time included.
     attempts: u64,
+    /// The upper end of the wait after the first failure.
     first: Duration,
+    /// The upper end of all computed waits; a delay from the provider may be longer.
     longest: Duration,
+    /// The longest delay from a provider to accept; `None` accepts every delay.
     max_wait: Option<Duration>,
     on: ErrorFilter,
 }
@@ -65,6 +81,10 @@ impl<M: Model + 'static> Retry<M> {
     pub const DEFAULT_LONGEST: Duration = Duration::from_secs(60);
 
     /// Wraps the given model.
+    ///
+    /// The layer uses [`DEFAULT_ATTEMPTS`](Self::DEFAULT_ATTEMPTS),
+    /// [`DEFAULT_FIRST`](Self::DEFAULT_FIRST) and [`DEFAULT_LONGEST`](Self::DEFAULT_LONGEST), and
+    /// retries [transient errors](ModelErrorKind::is_retryable).
     pub fn new(model: M) -> Self {
         let policy = RetryPolicy {
             attempts: Self::DEFAULT_ATTEMPTS,
@@ -82,6 +102,25 @@ impl<M: Model + 'static> Retry<M> {
     }
 
     /// Sets the maximum number of attempts, which is at least one.
+    ///
+    /// The [`CostBound`] of a request multiplies its sends by this number, so a budget reserves the
+    /// cost of all attempts.
+    ///
+    /// ```
+    /// use levity_core::{Model, ModelErrorKind, Request};
+    /// use levity_llm::ModelExt;
+    /// use levity_test::{ManualWorld, ScriptedModel};
+    /// use std::sync::Arc;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let timeout = ModelErrorKind::Timeout;
+    /// let inner = ScriptedModel::new().fail(timeout).fail(timeout);
+    /// let model = inner.clone().retry().attempts(2).with_world(Arc::new(ManualWorld::auto()));
+    /// let error = model.complete(Request::new()).await.unwrap_err();
+    /// assert_eq!((error.kind(), inner.requests().len()), (timeout, 2));
+    /// # }
+    /// ```
     #[must_use]
     pub fn attempts(mut self, attempts: u64) -> Self {
         self.policy.attempts = attempts.max(1);
@@ -90,6 +129,26 @@ impl<M: Model + 'static> Retry<M> {
 
     /// Sets the wait after the first failure and the longest wait; each wait doubles the previous
     /// one.
+    ///
+    /// ```
+    /// use levity_core::{Model, ModelErrorKind, Request, World};
+    /// use levity_llm::ModelExt;
+    /// use levity_test::{ManualWorld, ScriptedModel};
+    /// use std::{sync::Arc, time::Duration};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::ModelError> {
+    /// let world = Arc::new(ManualWorld::auto());
+    /// let model = ScriptedModel::new().fail(ModelErrorKind::Overloaded).reply("yes").retry();
+    /// let model = model
+    ///     .backoff(Duration::from_millis(100), Duration::from_secs(2))
+    ///     .with_world(world.clone());
+    /// model.complete(Request::new()).await?;
+    /// let waited = world.now().since(ManualWorld::START);
+    /// assert!((50..=100).contains(&waited.as_millis()), "{waited:?}");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn backoff(mut self, first: Duration, longest: Duration) -> Self {
         (self.policy.first, self.policy.longest) = (first, longest);
@@ -99,6 +158,22 @@ impl<M: Model + 'static> Retry<M> {
     /// Sets the longest retry delay to accept from a provider. If the provider states a longer one,
     /// the layer returns the error immediately. Without this limit, the layer honours every delay
     /// within the caller's time limit for the model.
+    ///
+    /// ```
+    /// use levity_core::{Model, ModelErrorKind, Request};
+    /// use levity_llm::ModelExt;
+    /// use levity_test::ScriptedModel;
+    /// use std::time::Duration;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let delay = Some(Duration::from_secs(3_600));
+    /// let inner = ScriptedModel::new().fail(ModelErrorKind::RateLimited { retry_after: delay });
+    /// let model = inner.clone().retry().max_wait(Duration::from_secs(60));
+    /// assert!(model.complete(Request::new()).await.is_err());
+    /// assert_eq!(inner.requests().len(), 1); // an hour is too long, so the error returns at once
+    /// # }
+    /// ```
     #[must_use]
     pub fn max_wait(mut self, longest: Duration) -> Self {
         self.policy.max_wait = Some(longest);
@@ -106,6 +181,24 @@ impl<M: Model + 'static> Retry<M> {
     }
 
     /// Sets the errors to retry after; by default [transient errors](ModelErrorKind::is_retryable).
+    ///
+    /// ```
+    /// use levity_core::{Model, ModelErrorKind, Request};
+    /// use levity_llm::ModelExt;
+    /// use levity_test::{ManualWorld, ScriptedModel};
+    /// use std::sync::Arc;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::ModelError> {
+    /// let inner = ScriptedModel::new().fail(ModelErrorKind::Malformed).reply("yes");
+    /// let model = inner
+    ///     .retry()
+    ///     .on(|kind| kind.is_retryable() || kind == ModelErrorKind::Malformed)
+    ///     .with_world(Arc::new(ManualWorld::auto()));
+    /// assert_eq!(model.complete(Request::new()).await?.message.text(), "yes");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn on(mut self, kinds: impl Fn(ModelErrorKind) -> bool + Send + Sync + 'static) -> Self {
         self.policy.on = ErrorFilter::new(kinds);
@@ -115,6 +208,10 @@ impl<M: Model + 'static> Retry<M> {
     /// Retries even if part of the reply was already forwarded. A [`Delta::Restart`] instructs
     /// consumers to discard the part that they received. The complete reply contains only the last
     /// attempt.
+    ///
+    /// Enable it only if every consumer of the stream handles the restart.
+    /// [`Fold`](levity_core::Fold) and the command line of levity do; a program that prints deltas
+    /// as they arrive shows the discarded part as well.
     #[must_use]
     pub fn restart_after_first_delta(mut self) -> Self {
         self.restart = true;
@@ -131,6 +228,10 @@ impl<M: Model + 'static> Retry<M> {
 
 impl RetryPolicy {
     /// Returns the wait after this many failed attempts, or `None` if no attempt remains.
+    ///
+    /// A delay from the provider replaces the computed wait and is honoured in full, because an
+    /// earlier request would only be rejected again. The random part on top spreads the calls that
+    /// were rejected together.
     fn wait(&self, failed: u64, error: &ModelError, world: &dyn World) -> Option<Duration> {
         if failed >= self.attempts || !self.on.contains(error.kind()) {
             return None;
@@ -145,12 +246,16 @@ impl RetryPolicy {
         Some(half + random_part(half, world))
     }
 
+    /// Returns the text of the [`Delta::Waiting`]: `attempt 1 of 4 failed: the service is busy`.
     fn reason(&self, failed: u64, error: &ModelError) -> String {
         format!("attempt {failed} of {} failed: {error}", self.attempts)
     }
 }
 
 /// Returns a random fraction of `time`.
+///
+/// The multiplication by a random `u64` and the shift by 64 bits give a uniform share without
+/// floating point, so a seeded world repeats it exactly on every machine.
 fn random_part(time: Duration, world: &dyn World) -> Duration {
     let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let share = u128::from(nanos) * u128::from(world.random());

@@ -1,3 +1,9 @@
+//! The model [`Route`]: chooses one of several models for each request.
+//!
+//! The choice is a pure function of the request and the cards, so the same request always goes to
+//! the same model, and a replay of a run makes the same choices. Nothing is sent to find out. The
+//! router does not react to failures; wrap it, or its models, in `Fallback` or `Retry` for that.
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -49,15 +55,25 @@ pub struct Route {
     card: ModelCard,
 }
 
+/// The rule that selects a model.
 enum Choice {
     Cheapest,
     Difficulty(Arc<dyn Classifier>),
     Rule(Arc<Rule>),
 }
 
+/// A custom rule: the request and all cards in, the index of a model out.
 type Rule = dyn Fn(&Request, &[&ModelCard]) -> usize + Send + Sync;
 
 /// The difficulty of a request, which selects a model.
+///
+/// ```
+/// use levity_llm::layers::Difficulty;
+///
+/// assert!(Difficulty::Easy < Difficulty::Medium && Difficulty::Medium < Difficulty::Hard);
+/// ```
+///
+/// With two models, medium requests go to the second. With three, they go to the one in the middle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Difficulty {
@@ -74,6 +90,39 @@ pub enum Difficulty {
 /// # Contract
 /// - It performs no I/O and returns immediately.
 /// - The same request always has the same difficulty.
+///
+/// Closures over `&Request` implement it. A type of your own can carry settings:
+///
+/// ```
+/// use levity_core::{Message, Model, ModelCard, Request};
+/// use levity_llm::layers::{Classifier, Difficulty, Route};
+/// use levity_test::{ScriptedModel, Turn};
+///
+/// /// Treats long histories as hard.
+/// struct ByTurns(usize);
+///
+/// impl Classifier for ByTurns {
+///     fn difficulty(&self, request: &Request) -> Difficulty {
+///         match request.history.messages().len() > self.0 {
+///             true => Difficulty::Hard,
+///             false => Difficulty::Easy,
+///         }
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), levity_core::ModelError> {
+/// let model = |name: &str| {
+///     ScriptedModel::looping(Turn::new().text(name)).with_card(ModelCard::new("test", name))
+/// };
+/// let route = Route::new(model("small")).or(model("large")).by_classifier(ByTurns(1));
+/// let ask = Request::new().with_message(Message::user("Hello"));
+/// assert_eq!(route.complete(ask.clone()).await?.message.text(), "small");
+/// let longer = ask.with_message(Message::assistant("Hi")).with_message(Message::user("Why?"));
+/// assert_eq!(route.complete(longer).await?.message.text(), "large");
+/// # Ok(())
+/// # }
+/// ```
 pub trait Classifier: Send + Sync {
     /// Returns the difficulty of the request.
     fn difficulty(&self, request: &Request) -> Difficulty;
@@ -87,6 +136,9 @@ impl<F: Fn(&Request) -> Difficulty + Send + Sync> Classifier for F {
 
 /// Classifies by the user's words and the size of the request. Words that call for thinking or more
 /// than 40,000 bytes make it hard. More than 4,000 bytes or offered tools make it medium.
+///
+/// The words are those of [`AutoThinking`](super::AutoThinking). They are English; a long request
+/// in another language still counts by its size.
 fn by_words(request: &Request) -> Difficulty {
     let bytes = request.history.size();
     if asks_for_thought(request) || bytes > 40_000 {
@@ -100,6 +152,8 @@ fn by_words(request: &Request) -> Difficulty {
 
 impl Route {
     /// Creates a router with a first model.
+    ///
+    /// A router with one model always chooses it.
     pub fn new(model: impl Model + 'static) -> Self {
         let card = model.card().clone();
         Self {
@@ -111,6 +165,9 @@ impl Route {
     }
 
     /// Adds a model. When routing by difficulty, later models serve harder requests.
+    ///
+    /// The order matters: it ranks the models by strength for routing by difficulty, and breaks
+    /// ties of price for the cheapest.
     #[must_use]
     pub fn or(mut self, model: impl Model + 'static) -> Self {
         self.models.push(Arc::new(model));
@@ -133,6 +190,25 @@ impl Route {
 
     /// Routes to the model at the index that the rule returns. An index that is too large selects
     /// the last model.
+    ///
+    /// ```
+    /// use levity_core::{Model, ModelCard, Request, ToolSpec};
+    /// use levity_llm::layers::Route;
+    /// use levity_test::{ScriptedModel, Turn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::ModelError> {
+    /// let model = |name: &str| {
+    ///     ScriptedModel::looping(Turn::new().text(name)).with_card(ModelCard::new("test", name))
+    /// };
+    /// let route = Route::new(model("talker")).or(model("caller"));
+    /// let route = route.by_rule(|request, _cards| usize::from(!request.tools.is_empty()));
+    /// assert_eq!(route.complete(Request::new()).await?.message.text(), "talker");
+    /// let request = Request::new().with_tools([ToolSpec::new("now", "Tells the time.").into()]);
+    /// assert_eq!(route.complete(request).await?.message.text(), "caller");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn by_rule(
         mut self,
@@ -142,6 +218,9 @@ impl Route {
         self.with_card()
     }
 
+    /// Recomputes the card after each change. A rule may choose any model, so its card promises
+    /// only what all can do. The other choices skip models that cannot serve a request, so one able
+    /// model suffices.
     fn with_card(mut self) -> Self {
         let any = !matches!(self.choice, Choice::Rule(_));
         let cards: Vec<&ModelCard> = self.models.iter().map(Model::card).collect();
@@ -167,6 +246,8 @@ impl Route {
         self
     }
 
+    /// Returns the model for a request. By difficulty, it prefers an able model at or above the
+    /// wanted strength, then the nearest one below.
     fn choose(&self, request: &Request) -> &Arc<dyn Model> {
         let cards: Vec<&ModelCard> = self.models.iter().map(Model::card).collect();
         let last = self.models.len() - 1;
@@ -190,6 +271,7 @@ impl Route {
     }
 }
 
+/// Returns the capabilities that at least one model has.
 fn union_of(a: Capabilities, b: Capabilities) -> Capabilities {
     let mut union = a;
     union.tools |= b.tools;
@@ -202,6 +284,8 @@ fn union_of(a: Capabilities, b: Capabilities) -> Capabilities {
 /// The assumed length of a reply in tokens when prices are compared.
 const REPLY: u64 = 1_000;
 
+/// Returns the index of the able model with the lowest cost for the estimated input and a reply of
+/// [`REPLY`] tokens; 0 if no model is able.
 fn cheapest(request: &Request, cards: &[&ModelCard]) -> usize {
     let able = (0..cards.len()).filter(|at| can_serve(cards[*at], request));
     let cost = |at: &usize| {
@@ -213,12 +297,18 @@ fn cheapest(request: &Request, cards: &[&ModelCard]) -> usize {
 }
 
 /// Estimates the number of tokens in a request.
+///
+/// A quarter of the bytes of the history and the system prompt, rounded up. Tools do not count
+/// here.
 fn estimate_tokens(request: &Request) -> u64 {
     let system = request.system.as_ref().map_or(0, |system| system.len());
     ((request.history.size() + system) as u64).div_ceil(4)
 }
 
 /// Returns `true` if a model can serve a request, as far as its card shows.
+///
+/// Media of any kind counts as an image, because the card has no other ability for it. A reply
+/// limit of the request must fit the window together with the input.
 fn can_serve(card: &ModelCard, request: &Request) -> bool {
     let mut parts = request
         .history

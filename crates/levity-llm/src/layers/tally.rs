@@ -1,3 +1,15 @@
+//! Usage and cost across several attempts at one request.
+//!
+//! A budget reserves the worst case before a request leaves and settles with the usage of the
+//! reply. A layer that sends a request more than once must therefore report the sum of all
+//! attempts, and must not report a sum that is too low. The rules are:
+//!
+//! - Usage deltas are held back. The layer emits one total at the end.
+//! - A rejected attempt costs nothing and is forgotten.
+//! - A failed attempt that may have cost something makes the total an estimate without a cost, so
+//!   the whole reservation counts.
+//! - The bound of several models is the worst of each value, and unknown if one value is unknown.
+
 use levity_core::Model;
 use levity_core::{CostBound, Delta, ModelCard, ModelError, Price, Request, Response, Usage};
 
@@ -9,7 +21,9 @@ use super::flow::DeltaSender;
 /// Budgets of money or tokens then count the whole reservation.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
+    /// The usage of earlier attempts that count.
     before: Usage,
+    /// The usage of the current attempt, which newer deltas replace.
     now: Usage,
     /// True if an attempt failed and may have cost something.
     uncertain: bool,
@@ -29,6 +43,9 @@ impl Tally {
 
     /// Records a failed attempt, and marks the error as charged if any attempt may have cost
     /// something.
+    ///
+    /// The returned error carries the charge of all attempts, because the caller sees only this
+    /// last one.
     pub(super) fn fail(&mut self, error: ModelError) -> ModelError {
         let now = std::mem::take(&mut self.now);
         if error.may_cost() {
@@ -43,6 +60,8 @@ impl Tally {
     }
 
     /// Returns the usage of the current attempt.
+    ///
+    /// [`AdaptTools`](super::AdaptTools) reads the input tokens from it to detect dropped tools.
     pub(super) fn now(&self) -> &Usage {
         &self.now
     }
@@ -53,6 +72,8 @@ impl Tally {
     }
 
     /// Records that a complete reply is discarded and the request is sent again.
+    ///
+    /// The discarded reply was complete and its usage is certain, so the total stays exact.
     pub(super) fn restart(&mut self, card: &ModelCard) {
         let mut now = std::mem::take(&mut self.now);
         now.cost = now.cost.or_else(|| cost(card.price?, &now));
@@ -60,6 +81,9 @@ impl Tally {
     }
 
     /// Returns the total usage if this model made the last attempt.
+    ///
+    /// The cost is computed per attempt, since a fallback has two prices. After an uncertain
+    /// attempt, the cost stays unknown even if the last attempt reports one.
     pub(super) fn total(&mut self, card: &ModelCard) -> Usage {
         let mut last = std::mem::take(&mut self.now);
         if !self.uncertain {
@@ -83,6 +107,8 @@ impl Tally {
 
 /// Returns the cost of a call, if it is certain. Input that the provider may have written to its
 /// cache is charged at the highest rate.
+///
+/// The result is `None` if the provider gave no counts or only estimates.
 fn cost(price: Price, usage: &Usage) -> Option<levity_core::Money> {
     let (Some(input), Some(output), false) = (usage.input, usage.output, usage.estimated) else {
         return None;
@@ -102,6 +128,9 @@ fn cost(price: Price, usage: &Usage) -> Option<levity_core::Money> {
 
 /// Sends a request once and forwards its deltas. Sets `shown` if a consumer has received part of
 /// the reply.
+///
+/// An error after the first content, or after a usage delta, is marked as charged. `shown` becomes
+/// `false` again after a [`Delta::Restart`] of an inner layer: the consumer has discarded the part.
 pub(super) async fn attempt(
     model: &dyn Model,
     request: Request,
@@ -125,6 +154,9 @@ pub(super) async fn attempt(
 }
 
 /// Returns the higher bound of two models if either may be called.
+///
+/// The number of sends is the higher of both. A caller that calls both models, such as a fallback,
+/// replaces it with the sum.
 pub(super) fn max_bound(a: CostBound, b: CostBound) -> CostBound {
     let mut both = CostBound::new(a.input.max(b.input)).with_sends(a.sends.max(b.sends));
     both.output = a.output.zip(b.output).map(|(a, b)| a.max(b));
@@ -135,6 +167,10 @@ pub(super) fn max_bound(a: CostBound, b: CostBound) -> CostBound {
 }
 
 /// Returns the higher price of two in each rate; unknown if one price is unknown.
+///
+/// The special rates (cache, long requests) of one price are compared with the plain rates of the
+/// other, so that no combination of usage costs more than the result. The long rates apply from the
+/// lower of both thresholds.
 pub(super) fn dearest(a: Option<Price>, b: Option<Price>) -> Option<Price> {
     let (a, b) = a.zip(b)?;
     let rate = |a: Option<_>, b: Option<_>, plain| {

@@ -1,3 +1,13 @@
+//! The layer [`TextTools`]: tool calls for models whose provider has none.
+//!
+//! Three parts cooperate. [`prompt`] rewrites the request, so that tools, calls and results become
+//! text. [`structured`] builds the JSON Schema of the structured form and reads its replies. The
+//! [`Reader`] splits the streamed reply into thoughts, text and calls; the actual recognition of
+//! calls is in [`crate::text_calls`], which the providers use as well.
+//!
+//! `complete` feeds the parts of a whole reply through the same reader, so both ways give the same
+//! result.
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
@@ -32,7 +42,8 @@ use structured::Reply;
 /// asked for neither JSON nor code. Any other reply remains text. In later requests, the call
 /// appears as the model wrote it.
 ///
-/// A model with its own tool calls retains them with [`with_native_calls`](Self::with_native_calls).
+/// A model with its own tool calls retains them with
+/// [`with_native_calls`](Self::with_native_calls).
 ///
 /// `<think>..</think>` or `[Thinking: ..]` at the start of a reply becomes thinking. The layer
 /// removes results that the model invents after its calls.
@@ -61,10 +72,14 @@ use structured::Reply;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// A written call is untrusted like any other: the dispatcher validates its arguments against the
+/// schema of the tool and asks the policy before it runs.
 pub struct TextTools<M> {
     inner: Arc<M>,
     card: ModelCard,
     structured: bool,
+    /// True if requests keep their native tools and only the replies are parsed.
     native: bool,
     /// Set by a reply that violates its schema.
     schema_violated: Option<Arc<AtomicBool>>,
@@ -72,6 +87,8 @@ pub struct TextTools<M> {
 
 impl<M: Model + 'static> TextTools<M> {
     /// Wraps the given model.
+    ///
+    /// The card of the layer states support for tools, whatever the inner card says.
     pub fn new(model: M) -> Self {
         let mut card = model.card().clone();
         card.capabilities.tools = true;
@@ -89,6 +106,25 @@ impl<M: Model + 'static> TextTools<M> {
     /// poorly. A model whose card lacks schema support still receives textual instructions.
     ///
     /// Such a reply has at most one call and arrives all at once.
+    ///
+    /// ```
+    /// use levity_core::{Model, Request, ToolSpec};
+    /// use levity_llm::ModelExt;
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::ModelError> {
+    /// let inner = ScriptedModel::new()
+    ///     .reply(r#"{"reply": {"name": "add", "arguments": {"a": 2}}}"#)
+    ///     .reply(r#"{"reply": {"answer": "It is 7."}}"#);
+    /// let model = inner.clone().text_tools().structured();
+    /// let request = Request::new().with_tools([ToolSpec::new("add", "Adds.").into()]);
+    /// assert_eq!(model.complete(request.clone()).await?.message.calls().count(), 1);
+    /// assert_eq!(model.complete(request).await?.message.text(), "It is 7.");
+    /// assert!(inner.requests()[0].output.is_some()); // the schema that restricts the reply
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn structured(mut self) -> Self {
         self.structured = true;
@@ -122,11 +158,14 @@ impl<M: Model + 'static> TextTools<M> {
     }
 
     /// Sets the flag to raise if a reply violates its schema.
+    ///
+    /// [`AdaptTools`](super::AdaptTools) reads the flag to leave the structured mode.
     pub(super) fn with_violation_flag(mut self, schema_violated: Arc<AtomicBool>) -> Self {
         self.schema_violated = Some(schema_violated);
         self
     }
 
+    /// Returns the structured form only if the model accepts a schema.
     fn form(&self) -> Form {
         let structured = self.structured && self.inner.card().capabilities.output_schema;
         if structured {
@@ -174,6 +213,7 @@ struct Reader {
 }
 
 impl Reader {
+    /// Processes one delta and returns the deltas to forward, often none while text is held back.
     fn take(&mut self, delta: Delta) -> Result<VecDeque<Delta>, ModelError> {
         let mut out = VecDeque::new();
         match delta {
@@ -202,6 +242,7 @@ impl Reader {
         Ok(out)
     }
 
+    /// Splits text into thoughts and the rest, which may hold back the start of a marker.
     fn text(&mut self, text: &str, out: &mut VecDeque<Delta>) -> Result<(), ModelError> {
         let mut pieces = Vec::new();
         self.thoughts.take(text, |piece| pieces.push(piece));
@@ -219,6 +260,10 @@ impl Reader {
             .try_for_each(|piece| self.piece(piece, out))
     }
 
+    /// Text of the structured form is collected up to [`Fold::DEFAULT_LIMIT`] bytes.
+    ///
+    /// # Errors
+    /// Returns [`ModelErrorKind::Malformed`] if the reply is larger.
     fn piece(&mut self, piece: Piece, out: &mut VecDeque<Delta>) -> Result<(), ModelError> {
         match (piece, &mut self.whole) {
             (Piece::Thinking(text), _) => self.forward(Delta::Thinking(text), out),
@@ -235,6 +280,9 @@ impl Reader {
     }
 
     /// Forwards a delta through the call parser.
+    ///
+    /// Thoughts bypass the parser but interrupt it: text on both sides of a thought is not one
+    /// text.
     fn forward(&mut self, delta: Delta, out: &mut VecDeque<Delta>) {
         let is_thought = match &delta {
             Delta::Thinking(_) | Delta::Part(Part::Thinking(_)) => true,
@@ -255,6 +303,7 @@ impl Reader {
         }
     }
 
+    /// Completes the reply. The finish comes last, because a parsed call changes it.
     fn end(&mut self) -> Result<VecDeque<Delta>, ModelError> {
         let mut out = VecDeque::new();
         self.flush(&mut out)?;
@@ -271,6 +320,9 @@ impl Reader {
     }
 
     /// Parses a reply that a JSON Schema restricts.
+    ///
+    /// A reply that does not match is forwarded as text, which may still contain a call, and raises
+    /// the violation flag.
     fn structured(&mut self, text: String, out: &mut VecDeque<Delta>) {
         let Some(reply) = structured::read(&text) else {
             // A truncated reply cannot match the schema.

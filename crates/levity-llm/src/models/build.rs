@@ -1,4 +1,8 @@
 //! Builds a model from its name.
+//!
+//! The module knows the built-in providers: their names, variables and features. It is the only
+//! place that depends on which providers are compiled in. Names, locations and keys work without
+//! them, so the error for a missing feature comes before any error about keys.
 
 #[cfg(feature = "gemini")]
 use std::path::Path;
@@ -71,6 +75,9 @@ impl Models {
     }
 
     /// Builds a model, with detection of the tool mode if servers of its API differ in that.
+    ///
+    /// OpenAI, Anthropic and Gemini support tools in one known way, so only servers of Chat
+    /// Completions and Ollama are wrapped in [`AdaptTools`].
     pub(super) fn adapted(&self, name: &Name<'_>) -> Result<Arc<dyn Model>, Error> {
         let (model, location) = self.build(name)?;
         if !matches!(location.api, Api::Chat | Api::Ollama) {
@@ -92,6 +99,7 @@ impl Models {
         Ok(Arc::new(model))
     }
 
+    /// Returns the bare model and its location.
     pub(super) fn build<'a>(
         &'a self,
         name: &'a Name<'a>,
@@ -100,6 +108,8 @@ impl Models {
     }
 
     /// Builds a model; `has` fails for an API that is not compiled in.
+    ///
+    /// The parameter `has` lets tests pretend that an API is missing.
     fn build_where<'a>(
         &'a self,
         name: &'a Name<'a>,
@@ -118,6 +128,9 @@ impl Models {
 }
 
 /// Returns the provider that another common name refers to.
+///
+/// The names are those of vendors, products and servers that users try first. They only produce a
+/// suggestion.
 fn alias(provider: &str) -> Option<&'static str> {
     match &*provider.to_lowercase() {
         "claude" => Some("anthropic"),
@@ -177,6 +190,8 @@ macro_rules! finish_model {
 }
 
 /// Returns a placeholder for the key of a server that needs none.
+///
+/// The constructors of these providers take a key in any case.
 #[cfg(any(
     feature = "openai",
     feature = "compatible",
@@ -190,6 +205,8 @@ pub(super) fn or_placeholder(key: Option<Secret>) -> Secret {
 impl Models {
     /// Completes a card with the facts of the model list. A list from an untrusted file does not
     /// set the price of calls with the user's own key, because cost limits depend on that price.
+    ///
+    /// Windows and capabilities of an untrusted list apply in any case.
     #[allow(dead_code, reason = "only providers use it")]
     fn with_list_facts(&self, card: ModelCard, untrusted: bool) -> ModelCard {
         let own = self.own.complete(card.clone());
@@ -201,6 +218,9 @@ impl Models {
     }
 
     /// Creates a model that uses this API.
+    ///
+    /// Every arm ends in `finish_model!`, which completes the card. An API that is not compiled in
+    /// reaches the last arm.
     #[allow(unused_variables, reason = "which are used depends on the features")]
     fn create_model(
         &self,
@@ -291,6 +311,8 @@ impl Models {
         }
     }
 
+    /// # Errors
+    /// Returns [`Error::MissingSetting`] without a project, and the errors of the access tokens.
     #[cfg(feature = "gemini")]
     fn vertex(&self, location: &Location<'_>, name: &Name<'_>) -> Result<Arc<dyn Model>, Error> {
         let project = self
@@ -385,6 +407,8 @@ pub(super) fn with_address(base_url: Option<&str>) -> impl FnOnce(Endpoint) -> E
 }
 
 /// Adds the first API version to an address without a path. Text after the path stays there.
+///
+/// `http://host:8080` becomes `http://host:8080/v1`; `https://host/api` stays as it is.
 #[cfg(any(feature = "openai", feature = "compatible"))]
 pub(super) fn versioned(base_url: &str) -> String {
     let end = base_url.find(['?', '#']).unwrap_or(base_url.len());
@@ -401,6 +425,9 @@ pub(super) fn versioned(base_url: &str) -> String {
 }
 
 /// Converts `OLLAMA_HOST` to an address; it may be a bare host or the server's listening address.
+///
+/// `0.0.0.0` is the address on which a server listens and cannot be called everywhere, so it
+/// becomes `127.0.0.1`. The default port is 11434: `box` becomes `http://box:11434`.
 pub(super) fn ollama_host(host: &str) -> String {
     let url = if host.contains("://") {
         host.to_owned()

@@ -1,4 +1,9 @@
 //! Chooses a model from the environment.
+//!
+//! `LEVITY_MODEL` wins. Otherwise the providers whose variable is set are tried in a fixed order,
+//! and the first one that can be created is chosen. A provider that lacks a feature or a setting is
+//! skipped; a failure that a file may have caused is returned, since skipping it would hide the
+//! file's effect from the user.
 
 use std::sync::Arc;
 
@@ -18,6 +23,9 @@ struct Candidate {
 impl Models {
     /// Chooses a model from the variables: the one that `LEVITY_MODEL` names, or the first provider
     /// whose key is set.
+    ///
+    /// The result is not fixed: it depends on the variables at the time of the call. Show
+    /// [`ChosenModel::reason`] to the user, so that the choice is no surprise.
     ///
     /// # Errors
     /// Returns an error that names the variables to set if no model is configured.
@@ -105,6 +113,7 @@ impl Models {
         self.remark(name, None)
     }
 
+    /// Each model of a profile contributes its remarks once, in the order of the chain.
     pub(super) fn remark(
         &self,
         name: &str,
@@ -128,6 +137,9 @@ impl Models {
     }
 
     /// Returns `true` if a file may be the reason that this model is unavailable.
+    ///
+    /// A missing feature or setting is ordinary unless a file set the address. Any other error may
+    /// be due to a file.
     fn may_fail_due_to_file(&self, name: &str, error: &Error) -> bool {
         let lacks = matches!(
             error,
@@ -150,6 +162,8 @@ impl Models {
     }
 
     /// Returns the available providers in order of precedence.
+    ///
+    /// Built-in providers come first, then servers of the list that have a key and a default model.
     fn candidates(&self) -> Vec<Candidate> {
         let mut candidates = Vec::new();
         let mut candidate = |provider: &str, found: Found<'_, '_>| {
@@ -181,6 +195,8 @@ impl Models {
     }
 
     /// Returns the default model of a provider and the untrusted file that sets it, if any.
+    ///
+    /// Vertex shares the default of Gemini.
     fn default_of(&self, provider: &str) -> (&str, Option<Arc<UntrustedFile>>) {
         let family = if provider == "vertex" {
             "gemini"
@@ -262,6 +278,7 @@ impl Models {
     }
 }
 
+/// Appends the remark about a file to the reason.
 fn with_remark(reason: String, remark: Option<&String>) -> String {
     match remark {
         Some(remark) => format!("{reason}, {remark}"),
@@ -269,6 +286,7 @@ fn with_remark(reason: String, remark: Option<&String>) -> String {
     }
 }
 
+/// Appends the providers that were available as well, and the way to choose one of them.
 fn with_alternatives(reason: String, others: &[String]) -> String {
     if others.is_empty() {
         return reason;

@@ -1,4 +1,7 @@
 //! Creates embedders by their names.
+//!
+//! Names, addresses and keys follow the same rules as those of models. Embedders have no profiles
+//! and no layers, and the model list holds no facts about them.
 
 use std::sync::Arc;
 
@@ -36,6 +39,17 @@ pub fn embedder(name: &str) -> Result<Arc<dyn Embedder>, Error> {
 impl Models {
     /// Returns the embedder with this name; see [`embedder`] for the format of names.
     ///
+    /// ```
+    /// use levity_llm::{ErrorKind, Models};
+    ///
+    /// let models = Models::new();
+    /// let embedder = models.embedder("compatible:bge-m3@http://127.0.0.1:8080/v1")?;
+    /// assert_eq!(embedder.card().id, "bge-m3");
+    /// let error = models.embedder("anthropic:claude-sonnet-5-5").err().unwrap();
+    /// assert_eq!(error.kind(), ErrorKind::Name); // Anthropic has no embedders
+    /// # Ok::<(), levity_llm::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Returns the same errors as [`embedder`].
     pub fn embedder(&self, name: &str) -> Result<Arc<dyn Embedder>, Error> {
@@ -49,6 +63,8 @@ impl Models {
 }
 
 /// Checks that embedders of this API are available.
+///
+/// The embedder of Chat Completions servers needs one of two features, unlike their models.
 ///
 /// # Errors
 /// Returns an error if this API has no embedders or is not compiled in.

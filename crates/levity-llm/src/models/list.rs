@@ -1,4 +1,9 @@
 //! The model list: facts about models and the servers that offer them.
+//!
+//! The list is data, in `models.json` of this crate, so that prices and windows change without
+//! code. Unknown fields are errors: a misspelt price must not count as free. Capabilities are
+//! optional flags, since a list may know one of them and not the others. Prices stay in dollars
+//! here and become [`Price`] on demand.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -91,9 +96,11 @@ struct DollarPrice {
 struct DollarFees {
     search: Option<f64>,
     session: Option<f64>,
-    most_uses: Option<u64>,
+    #[serde(alias = "most_uses")]
+    max_uses: Option<u64>,
 }
 
+/// The rates of requests with more than `over` input tokens.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LongRates {
@@ -232,6 +239,8 @@ pub(super) struct RateSetting {
 }
 
 /// Deserializes options and rejects unknown names.
+///
+/// [`Options`] itself accepts unknown fields; a typing error in a list would then have no effect.
 fn known_options<'de, D: Deserializer<'de>>(from: D) -> Result<Options, D::Error> {
     const NAMES: [&str; 7] = [
         "temperature",
@@ -253,6 +262,7 @@ fn known_options<'de, D: Deserializer<'de>>(from: D) -> Result<Options, D::Error
     Options::deserialize(Value::Object(map)).map_err(|error| D::Error::custom(json_problem(&error)))
 }
 
+/// Negative, infinite and huge values are errors, because they are no duration.
 fn seconds<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
     let seconds = Option::<f64>::deserialize(from)?;
     match seconds.map(Duration::try_from_secs_f64) {
@@ -265,6 +275,16 @@ fn seconds<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> 
 
 impl ModelList {
     /// Returns the built-in list of models.
+    ///
+    /// The list is parsed once per process.
+    ///
+    /// ```
+    /// use levity_llm::ModelList;
+    ///
+    /// let list = ModelList::builtin();
+    /// assert!(list.names().count() > 50);
+    /// assert!(list.card("gemini", "gemini-3.8-flash").window.is_some());
+    /// ```
     pub fn builtin() -> &'static Arc<Self> {
         static BUILTIN: OnceLock<Arc<ModelList>> = OnceLock::new();
         BUILTIN.get_or_init(|| {
@@ -275,6 +295,14 @@ impl ModelList {
 
     /// Parses a list from JSON.
     ///
+    /// ```
+    /// use levity_llm::{ErrorKind, ModelList};
+    ///
+    /// let error = ModelList::parse(r#"{"models": {"small": {}}}"#).unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::File);
+    /// assert!(error.to_string().contains("write `provider:model`"));
+    /// ```
+    ///
     /// # Errors
     /// Returns an error if the text is not JSON, or a part of it is invalid or unknown.
     pub fn parse(json: &str) -> Result<Self, Error> {
@@ -282,6 +310,8 @@ impl ModelList {
     }
 
     /// Reads a list from a file.
+    ///
+    /// The file may have up to 8 MiB.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read, or the same errors as [`parse`](Self::parse).
@@ -296,6 +326,8 @@ impl ModelList {
     }
 
     /// Marks all entries as defined by an untrusted file.
+    ///
+    /// Facts about models carry no mark: they have no address and receive no key.
     pub(super) fn of(mut self, untrusted: &Arc<UntrustedFile>) -> Self {
         self.servers
             .values_mut()
@@ -309,6 +341,7 @@ impl ModelList {
         self
     }
 
+    /// `place` begins the error: `` `mine.json`, line 3: .. ``.
     fn parse_at(json: &str, place: &str) -> Result<Self, Error> {
         let list_error = |place: String, problem: String| Error::InvalidList { place, problem };
         let list: Self = serde_json::from_str(json).map_err(|error| {
@@ -337,6 +370,20 @@ impl ModelList {
     }
 
     /// Merges another list, whose entries take precedence.
+    ///
+    /// Facts about a model are merged field by field: an entry with only a price keeps the known
+    /// window. A server, default or profile is replaced as a whole.
+    ///
+    /// ```
+    /// use levity_llm::ModelList;
+    ///
+    /// let window = ModelList::parse(r#"{"models": {"house:big": {"window": 8000}}}"#)?;
+    /// let price = r#"{"models": {"house:big": {"price": {"input": 1, "output": 2}}}}"#;
+    /// let card = window.with(ModelList::parse(price)?).card("house", "big");
+    /// assert_eq!(card.window, Some(8000));
+    /// assert!(card.price.is_some());
+    /// # Ok::<(), levity_llm::Error>(())
+    /// ```
     #[must_use]
     pub fn with(mut self, other: Self) -> Self {
         self.checked = other.checked.or(self.checked);
@@ -350,6 +397,9 @@ impl ModelList {
     }
 
     /// Returns the date when the facts in the list were checked.
+    ///
+    /// The built-in list has a date such as `2026-11-15`. Prices change, so only the provider's
+    /// bill is final.
     pub fn checked(&self) -> Option<&str> {
         self.checked.as_deref()
     }
@@ -360,6 +410,15 @@ impl ModelList {
     }
 
     /// Returns the names of all profiles in the list.
+    ///
+    /// The built-in list has none; profiles come from your own list.
+    ///
+    /// ```
+    /// let json = r#"{"profiles": {"fast": {"model": "ollama:qwen3"}}}"#;
+    /// let list = levity_llm::ModelList::parse(json)?;
+    /// assert_eq!(list.profiles().collect::<Vec<_>>(), ["fast"]);
+    /// # Ok::<(), levity_llm::Error>(())
+    /// ```
     pub fn profiles(&self) -> impl Iterator<Item = &str> {
         self.profiles.keys().map(String::as_str)
     }
@@ -368,6 +427,15 @@ impl ModelList {
     ///
     /// A date at the end of a name is ignored: `gpt-4o-2024-08-06` counts as `gpt-4o` unless the
     /// list contains the full name.
+    ///
+    /// ```
+    /// use levity_llm::ModelList;
+    ///
+    /// let list = ModelList::parse(r#"{"models": {"house:big": {"window": 8000}}}"#)?;
+    /// assert_eq!(list.card("house", "big-2026-08-06").window, Some(8000));
+    /// assert_eq!(list.card("house", "huge").window, None);
+    /// # Ok::<(), levity_llm::Error>(())
+    /// ```
     pub fn card(&self, provider: &str, id: &str) -> ModelCard {
         self.complete(ModelCard::new(provider, id))
     }
@@ -383,6 +451,8 @@ impl ModelList {
         card
     }
 
+    /// Vertex and OpenAI's Chat Completions share the entries of their families. An entry of their
+    /// own has precedence. A path before `models/` is ignored.
     fn find(&self, provider: &str, id: &str) -> Option<&ModelFacts> {
         let family = match provider {
             "vertex" => "gemini",
@@ -405,6 +475,7 @@ fn read(path: &Path) -> std::io::Result<String> {
 }
 
 impl ModelFacts {
+    /// Takes over the facts that `newer` has, and keeps the others.
     fn update(&mut self, newer: Self) {
         self.window = newer.window.or(self.window);
         self.max_output = newer.max_output.or(self.max_output);
@@ -432,6 +503,7 @@ impl CapabilityFlags {
 }
 
 impl DollarPrice {
+    /// Converts dollars per million tokens to a price.
     fn price(&self) -> Price {
         let mut price = rates(
             self.input,
@@ -461,6 +533,7 @@ impl DollarPrice {
 }
 
 impl DollarFees {
+    /// Converts dollars per thousand uses to fees per use.
     fn fees(&self) -> Fees {
         let mut fees = Fees::new();
         fees = self
@@ -469,8 +542,7 @@ impl DollarFees {
         fees = self
             .session
             .map_or(fees, |dollars| fees.with_session(dollars / 1_000.0));
-        self.most_uses
-            .map_or(fees, |uses| fees.with_most_uses(uses))
+        self.max_uses.map_or(fees, |uses| fees.with_max_uses(uses))
     }
 }
 

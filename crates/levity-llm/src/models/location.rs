@@ -1,4 +1,9 @@
 //! The address of a model's server, the file that sets it, and the keys that may be sent there.
+//!
+//! The rule is simple: a key goes to an address only if both come from the user, or both from the
+//! same file. The file that chooses an address, a Google Cloud project or the variable of a key is
+//! recorded as an [`UntrustedFile`], and [`Models::key`] compares. Refusals name the file and the
+//! way out, so that a user who trusts the file can confirm it.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -70,6 +75,7 @@ impl UntrustedFile {
         }
     }
 
+    /// Returns the error for a profile that sends extra fields along with a key.
     pub(super) fn refused_fields(&self, profile: &str, key: String) -> Error {
         let (by, way) = (self.description.clone(), self.remedy.clone());
         Error::UntrustedFields {
@@ -103,6 +109,9 @@ impl UntrustedFile {
 }
 
 /// The location of a model's server.
+///
+/// It exists for models that are not compiled in as well, so that errors and remarks about
+/// addresses need no provider.
 pub(super) struct Location<'a> {
     pub(super) api: Api,
     pub(super) base_url: Option<Cow<'a, str>>,
@@ -134,6 +143,7 @@ impl Location<'_> {
         }
     }
 
+    /// Returns the address without its secret parts, for errors.
     fn address(&self) -> String {
         bare_url(self.base_url.as_deref().unwrap_or_default())
     }
@@ -181,6 +191,9 @@ impl Models {
     }
 
     /// Returns the location without validating its address.
+    ///
+    /// The address in the name wins, then the variable of the provider, then the provider's
+    /// default, which is `None` here.
     fn unchecked_location<'a>(&'a self, name: &Name<'a>) -> Result<Location<'a>, Error> {
         self.known(name.provider)?;
         let named = || {
@@ -251,6 +264,10 @@ impl Models {
     /// Returns the key for a location, or an error that names the variables that were checked. A
     /// server whose address is part of the name may need no key. A key is sent to an address from a
     /// file only if it comes from the same file.
+    ///
+    /// # Errors
+    /// Returns [`Error::UntrustedAddress`] if only a key from elsewhere exists, and
+    /// [`Error::MissingSetting`] if a required key is not set.
     pub(super) fn key(
         &self,
         name: &Name<'_>,
@@ -309,6 +326,9 @@ impl Models {
     }
 
     /// Describes which parts of a model's address and account a file determines.
+    ///
+    /// Examples: `` at `https://x.example`, set by `OPENAI_BASE_URL` in `.env` `` and `` in the
+    /// project `p`, set by `GOOGLE_CLOUD_PROJECT` in `.env` ``.
     pub(super) fn describe_location(
         &self,
         name: &str,
@@ -383,6 +403,12 @@ impl Models {
     }
 
     /// Adds the list that `LEVITY_MODELS` names.
+    ///
+    /// A list that the environment names by an absolute path, or that the program names, is
+    /// trusted. Any other list must not redefine a built-in provider or server.
+    ///
+    /// # Errors
+    /// Returns [`Error::UntrustedServer`] for such a name, and the errors of [`ModelList::read`].
     pub(super) fn with_named_list(self) -> Result<Self, Error> {
         let Some((path, origin)) = self.variables.get("LEVITY_MODELS") else {
             return Ok(self);
@@ -412,6 +438,7 @@ impl Models {
 }
 
 impl Location<'_> {
+    /// Returns the error for a key from elsewhere, with the way to confirm the address.
     fn key_refusal(&self, untrusted: &UntrustedFile, found: &Found<'_, '_>) -> Error {
         let alternative = untrusted
             .keys

@@ -1,4 +1,9 @@
 //! Profiles: named models with their settings.
+//!
+//! A profile names a model, models to fall back to, and settings of layers. Its entries may be
+//! profiles themselves, so expansion is limited in depth and in total size: the list may come from
+//! a third party. The order of the layers is fixed: rate limit, retry, fallbacks, tools as text,
+//! automatic thinking, then the options as the outermost layer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +24,11 @@ const MAX_DEPTH: usize = 8;
 const MAX_MODELS: usize = 256;
 
 impl Models {
+    /// Each fallback is resolved like a name of its own, with its own layers.
+    ///
+    /// # Errors
+    /// Returns [`Error::ProfileCycle`] beyond eight profiles in a chain, [`Error::UntrustedFields`]
+    /// for extra fields of an untrusted profile, and the errors of the named models.
     pub(super) fn profile(
         &self,
         name: &str,
@@ -89,6 +99,8 @@ impl Models {
 
     /// Returns the first model that a name refers to, and the untrusted file that names it, if any.
     ///
+    /// The innermost profile from an untrusted file counts.
+    ///
     /// # Errors
     /// Returns an error if profiles refer to each other in a cycle.
     pub(super) fn first_model<'a>(
@@ -109,6 +121,9 @@ impl Models {
 
     /// Calls `visitor` with each profile and each model that a name refers to, and with the
     /// untrusted file that names it, if any.
+    ///
+    /// The walk uses a stack in the order of the chain: the model first, then its fallbacks. It
+    /// counts each occurrence, so a profile that is named twice counts twice.
     ///
     /// # Errors
     /// Returns an error if there are too many of them.
@@ -149,6 +164,7 @@ impl Models {
 }
 
 impl RateSetting {
+    /// Converts the setting of the list. The time was validated when the list was parsed.
     fn rate(&self) -> Rate {
         let mut rate = Rate::new();
         if let Some(requests) = self.requests {

@@ -1,4 +1,9 @@
 //! Variables from the environment and `.env` files.
+//!
+//! Each value remembers where it was set, because that decides where it may be sent. The values of
+//! one origin stay together, in order of precedence: program, environment, files in the order of
+//! reading. Nothing is written to the environment of the process, so child processes do not inherit
+//! a `.env` file.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -65,6 +70,7 @@ impl Variables {
         }
     }
 
+    /// Returns the value with the highest precedence, and its origin.
     pub(super) fn get(&self, name: &str) -> Option<(&Secret, &Origin)> {
         self.0
             .iter()
@@ -73,6 +79,9 @@ impl Variables {
 
     /// Returns the first of these variables that is set. A variable that the user sets takes
     /// precedence over one that a file sets under another name.
+    ///
+    /// An example: with `GOOGLE_API_KEY` in the environment and `GEMINI_API_KEY` in a file, the
+    /// environment wins, although the file sets the preferred name.
     pub(super) fn first<'n>(&self, names: &[&'n str]) -> Option<Found<'_, 'n>> {
         self.0.iter().find_map(|(origin, values)| {
             let (name, value) = names
@@ -96,12 +105,16 @@ impl Variables {
     }
 
     /// Returns a detector for the values of variables with secret-like names.
+    ///
+    /// Names such as `.._API_KEY`, `.._TOKEN` and `.._PASSWORD` are secret-like.
     pub(super) fn secrets(&self) -> levity_core::Secrets {
         let all = self.0.iter().flat_map(|(_, values)| values);
         levity_core::Secrets::new().variables(all.map(|(name, value)| (name, value.expose())))
     }
 
     /// Reads the environment of the process.
+    ///
+    /// Names and values that are not Unicode are skipped.
     pub(super) fn from_env() -> Self {
         let mut variables = Self::default();
         let values = variables.from(Origin::Environment);
@@ -116,6 +129,10 @@ impl Variables {
     }
 
     /// Adds the variables that a file sets, if the file exists.
+    ///
+    /// # Errors
+    /// Returns [`Error::ExternalLink`] for a link out of the folder, and [`Error::File`] if reading
+    /// fails.
     pub(super) fn read(&mut self, path: &Path) -> Result<(), Error> {
         let Some(text) = read(path)? else {
             return Ok(());
@@ -158,6 +175,8 @@ impl fmt::Debug for Variables {
     }
 }
 
+/// At most [`MAX_BYTES`] are read, and invalid UTF-8 is replaced: a `.env` file may belong to
+/// another program.
 fn read(path: &Path) -> Result<Option<String>, Error> {
     let failed = |source| Error::File {
         path: path.to_owned(),
@@ -220,6 +239,8 @@ fn parse(text: &str, mut set: impl FnMut(&str, String)) {
     }
 }
 
+/// A quoted value ends at the next quote of the same kind; escapes are not interpreted. An unquoted
+/// value ends before ` #`.
 fn unquote(value: &str) -> String {
     for quote in ['"', '\''] {
         if let Some((inner, _)) = value

@@ -1,4 +1,14 @@
 //! Decodes replies, as lines or as a single value.
+//!
+//! Every line is a complete object, and the last one has `done: true` with the counts. Calls arrive
+//! complete, from older servers without an id.
+//!
+//! ```json
+//! {"model": "qwen3:4b", "message": {"role": "assistant", "content": "Fi"}, "done": false}
+//! {"model": "qwen3:4b", "message": {"role": "assistant", "content": "ve."}, "done": false}
+//! {"model": "qwen3:4b", "message": {"content": ""}, "done": true, "done_reason": "stop",
+//!  "prompt_eval_count": 31, "eval_count": 3}
+//! ```
 
 use levity_core::{CallId, Delta, Finish, ModelError, ModelErrorKind, Usage};
 use serde::Deserialize;
@@ -14,6 +24,7 @@ pub(crate) struct Decoder {
     done: bool,
 }
 
+/// One line of a stream, or a whole reply.
 #[derive(Deserialize)]
 struct Line<'a> {
     #[serde(default, borrow)]
@@ -35,6 +46,7 @@ struct Line<'a> {
     error: Option<Value>,
 }
 
+/// The new content of a line.
 #[derive(Deserialize)]
 struct MessageFragment<'a> {
     #[serde(default, borrow)]
@@ -45,6 +57,7 @@ struct MessageFragment<'a> {
     tool_calls: Option<Vec<Call<'a>>>,
 }
 
+/// A call with its arguments, which are an object or, from older servers, text.
 #[derive(Deserialize)]
 struct Call<'a> {
     #[serde(default, borrow)]
@@ -85,6 +98,7 @@ impl Decode for Decoder {
 }
 
 impl Decoder {
+    /// Emits the content of a line, and usage and finish reason with the last one.
     fn line(&mut self, line: Line<'_>, sink: &mut Sink) -> Result<(), ModelError> {
         if let Some(error) = line.error.filter(|error| !error.is_null()) {
             return Err(find_failure(&json!({ "error": error }))
@@ -143,6 +157,9 @@ impl Decoder {
 }
 
 /// Decodes a reply that arrived as a single value.
+///
+/// # Errors
+/// Returns `Malformed` if the reply has no message.
 pub(super) fn whole(reply: &Value, sink: &mut Sink) -> Result<(), ModelError> {
     let malformed = || ModelError::new(ModelErrorKind::Malformed, "the reply has no message");
     let mut line = Line::deserialize(reply).map_err(|error| malformed().with_source(error))?;

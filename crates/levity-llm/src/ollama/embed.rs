@@ -22,9 +22,25 @@ use crate::http::{Endpoint, Secret};
 /// ```
 ///
 /// Ollama truncates text that exceeds the model's window.
+///
+/// Vectors are scaled to length 1, and an empty text gets a vector of zeros without a request:
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), levity_core::ModelError> {
+/// use levity_core::{Embedder as _, Purpose};
+/// use levity_llm::OllamaEmbedder;
+///
+/// let embedder = OllamaEmbedder::new("nomic-embed-text").with_dimensions(3);
+/// let embedded = embedder.embed(&[String::new()], Purpose::Document).await?;
+/// assert_eq!(embedded.vectors, [[0.0; 3]]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct OllamaEmbedder(Remote<Wire>);
 
+/// The key and the prefixes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wire {
     key: Option<Secret>,
@@ -52,6 +68,8 @@ impl OllamaEmbedder {
 
     /// Sets the prefixes for stored documents and for queries, if the model's authors recommend
     /// them.
+    ///
+    /// Models such as `nomic-embed-text` are trained with prefixes and find less without them.
     #[must_use]
     pub fn with_prefixes(mut self, document: impl Into<String>, query: impl Into<String>) -> Self {
         (self.0.wire.document, self.0.wire.query) = (document.into(), query.into());

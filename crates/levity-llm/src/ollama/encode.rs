@@ -1,4 +1,16 @@
 //! Encodes requests: messages and tools.
+//!
+//! Ollama renders messages with the template of the model, which accepts text, images, calls and
+//! results. Everything else must become one of these. An image of a user that cannot be sent is an
+//! error; in a reply or a tool result, text describes it.
+//!
+//! A call and its result are two messages, matched by name and id:
+//!
+//! ```json
+//! {"role": "assistant", "content": "", "tool_calls": [
+//!     {"id": "c1", "function": {"name": "now", "arguments": {}}}]},
+//! {"role": "tool", "content": "12:30", "tool_name": "now", "tool_call_id": "c1"}
+//! ```
 
 use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
@@ -13,6 +25,7 @@ use super::{NAME, schema};
 use crate::body::{List, write};
 use crate::{omitted_media, text_calls};
 
+/// A message in Ollama's form. Empty fields are omitted.
 #[derive(Serialize)]
 struct WireMessage<'a> {
     role: &'static str,
@@ -30,6 +43,7 @@ struct WireMessage<'a> {
 }
 
 impl<'a> WireMessage<'a> {
+    /// Creates a message with text only.
     fn new(role: &'static str, content: &'a str) -> Self {
         let (images, tool_calls) = (Vec::new(), Vec::new());
         Self {
@@ -44,6 +58,7 @@ impl<'a> WireMessage<'a> {
     }
 }
 
+/// A call, with the id that its result repeats.
 #[derive(Serialize)]
 struct WireCall<'a> {
     id: &'a str,
@@ -78,6 +93,8 @@ impl Serialize for Image<'_> {
 ///
 /// # Errors
 /// Returns `BadRequest` if a message contains content that Ollama cannot accept.
+///
+/// An empty encoding in the cache means blank or rejected; the second attempt yields the error.
 pub(super) fn messages(request: &Request, list: &mut List<'_>) -> Result<(), ModelError> {
     if let Some(system) = &request.system {
         list.item(&WireMessage::new("system", system));
@@ -135,6 +152,8 @@ fn encode(message: &Message) -> Result<Vec<u8>, ModelError> {
 }
 
 /// Returns the thoughts of the model, unless another provider's model had them.
+///
+/// Thoughts without state count as the model's own, because Ollama attaches none.
 fn own_thinking(message: &Message) -> String {
     let own = message.parts.iter().filter_map(|part| match part {
         Part::Thinking(thinking) => Some(thinking),
@@ -150,6 +169,10 @@ fn own_thinking(message: &Message) -> String {
     .collect()
 }
 
+/// Returns the bytes of an image.
+///
+/// # Errors
+/// Returns `BadRequest` for an image by URL and for other media, with the way out.
 fn image(media: &Media) -> Result<Image<'_>, ModelError> {
     let unsupported = |message: String| Err(ModelError::new(ModelErrorKind::BadRequest, message));
     match (&media.source, media.mime.starts_with("image/")) {
@@ -170,6 +193,7 @@ fn image(media: &Media) -> Result<Image<'_>, ModelError> {
     }
 }
 
+/// Encodes a call; arguments that are not an object are wrapped in `{"arguments": ..}`.
 fn call(call: &ToolCall) -> WireCall<'_> {
     let arguments = match (&call.raw, &call.args) {
         (Some(raw), _) => Arguments::Text { arguments: raw },
@@ -205,6 +229,7 @@ fn write_answer(bytes: &mut Vec<u8>, result: &ToolResult) {
     write(bytes, &sent);
 }
 
+/// Writes the tools, with schemas in the subset that Ollama passes on.
 pub(super) fn tools(request: &Request, list: &mut List<'_>) {
     for tool in request.tools.iter() {
         let (description, parameters) = schema::convert(&tool.description, &tool.input);

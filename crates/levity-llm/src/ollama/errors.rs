@@ -1,10 +1,15 @@
 //! Advice for errors of a missing Ollama server or model.
+//!
+//! A local server is under the user's control, so each error can name the command that fixes it.
 
 use levity_core::{ModelError, ModelErrorKind};
 
 use crate::http::Endpoint;
 
 /// Adds advice to an error; `model` is the requested model.
+///
+/// Without a model (a list of models was requested), an unreachable server gets a message of its
+/// own. A 404 that does not mention a model means a wrong address.
 pub(super) fn explain(error: ModelError, model: Option<&str>, endpoint: &Endpoint) -> ModelError {
     if error.is_unreachable() && model.is_some() {
         let message = error
@@ -17,7 +22,7 @@ pub(super) fn explain(error: ModelError, model: Option<&str>, endpoint: &Endpoin
             "no Ollama server responds at `{}`; run `ollama serve`",
             endpoint.shown()
         );
-        return ModelError::new(error.kind(), message).with_source(error);
+        return error.with_message(message);
     }
     if error.status() != Some(404) {
         return error;

@@ -3,6 +3,12 @@
 //! It supports `type`, `description`, `enum`, `anyOf`, `items`, `properties` and `required`, and
 //! drops the rest before the model sees the tool. So references are replaced with their targets,
 //! and the description states other constraints.
+//!
+//! For example the property `{"type": "string", "minLength": 1, "description": "A city"}` becomes:
+//!
+//! ```json
+//! {"type": "string", "description": "A city (minLength: 1)"}
+//! ```
 
 use serde_json::{Map, Value, json};
 
@@ -23,6 +29,9 @@ const ANNOTATIONS: [&str; 8] = [
 ];
 
 /// Returns the tool's description and the schema of its arguments.
+///
+/// Alternatives of the arguments as a whole (`anyOf`) move into the description of the tool,
+/// because Ollama expects an object there.
 pub(super) fn convert(description: &str, input: &Value) -> (String, Value) {
     let mut converter = Converter {
         root: input,
@@ -48,12 +57,15 @@ pub(super) fn convert(description: &str, input: &Value) -> (String, Value) {
     )
 }
 
+/// The state of one conversion; `remaining` counts down to the limit of schemas.
 struct Converter<'a> {
     root: &'a Value,
     remaining: usize,
 }
 
 impl<'a> Converter<'a> {
+    /// Converts a schema. `true` becomes an empty schema, and a schema beyond the limits the words
+    /// "more of the same".
     fn schema(&mut self, schema: &'a Value, depth: usize) -> Map<String, Value> {
         let mut converted = Map::new();
         let Some(fields) = schema.as_object() else {
@@ -82,6 +94,7 @@ impl<'a> Converter<'a> {
         converted
     }
 
+    /// Converts one keyword: to the same keyword, to a simpler one, or to words.
     fn keyword(
         &mut self,
         name: &str,
@@ -127,12 +140,16 @@ impl<'a> Converter<'a> {
         }
     }
 
+    /// Returns the target of a reference within the schema, such as `#/$defs/Point`.
     fn find(&self, reference: &str) -> Option<&'a Value> {
         self.root.pointer(reference.strip_prefix('#')?)
     }
 }
 
 /// Merges the constraints of another schema.
+///
+/// Properties and required names are united, descriptions joined; for other keywords the existing
+/// value wins.
 fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
     for (name, value) in from {
         match (into.get_mut(&name), value) {
@@ -148,11 +165,14 @@ fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
     }
 }
 
+/// Returns the text of a value; empty if it is not a text.
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
 /// Joins texts, with all but the first in brackets.
+///
+/// `["City", "minLength: 1"]` becomes `City (minLength: 1)`.
 fn join<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     let mut all = String::new();
     for words in texts.into_iter().filter(|words| !words.is_empty()) {

@@ -10,6 +10,18 @@ use crate::http::{Endpoint, error_from_reply};
 const MAX_BYTES: usize = 16 << 20;
 
 /// A model that an Ollama server has.
+///
+/// The method [`OllamaModel::list`](crate::OllamaModel::list) returns one for each model. It can be
+/// read from JSON, and other fields of the server's reply are ignored:
+///
+/// ```
+/// use levity_llm::OllamaEntry;
+///
+/// let json = r#"{"name": "qwen3:4b", "size": 2600000000, "digest": "sha256:1"}"#;
+/// let entry: OllamaEntry = serde_json::from_str(json)?;
+/// assert_eq!((&*entry.name, entry.size), ("qwen3:4b", 2_600_000_000));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[non_exhaustive]
 pub struct OllamaEntry {
@@ -20,11 +32,16 @@ pub struct OllamaEntry {
     pub size: u64,
 }
 
+/// The reply of the server.
 #[derive(Deserialize)]
 struct Tags {
     models: Vec<OllamaEntry>,
 }
 
+/// Requests the list, of at most 16 MiB.
+///
+/// # Errors
+/// Returns an error with advice if no server responds, and `Malformed` if the reply is not a list.
 pub(super) async fn list(endpoint: &Endpoint) -> Result<Vec<OllamaEntry>, ModelError> {
     let asked = endpoint.get("/api/tags", &[]).await;
     let mut reply = asked.map_err(|error| explain(error, None, endpoint))?;

@@ -1,4 +1,19 @@
 //! Decodes replies: events about items, and each complete item at its end.
+//!
+//! Most events are deltas, which are parsed to a few borrowed fields. Complete items, which repeat
+//! the whole text, are parsed only at the end of an item. `response.completed` repeats all items
+//! once more; those that arrived before are ignored, except for thoughts that were encrypted again.
+//!
+//! The events of a call, without fields that levity ignores:
+//!
+//! ```text
+//! data: {"type":"response.output_item.added","output_index":0,
+//!     "item":{"type":"function_call","call_id":"c1","name":"now"}}
+//! data: {"type":"response.function_call_arguments.delta","output_index":0,"delta":"{}"}
+//! data: {"type":"response.output_item.done","output_index":0,
+//!     "item":{"type":"function_call","id":"fc_1","call_id":"c1","name":"now","arguments":"{}"}}
+//! data: {"type":"response.completed","response":{"status":"completed","output":[..],"usage":{..}}}
+//! ```
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -23,9 +38,11 @@ const MAX_ITEMS: usize = 10_000;
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     items: Vec<Item>,
+    /// The number of calls so far, which is also the index of the next one.
     calls: u32,
     /// The index in `items` of the item that received the last delta.
     last: Option<usize>,
+    /// True after an event that ends the reply.
     ended: bool,
     /// The provider's searches and code sessions, both of which have fees.
     searches: u64,
@@ -124,6 +141,7 @@ impl Decode for Decoder {
 }
 
 impl Decoder {
+    /// Handles an event with an item, a part or the reply.
     fn full_event(
         &mut self,
         event: &Event<'_>,
@@ -148,6 +166,9 @@ impl Decoder {
     }
 
     /// Returns the error of an event without a type, which some servers send.
+    ///
+    /// # Errors
+    /// Returns the failure that the event contains; an event without one is ignored.
     fn check_untyped_event(&self, data: &[u8]) -> Result<(), ModelError> {
         let value = serde_json::from_slice(data).map_err(unreadable)?;
         find_failure(&value).map_or(Ok(()), |failure| Err(failure.into_error(None)))
@@ -155,6 +176,9 @@ impl Decoder {
 
     /// Handles the end of the reply, as stated by the reply itself or otherwise by the event. The
     /// reply contains items that were not sent before, except from servers that omit all of them.
+    ///
+    /// # Errors
+    /// Returns the error of a failed reply, and `Malformed` for more than 10,000 items.
     fn finish(&mut self, reply: Reply, end: &str, sink: &mut Sink) -> Result<(), ModelError> {
         (self.ended, sink.done) = (true, true);
         let status = reply.status.as_deref().unwrap_or(end);
@@ -199,6 +223,7 @@ impl Decoder {
     }
 }
 
+/// Creates the error for a reply with too many items.
 fn too_many() -> ModelError {
     ModelError::new(
         ModelErrorKind::Malformed,
@@ -206,6 +231,7 @@ fn too_many() -> ModelError {
     )
 }
 
+/// Parses the common fields, leniently if a field has an unexpected type.
 fn read(data: &[u8]) -> Result<Event<'_>, ModelError> {
     if let Ok(event) = serde_json::from_slice(data) {
         return Ok(event);
@@ -232,6 +258,7 @@ fn read(data: &[u8]) -> Result<Event<'_>, ModelError> {
     })
 }
 
+/// Creates the error for an event that is not JSON.
 fn unreadable(error: serde_json::Error) -> ModelError {
     ModelError::new(
         ModelErrorKind::Malformed,
@@ -241,6 +268,9 @@ fn unreadable(error: serde_json::Error) -> ModelError {
 }
 
 /// Converts token counts. Some servers count reasoning in addition to the output.
+///
+/// Reasoning is part of the output. A server with more reasoning than output counts them
+/// separately, so both are added.
 fn count(usage: &Value) -> Option<Usage> {
     let number = |path: &str| usage.pointer(path).and_then(Value::as_u64);
     let mut counts = Usage::default();
@@ -258,6 +288,9 @@ fn count(usage: &Value) -> Option<Usage> {
 }
 
 /// Decodes a reply that arrived as a single value.
+///
+/// # Errors
+/// Returns `Malformed` if the reply has no list `output`.
 pub(super) fn whole(reply: &Value, sink: &mut Sink) -> Result<(), ModelError> {
     if !reply.get("output").is_some_and(Value::is_array) {
         return Err(ModelError::new(

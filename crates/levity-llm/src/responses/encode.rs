@@ -1,4 +1,19 @@
 //! Encodes requests as the protocol's list of items.
+//!
+//! Each message becomes zero or more items. Items from this API are sent back as they came, with
+//! their ids; content of other models is sent in the plain form that the API accepts from anyone.
+//!
+//! A thought, the call that followed from it and the result are three items:
+//!
+//! ```json
+//! {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAA.."},
+//! {"type": "function_call", "call_id": "c1", "name": "now", "arguments": "{}", "id": "fc_1"},
+//! {"type": "function_call_output", "call_id": "c1", "output": "12:30"}
+//! ```
+//!
+//! A thought without encrypted content is an id that only a storing server knows. Without storage
+//! it is omitted, and the items that belong to it lose their ids, because the API rejects an item
+//! whose reasoning is missing.
 
 use std::borrow::Cow;
 
@@ -15,6 +30,7 @@ use crate::body::{List, write};
 use crate::origin::{Origin, StateScope};
 use crate::{names, omitted_media};
 
+/// Writes all items of a conversation. The form depends on storage, so it is part of the cache key.
 pub(super) fn input(request: &Request, stored: bool, origin: &Origin, list: &mut List<'_>) {
     let wire = if stored {
         "openai_responses, stored"
@@ -38,6 +54,8 @@ pub(super) fn input(request: &Request, stored: bool, origin: &Origin, list: &mut
 }
 
 /// The server that receives the request.
+///
+/// Without storage, ids of items mean nothing to the server.
 #[derive(Clone, Copy)]
 struct Target<'a> {
     origin: &'a Origin,
@@ -70,6 +88,7 @@ pub(super) fn unsupported_media(request: &Request) -> Option<&str> {
     })
 }
 
+/// Returns `true` for audio and video, which this protocol does not accept.
 fn is_unsupported(media: &Media) -> bool {
     ["audio/", "video/"]
         .iter()
@@ -95,6 +114,7 @@ fn encode(message: &Message, before: Option<&Message>, target: Target<'_>) -> Ve
 struct Items(Vec<u8>);
 
 impl Items {
+    /// Appends an item, with a comma before all but the first.
     fn add(&mut self, item: &Value) {
         if !self.0.is_empty() {
             self.0.push(b',');
@@ -114,6 +134,7 @@ fn write_message(role: &str, message: &Message, target: Target<'_>, items: &mut 
     }
 }
 
+/// Encodes the parts of a message to the model; thoughts and calls cannot occur there.
 fn content(parts: &[Part], target: Target<'_>) -> Vec<Value> {
     let piece = |part: &Part| match part {
         Part::Text(text) => Some(json!({"type": "input_text", "text": text.text})),
@@ -124,6 +145,7 @@ fn content(parts: &[Part], target: Target<'_>) -> Vec<Value> {
     parts.iter().filter_map(piece).collect()
 }
 
+/// Encodes media. The URL `file-..` is taken as the id of an uploaded file.
 fn media_part(media: &Media) -> Value {
     let is_image = media.mime.starts_with("image/");
     let kind = if is_image {
@@ -162,6 +184,7 @@ fn file(media: &Media, data: &str) -> Value {
     json!({"type": "input_file", "filename": name, "file_data": data})
 }
 
+/// Returns a name for a file without one, such as `file.pdf` for `application/pdf`.
 fn file_name(mime: &str) -> Cow<'static, str> {
     match mime.rsplit('/').next() {
         Some(kind) if kind.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
@@ -171,6 +194,7 @@ fn file_name(mime: &str) -> Cow<'static, str> {
     }
 }
 
+/// Encodes a reply of a model as items, in the order of its parts.
 fn assistant(message: &Message, target: Target<'_>, items: &mut Items) {
     // Without storage, a thought that is only an id is invalid, and its related items are sent
     // without ids.
@@ -254,6 +278,7 @@ fn later_thoughts<'a>(part: &'a Part, target: Target<'_>) -> Option<&'a Vec<Valu
     target.own(Some(opaque))?.get(LATER_THOUGHTS)?.as_array()
 }
 
+/// Returns `true` if a part is a thought that only the server's storage can complete.
 fn is_bare_thought(part: &Part, target: Target<'_>) -> bool {
     let Part::Thinking(thinking) = part else {
         return false;
@@ -272,6 +297,9 @@ fn is_bare(item: &Value) -> bool {
 }
 
 /// The model's messages in the provider's format, one at a time.
+///
+/// Texts that belong to one message of the provider are collected, and written when another item
+/// starts.
 #[derive(Default)]
 struct AssistantMessage {
     /// The message's own fields and its content.
@@ -280,6 +308,7 @@ struct AssistantMessage {
 }
 
 impl AssistantMessage {
+    /// Adds text. A text of another message ends the current one.
     fn text(&mut self, text: &Text, data: Option<&Value>, without_ids: bool, items: &mut Items) {
         if data.is_none() && text.text.is_empty() {
             return;
@@ -300,11 +329,13 @@ impl AssistantMessage {
         self.content.push(content_part(&text.text, fields("part")));
     }
 
+    /// Ends the current message and adds an item behind it.
     fn item(&mut self, item: &Value, items: &mut Items) {
         self.flush(items);
         items.add(item);
     }
 
+    /// Writes the current message, if it has content.
     fn flush(&mut self, items: &mut Items) {
         let item = std::mem::take(&mut self.item);
         if self.content.is_empty() {
@@ -339,12 +370,14 @@ fn content_part(text: &str, fields: Map<String, Value>) -> Value {
     piece
 }
 
+/// Returns `true` if a call is of a custom tool, whose input is free text.
 fn is_custom(call: &ToolCall, target: Target<'_>) -> bool {
     let data = target.own(call.opaque.as_ref());
     data.and_then(|data| data.get("type"))
         .is_some_and(|kind| kind == "custom_tool_call")
 }
 
+/// Encodes a call. Fields of the original item win over those that levity derives.
 fn call_item(call: &ToolCall, without_ids: bool, target: Target<'_>) -> Value {
     let data = target.own(call.opaque.as_ref());
     let mut item = Map::new();
@@ -375,6 +408,7 @@ fn call_item(call: &ToolCall, without_ids: bool, target: Target<'_>) -> Value {
     Value::Object(item)
 }
 
+/// Encodes a tool result, in the form that fits its call.
 fn answer(result: &ToolResult, before: Option<&Message>, target: Target<'_>) -> Value {
     let call = before.and_then(|before| before.calls().find(|call| call.id == result.call));
     let custom = call.is_some_and(|call| is_custom(call, target));

@@ -1,4 +1,7 @@
 //! The fields of a body, and those that the user adds to them.
+//!
+//! The user can extend lists and objects of the body, such as `include` and `reasoning`, without
+//! knowing what levity puts into them.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -13,6 +16,7 @@ pub(super) struct Fields {
 }
 
 impl Fields {
+    /// Merges the fields of the endpoint with those of the request, which win.
     pub(super) fn new(endpoint: &Map<String, Value>, request: &Map<String, Value>) -> Self {
         let mut extra = endpoint.clone();
         for (name, value) in request {
@@ -28,6 +32,7 @@ impl Fields {
         }
     }
 
+    /// Adds a field, merged with the user's value for it.
     pub(super) fn put(&mut self, name: &str, value: Value) {
         match self.take(name) {
             Some(theirs) => self.body.field(name, &merge(value, theirs)),
@@ -35,6 +40,7 @@ impl Fields {
         }
     }
 
+    /// Adds a field if it has a value.
     pub(super) fn optional(&mut self, name: &str, value: Option<impl Serialize>) {
         if let Some(value) = value {
             self.put(name, json!(value));
@@ -54,6 +60,7 @@ impl Fields {
         self.extra.shift_remove(name)
     }
 
+    /// Writes the user's fields that nothing else used, and closes the body.
     pub(super) fn finish(mut self) -> Vec<u8> {
         for (name, value) in &self.extra {
             self.body.field(name, value);
@@ -62,6 +69,7 @@ impl Fields {
     }
 }
 
+/// Combines two values; items of a list that are already present are not repeated.
 fn merge(ours: Value, theirs: Value) -> Value {
     match (ours, theirs) {
         (Value::Object(mut ours), Value::Object(theirs)) => {

@@ -4,6 +4,18 @@
 //! and bounds of numbers and lists. References are replaced with their targets, because Gemini
 //! accepts them only in some places. The `description` states every other constraint, so that none
 //! is lost.
+//!
+//! For example a reference with a constraint that Gemini lacks
+//!
+//! ```json
+//! {"$ref": "#/$defs/City", "$defs": {"City": {"type": "string", "minLength": 1}}}
+//! ```
+//!
+//! becomes
+//!
+//! ```json
+//! {"type": "string", "description": "at least 1 character"}
+//! ```
 
 use serde_json::{Map, Value, json};
 
@@ -20,6 +32,9 @@ const MAX_SCHEMAS: usize = 2_000;
 const MAX_DEPTH: usize = 48;
 
 /// Returns an equivalent schema in Gemini's dialect.
+///
+/// At most 2,000 schemas are converted, nested at most 48 levels deep. A schema beyond that is
+/// replaced with a note, so the result stays valid and finite.
 pub(crate) fn convert(schema: &Value) -> Value {
     Converter {
         root: schema,
@@ -30,6 +45,9 @@ pub(crate) fn convert(schema: &Value) -> Value {
 }
 
 /// Returns the schema of a function's arguments, or `None` if it has none.
+///
+/// A function with free-form arguments has a schema without properties. The type is always
+/// `object`, unless there are alternatives.
 pub(crate) fn parameters(schema: &Value) -> Option<Value> {
     let mut converted = convert(schema);
     let map = converted.as_object_mut()?;
@@ -55,6 +73,7 @@ pub(crate) fn parameters(schema: &Value) -> Option<Value> {
 
 type Object = Map<String, Value>;
 
+/// The state of one conversion. It never fails: what cannot be expressed becomes words.
 struct Converter<'a> {
     root: &'a Value,
     /// The references that are being followed.
@@ -63,6 +82,8 @@ struct Converter<'a> {
 }
 
 impl Converter<'_> {
+    /// Converts a schema by its first keyword of `$ref`, `allOf`, `anyOf` and `oneOf`, or as a
+    /// plain one.
     fn schema(&mut self, schema: &Value) -> Value {
         let Value::Object(map) = schema else {
             let nothing = *schema == Value::Bool(false);
@@ -91,6 +112,9 @@ impl Converter<'_> {
     }
 
     /// Replaces a reference with its target. A recursive reference is only named.
+    ///
+    /// Recursion cannot be expanded, so the schema there has the type of the target and a note such
+    /// as "of the same shape as `Node`".
     fn reference(&mut self, reference: &str, map: &Object) -> Value {
         let name = reference.rsplit('/').next().unwrap_or_default();
         let target = reference
@@ -124,6 +148,7 @@ impl Converter<'_> {
         converted
     }
 
+    /// Combines all schemas of the list with the surrounding keywords, and converts the result.
     fn all_of(&mut self, all: &[Value], map: &Object) -> Value {
         let mut whole = map.clone();
         whole.shift_remove("allOf");
@@ -145,6 +170,8 @@ impl Converter<'_> {
 
     /// Merges the surrounding keywords into each alternative, because Gemini accepts none next to
     /// `anyOf`.
+    ///
+    /// Title and description stay outside, because they concern all alternatives.
     fn any_of(&mut self, name: &str, any: &[Value], map: &Object) -> Value {
         let mut around = map.clone();
         for name in [name, "$defs", "definitions", "$schema", "$id", "$comment"] {
@@ -179,11 +206,15 @@ impl Converter<'_> {
         converted
     }
 
+    /// Converts a schema without references and alternatives.
     fn plain(&mut self, map: &Object) -> Value {
         self.plain_with(map, "")
     }
 
     /// Converts a schema without references and alternatives.
+    ///
+    /// `note` is added to the description. Several types become alternatives, of which `null` is
+    /// the last.
     fn plain_with(&mut self, map: &Object, note: &str) -> Value {
         let mut notes = Notes::new(map);
         notes.add_clause(note);
@@ -240,6 +271,7 @@ impl Converter<'_> {
         }
     }
 
+    /// Converts the keywords of an object.
     fn object(&mut self, map: &Object, form: &mut Object, notes: &mut Notes) {
         let known = map.get("properties").and_then(Value::as_object);
         if let Some(known) = known {
@@ -281,6 +313,8 @@ impl Converter<'_> {
         }
     }
 
+    /// Converts the keywords of a list. Gemini requires `items`, so a list without them accepts
+    /// anything.
     fn list(&mut self, kind: &str, map: &Object, form: &mut Object, notes: &mut Notes) {
         let first = map
             .get("prefixItems")
@@ -314,10 +348,13 @@ impl Converter<'_> {
     }
 }
 
+/// Creates the note that replaces schemas beyond the limits.
 fn too_large() -> Value {
     json!({"description": "not all of this schema is shown: it is too large"})
 }
 
+/// Converts bounds. Both forms of an exclusive bound are supported: a number, and `true` of older
+/// drafts.
 fn number(kind: &str, map: &Object, form: &mut Object, notes: &mut Notes) {
     for (name, exclusive, step, than) in [
         ("minimum", "exclusiveMinimum", 1, "greater than"),

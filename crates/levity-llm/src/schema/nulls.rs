@@ -3,6 +3,14 @@
 //! In a dialect without optional properties, a model writes `null` for a property that it would
 //! omit. The tool's own schema does not allow such nulls, so they are removed as the arguments
 //! arrive.
+//!
+//! The filter works on the text of the arguments, character by character, because arguments are
+//! streamed and consumers show them as they arrive. It holds back one member at a time: its comma,
+//! its name and its value as long as that may be `null`. `{"city":"Rome","unit":null}` yields
+//! `{"city":"Rome"}`.
+//!
+//! The conversion to strict form creates the shapes, and the sink of a reply applies them to each
+//! call by the tool's name.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,12 +25,17 @@ const MAX_NAME_BYTES: usize = 128 << 10;
 pub(crate) type Nulls = HashMap<String, Arc<Shape>>;
 
 /// The positions in a value at which null means an absent value. The value itself is node 0.
+///
+/// Nodes refer to each other by their index, so a recursive schema needs no pointers.
 #[derive(Debug, Default)]
 pub(crate) struct Shape {
     pub(crate) nodes: Vec<Node>,
 }
 
 /// One position in a value.
+///
+/// A property that is neither in `drop` nor in `keep` cannot be `null` in the schema. Its nulls
+/// stay, and the validation of the arguments reports them.
 #[derive(Debug, Default)]
 pub(crate) struct Node {
     /// Properties whose null means an absent value.
@@ -39,6 +52,8 @@ pub(crate) struct Node {
 
 impl Shape {
     /// Returns the nodes that a value may be at, with all alternatives expanded.
+    ///
+    /// A cycle of alternatives ends, because every node is visited once.
     pub(crate) fn positions(&self, from: impl IntoIterator<Item = usize>) -> Vec<usize> {
         let (mut found, mut seen) = (Vec::new(), HashSet::new());
         let mut pending: Vec<usize> = from.into_iter().collect();
@@ -56,16 +71,20 @@ impl Shape {
         found
     }
 
+    /// Iterates over the nodes at these positions.
     fn nodes<'a>(&'a self, positions: &'a [usize]) -> impl Iterator<Item = &'a Node> {
         positions.iter().filter_map(|at| self.nodes.get(*at))
     }
 
     /// Returns `true` if a null of this property means an absent value.
+    ///
+    /// If one alternative drops the null and another keeps it, the null stays.
     fn drops(&self, positions: &[usize], name: &str) -> bool {
         self.nodes(positions).any(|node| node.drop.contains(name))
             && !self.nodes(positions).any(|node| node.keep.contains(name))
     }
 
+    /// Returns the nodes of a property.
     fn member(&self, positions: &[usize], name: &str) -> Vec<usize> {
         self.positions(
             self.nodes(positions)
@@ -73,17 +92,21 @@ impl Shape {
         )
     }
 
+    /// Returns the nodes of the items of a list.
     fn item(&self, positions: &[usize]) -> Vec<usize> {
         self.positions(self.nodes(positions).filter_map(|node| node.items))
     }
 }
 
 /// A streaming filter that removes such nulls from JSON text. Invalid JSON stays invalid.
+///
+/// One filter belongs to one call. It allocates only the held member and the stack of open objects.
 #[derive(Debug)]
 pub(crate) struct Filter {
     shape: Arc<Shape>,
     stack: Vec<Frame>,
     state: State,
+    /// True if the previous character was a backslash that escapes the next one.
     escaped: bool,
     /// A member up to its value, held until it is clear whether the member stays.
     held: String,
@@ -94,6 +117,7 @@ pub(crate) struct Filter {
     droppable: bool,
 }
 
+/// An open object or list, with the nodes that it may be at.
 #[derive(Debug)]
 struct Frame {
     is_object: bool,
@@ -102,6 +126,7 @@ struct Frame {
     filled: bool,
 }
 
+/// The position of the parser, between two characters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Value,
@@ -117,6 +142,7 @@ enum State {
 }
 
 impl Filter {
+    /// Creates a filter for the arguments of one call.
     pub(crate) fn new(shape: Arc<Shape>) -> Self {
         let next = shape.positions([0]);
         let (held, key) = (String::new(), String::new());
@@ -133,6 +159,9 @@ impl Filter {
     }
 
     /// Returns the part of the text that can be emitted.
+    ///
+    /// A member with a name of more than 128 KiB disables the filter for the rest; the text then
+    /// passes unchanged.
     pub(crate) fn feed(&mut self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         for c in text.chars() {
@@ -145,6 +174,7 @@ impl Filter {
         out
     }
 
+    /// Handles one character in the current state.
     fn take(&mut self, c: char, out: &mut String) {
         match self.state {
             State::Value => self.value(c, out),
@@ -171,6 +201,7 @@ impl Filter {
         }
     }
 
+    /// Handles the start of a value. Anything but a droppable `n` releases the held member.
     fn value(&mut self, c: char, out: &mut String) {
         match c {
             c if c.is_ascii_whitespace() && !self.held.is_empty() => return self.held.push(c),
@@ -200,6 +231,7 @@ impl Filter {
         }
     }
 
+    /// Enters an object or a list. Beyond 200 levels the filter is disabled.
     fn open(&mut self, is_object: bool) {
         let positions = std::mem::take(&mut self.next);
         if self.stack.len() >= MAX_DEPTH {
@@ -221,6 +253,7 @@ impl Filter {
         });
     }
 
+    /// Handles a character behind a value: a comma, a closing bracket or white space.
     fn after(&mut self, c: char, out: &mut String) {
         self.state = State::After;
         match (c, self.stack.last()) {
@@ -241,6 +274,7 @@ impl Filter {
         }
     }
 
+    /// Handles a character where a member may start.
     fn member(&mut self, c: char, out: &mut String) {
         if c == '"' {
             self.key.clear();
@@ -252,6 +286,7 @@ impl Filter {
         self.held.push(c);
     }
 
+    /// Handles a character of a name, which is held until the value is known.
     fn key(&mut self, c: char) {
         self.held.push(c);
         if self.closes(c) {
@@ -261,6 +296,7 @@ impl Filter {
         }
     }
 
+    /// Handles the colon behind a name, and looks up what a null would mean.
     fn colon(&mut self, c: char) {
         self.held.push(c);
         if c != ':' {

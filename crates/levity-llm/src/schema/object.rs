@@ -1,4 +1,13 @@
 //! Argument schemas for providers that require a plain object.
+//!
+//! JSON Schema allows tools whose arguments are a reference, a union or an empty schema. OpenAI and
+//! Anthropic require `{"type": "object", "properties": {..}}`. The conversion keeps every property
+//! visible to the model, and repeats the original condition in the description, so that the model
+//! can still satisfy it.
+//!
+//! For example `{"anyOf": [{"properties": {"a": {}}}, {"properties": {"b": {}}}]}` becomes an
+//! object with the optional properties `a` and `b`, whose description ends with "The arguments must
+//! match {"anyOf": ..}."
 
 use std::borrow::Cow;
 
@@ -12,6 +21,9 @@ const LIMITS: [&str; 3] = ["enum", "const", "not"];
 
 /// Returns the schema of a tool's arguments. Providers accept any schema of an object that lists
 /// its properties and does not combine other schemas at the top level.
+///
+/// The result may accept more than the original. The dispatcher validates arguments against the
+/// original schema.
 pub(crate) fn input(schema: &Value) -> Cow<'_, Value> {
     let is_plain = |map: &Map<String, Value>| {
         map.get("type").is_some_and(|kind| kind == "object")
@@ -59,6 +71,8 @@ pub(crate) fn input(schema: &Value) -> Cow<'_, Value> {
 }
 
 /// Returns the target of a reference within a schema.
+///
+/// Only references of the form `#/..` to an object are followed.
 pub(crate) fn find(root: &Value, pointer: &Value) -> Option<Map<String, Value>> {
     root.pointer(pointer.as_str()?.strip_prefix('#')?)?
         .as_object()
@@ -67,6 +81,8 @@ pub(crate) fn find(root: &Value, pointer: &Value) -> Option<Map<String, Value>> 
 
 /// Merges the properties of several schemas. Of `allOf`, a property is required if any schema
 /// requires it; of alternatives, only if all of them do.
+///
+/// Different schemas of one property become an `anyOf` of both.
 fn merge_properties(map: &mut Map<String, Value>, list: &Value, all: bool, root: &Value) {
     let parts = list.as_array().into_iter().flatten().map(|part| {
         let target = part.get("$ref").and_then(|pointer| find(root, pointer));
@@ -111,6 +127,7 @@ fn merge_properties(map: &mut Map<String, Value>, list: &Value, all: bool, root:
     }
 }
 
+/// Removes a field and returns it as an object; empty if it is missing or of another type.
 pub(crate) fn take_object(map: &mut Map<String, Value>, name: &str) -> Map<String, Value> {
     match map.shift_remove(name) {
         Some(Value::Object(object)) => object,
@@ -119,6 +136,8 @@ pub(crate) fn take_object(map: &mut Map<String, Value>, name: &str) -> Map<Strin
 }
 
 /// Returns a schema that allows either of two schemas.
+///
+/// An existing `anyOf` is extended instead of nested.
 fn any_of(known: &Value, more: &Value) -> Value {
     let mut list = match known.get("anyOf") {
         Some(Value::Array(list)) if known.as_object().is_some_and(|known| known.len() == 1) => {

@@ -3,6 +3,21 @@
 //! In strict mode, every property is required and no other is allowed, so an optional property
 //! becomes nullable. The description states constraints that strict mode lacks. A schema that would
 //! accept fewer values, such as one with a free-form map, is not converted.
+//!
+//! For example
+//!
+//! ```json
+//! {"type": "object", "required": ["city"], "properties": {
+//!     "city": {"type": "string", "minLength": 1}, "unit": {"type": "string"}}}
+//! ```
+//!
+//! becomes
+//!
+//! ```json
+//! {"type": "object", "required": ["city", "unit"], "additionalProperties": false, "properties": {
+//!     "city": {"type": "string", "description": "Characters at least: 1."},
+//!     "unit": {"type": ["string", "null"]}}}
+//! ```
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,6 +34,9 @@ use keywords::{RETAINED, is_annotation, is_unsupported};
 use types::{nullable, scalars, types};
 
 /// A schema in strict form.
+///
+/// `nulls` describes the way back: arguments of the strict form are converted to those of the
+/// original schema by removing these nulls.
 #[derive(Debug)]
 pub(crate) struct Strict {
     pub(crate) schema: Value,
@@ -26,11 +44,15 @@ pub(crate) struct Strict {
     pub(crate) nulls: Option<Shape>,
 }
 
-/// The limits on depth and size, which are larger than those of the dialect.
+/// The limits on depth and size, which are larger than those of the dialect. [`check`] applies the
+/// exact ones to the result.
 const MAX_DEPTH: usize = 64;
 const MAX_NODES: usize = 10_000;
 
 /// Returns the schema in strict form, or `None` if that would change which values it accepts.
+///
+/// `{"type": "object", "properties": {"a": {"type": "integer"}}}` becomes an object whose required
+/// property `a` has the type `["integer", "null"]`.
 pub(crate) fn strict(schema: &Value) -> Option<Strict> {
     let (nodes, definition_nodes, nullables) =
         (vec![Node::default()], HashMap::new(), HashMap::new());
@@ -81,10 +103,12 @@ pub(crate) fn strict(schema: &Value) -> Option<Strict> {
     })
 }
 
+/// The state of one conversion. All functions return `None` to give up on the whole schema.
 struct Converter<'a> {
     root: &'a Value,
     /// The definitions that are referenced.
     names: Vec<String>,
+    /// The nodes so far; the first one is the value as a whole.
     nodes: Vec<Node>,
     /// The nodes of the definitions.
     definition_nodes: HashMap<String, usize>,
@@ -97,6 +121,8 @@ type ConvertedSchema = Option<(Value, Option<usize>)>;
 
 impl<'a> Converter<'a> {
     /// Converts the whole schema, which must be that of an object.
+    ///
+    /// A reference at the top is resolved, because the dialect requires a plain object there.
     fn whole(&mut self) -> Option<Value> {
         let mut root = self.root.as_object()?;
         if let Some(target) = root.get("$ref").and_then(Value::as_str) {
@@ -123,12 +149,14 @@ impl<'a> Converter<'a> {
         Some(Value::Object(converted))
     }
 
+    /// Returns a definition by its name, from `$defs` or from the older `definitions`.
     fn definition(&self, name: &str) -> Option<&'a Value> {
         ["$defs", "definitions"]
             .iter()
             .find_map(|word| self.root.get(*word)?.get(name))
     }
 
+    /// Converts a schema by its first combining keyword, or as a plain one.
     fn schema(&mut self, from: &'a Value, depth: usize) -> ConvertedSchema {
         let map = from.as_object()?;
         if depth > MAX_DEPTH || self.nodes.len() > MAX_NODES || is_unsupported(map) {
@@ -147,6 +175,9 @@ impl<'a> Converter<'a> {
     }
 
     /// Converts a reference, which must be the only keyword in this dialect.
+    ///
+    /// A reference with a description becomes an `anyOf` of one, because the dialect allows nothing
+    /// next to `$ref`.
     fn reference(&mut self, map: &'a Map<String, Value>, target: &str) -> ConvertedSchema {
         if !map.keys().all(|word| word == "$ref" || is_annotation(word)) {
             return None;
@@ -170,6 +201,9 @@ impl<'a> Converter<'a> {
     }
 
     /// Returns the node of a definition, which is converted later.
+    ///
+    /// Definitions are converted after the schema that names them, so recursion needs no special
+    /// case.
     fn node_of(&mut self, name: String) -> usize {
         if let Some(node_index) = self.definition_nodes.get(&name) {
             return *node_index;
@@ -180,6 +214,7 @@ impl<'a> Converter<'a> {
         node_index
     }
 
+    /// Converts `anyOf`, `oneOf` and an `allOf` of one. A longer `allOf` cannot be expressed.
     fn alternatives(
         &mut self,
         map: &'a Map<String, Value>,
@@ -211,6 +246,8 @@ impl<'a> Converter<'a> {
         Some((Value::Object(converted), Some(self.add(node))))
     }
 
+    /// Converts a schema without references and alternatives. A schema without a known type is
+    /// arbitrary, and cannot be enforced.
     fn plain(&mut self, map: &'a Map<String, Value>, depth: usize) -> ConvertedSchema {
         let types = types(map)?;
         let mut converted = Map::new();
@@ -259,6 +296,9 @@ impl<'a> Converter<'a> {
     }
 
     /// Converts an object: each property is required, and no others are allowed.
+    ///
+    /// A property that is optional and already nullable keeps its meaning: its null is a value, and
+    /// the model can no longer omit it.
     fn object(
         &mut self,
         map: &'a Map<String, Value>,
@@ -312,6 +352,7 @@ impl<'a> Converter<'a> {
         Some(())
     }
 
+    /// Returns `true` if a schema accepts `null`.
     fn allows_null(&mut self, schema: &'a Value, depth: usize) -> bool {
         let Some(map) = schema.as_object().filter(|_| depth <= MAX_DEPTH) else {
             return false;
@@ -351,6 +392,7 @@ impl<'a> Converter<'a> {
         allows
     }
 
+    /// Adds a node and returns its index.
     fn add(&mut self, node: Node) -> usize {
         self.nodes.push(node);
         self.nodes.len() - 1
@@ -365,6 +407,8 @@ impl<'a> Converter<'a> {
 }
 
 /// Returns the definition that a reference names; `None` for references to other places.
+///
+/// Escapes of JSON pointers (`~0`, `~1`) are decoded; a percent sign is not supported.
 fn definition_name(target: &str) -> Option<String> {
     let name = target
         .strip_prefix("#/$defs/")

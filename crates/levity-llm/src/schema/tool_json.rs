@@ -1,4 +1,7 @@
 //! Cached JSON for tools and answers, created once for each set of tools instead of once per turn.
+//!
+//! Tools of an agent stay in one `Arc` for its lifetime, so the address of the set is its identity.
+//! A comparison of contents would visit every schema in each turn.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,6 +18,10 @@ use crate::body::write;
 const MAX_ENTRIES: usize = 8;
 
 /// Creates the JSON of tools and answers, and caches the most recent results.
+///
+/// Clones of a model share the cache. A change of the strict setting replaces it.
+///
+/// The items are separated by commas, without the brackets of the list.
 #[derive(Clone, Debug)]
 pub(crate) struct ToolJsonCache {
     /// True if strict mode is used wherever possible.
@@ -33,6 +40,7 @@ pub(crate) struct ToolJson {
 }
 
 impl ToolJsonCache {
+    /// Creates an empty cache.
     pub(crate) fn new(strict: bool) -> Self {
         Self {
             strict,
@@ -48,6 +56,8 @@ impl ToolJsonCache {
 
     /// Returns the tools. `tool` writes each one from its specification, the offered schema and the
     /// strict flag.
+    ///
+    /// A tool whose schema has no strict form is offered without it; the others are not affected.
     pub(crate) fn tools(
         &self,
         specs: &Arc<[Arc<ToolSpec>]>,
@@ -91,6 +101,8 @@ impl ToolJsonCache {
 }
 
 /// A cache that identifies keys by address. An entry retains its key, so the address stays unique.
+///
+/// It stores the eight most recent entries, and drops the oldest one first.
 #[derive(Debug)]
 struct AddressCache<K: ?Sized, V>(Arc<Mutex<Entries<K, V>>>);
 
@@ -109,6 +121,8 @@ impl<K: ?Sized, V> Default for AddressCache<K, V> {
 }
 
 impl<K: ?Sized, V> AddressCache<K, V> {
+    /// Returns the value of a key, created by `make` outside the lock. Two threads may create the
+    /// same value; both results are equal.
     fn get(&self, key: &Arc<K>, make: impl FnOnce() -> V) -> Arc<V> {
         let known = |entries: &Entries<K, V>| {
             let found = entries.iter().find(|(known, _)| Arc::ptr_eq(known, key));

@@ -1,4 +1,8 @@
 //! A matrix of numbers in the safetensors format: a length, a JSON header, and bytes.
+//!
+//! The file is kept as it was read, and numbers are decoded during use. A table of 16-bit numbers
+//! thus takes half the memory of one that is converted to 32 bits. Sums are computed in 64 bits, so
+//! that rounding errors of long texts do not add up.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,6 +16,8 @@ const MAX_HEADER_BYTES: usize = 1 << 20;
 const MAX_COLUMNS: usize = 1 << 14;
 
 /// A table with one vector for each token.
+///
+/// After [`read`](Self::read), each row lies within `bytes` and every component is finite.
 pub(super) struct Table {
     bytes: Vec<u8>,
     /// The position at which the numbers start.
@@ -22,6 +28,8 @@ pub(super) struct Table {
 }
 
 /// The format of a number.
+///
+/// All are little-endian. BF16 is the upper half of an F32.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     F32,
@@ -29,10 +37,12 @@ enum Kind {
     Bf16,
 }
 
+/// The description of a tensor in the header.
 #[derive(Deserialize)]
 struct Tensor {
     dtype: String,
     shape: Vec<usize>,
+    /// The start and the end, relative to the end of the header.
     data_offsets: [usize; 2],
 }
 
@@ -45,6 +55,11 @@ enum Entry {
 }
 
 impl Table {
+    /// Checks the file and takes it over without a copy.
+    ///
+    /// # Errors
+    /// Returns the problem in words: no header, no matrix or several, other numbers, a size that
+    /// does not fit the file, components that are not numbers.
     pub(super) fn read(bytes: Vec<u8>) -> Result<Self, String> {
         let (length, rest) = bytes.split_first_chunk::<8>().ok_or("it has no header")?;
         let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
@@ -109,10 +124,12 @@ impl Table {
         }
     }
 
+    /// Returns the number of tokens that the table has vectors for.
     pub(super) fn rows(&self) -> usize {
         self.rows
     }
 
+    /// Returns the number of components of a vector.
     pub(super) fn columns(&self) -> usize {
         self.columns
     }
@@ -132,6 +149,7 @@ impl Table {
         sum.into_iter().map(part).collect()
     }
 
+    /// Adds the row of a token to a sum; a token without a row adds nothing.
     fn add(&self, token: u32, sum: &mut [f64]) {
         let size = self.columns * self.kind.size();
         let row = usize::try_from(token).unwrap_or(usize::MAX);
@@ -156,6 +174,7 @@ impl Table {
     }
 }
 
+/// Adds decoded numbers to a sum, component by component.
 fn add<T>(sum: &mut [f64], numbers: &[T], number: impl Fn(&T) -> f32) {
     for (sum, part) in sum.iter_mut().zip(numbers) {
         *sum += f64::from(number(part));
@@ -163,6 +182,8 @@ fn add<T>(sum: &mut [f64], numbers: &[T], number: impl Fn(&T) -> f32) {
 }
 
 /// Returns the only matrix of floats.
+///
+/// Other tensors, such as weights of tokens, are ignored.
 fn matrix(entries: HashMap<String, Entry>) -> Result<Tensor, String> {
     let mut matrices = entries.into_values().filter_map(|entry| match entry {
         Entry::Tensor(tensor) if tensor.shape.len() == 2 => Some(tensor),
@@ -176,6 +197,7 @@ fn matrix(entries: HashMap<String, Entry>) -> Result<Tensor, String> {
 }
 
 impl Kind {
+    /// Returns the format for its name in the header.
     fn named(name: &str) -> Result<Self, String> {
         match name {
             "F32" => Ok(Self::F32),
@@ -185,12 +207,15 @@ impl Kind {
         }
     }
 
+    /// Returns the bytes of one number.
     fn size(self) -> usize {
         if self == Self::F32 { 4 } else { 2 }
     }
 }
 
 /// Converts a 16-bit float: a sign, 5 bits of exponent and 10 bits of fraction.
+///
+/// Exponent 0 is a subnormal number. Infinity and NaN do not occur, because the file was checked.
 fn half(bits: u16) -> f32 {
     let (exponent, fraction) = ((bits >> 10) & 0x1f, f32::from(bits & 0x03ff));
     let size = match exponent {

@@ -1,4 +1,11 @@
 //! A tokenizer with a byte-pair encoding from a `tokenizer.json`.
+//!
+//! Only what tables in use need is implemented: normalization by prefix and replacement,
+//! characters, byte fallback and merges. A tokenizer with anything else is rejected, because a
+//! wrong split yields plausible but useless vectors.
+//!
+//! Merges use a heap of candidate pairs over a linked list, so the time is O(n log n) for a text
+//! without spaces too.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -14,11 +21,15 @@ const MAX_STEPS: usize = 16;
 const MAX_STEP_BYTES: usize = 16;
 
 /// A tokenizer that splits texts into tokens.
+///
+/// It does not split words first; merges apply to the text as a whole.
 pub(super) struct Tokenizer {
     steps: Vec<Step>,
+    /// The vocabulary: a text and the number of its token.
     known: HashMap<String, u32>,
     /// The tokens of single bytes, for characters without a token.
     bytes: Vec<Option<u32>>,
+    /// The token for characters that have neither a token nor bytes.
     unknown: Option<u32>,
     /// The merge rules: a pair of tokens, its rank and the resulting token.
     merges: HashMap<(u32, u32), (u32, u32)>,
@@ -32,6 +43,7 @@ enum Step {
     Replace(String, String),
 }
 
+/// The parts of a `tokenizer.json` that are used.
 #[derive(Deserialize)]
 struct Document {
     #[serde(default)]
@@ -41,6 +53,7 @@ struct Document {
     model: Model,
 }
 
+/// The vocabulary and the merge rules. Affixes of words are not supported.
 #[derive(Deserialize)]
 struct Model {
     #[serde(rename = "type")]
@@ -66,6 +79,7 @@ enum Pair {
 }
 
 impl Pair {
+    /// Returns both tokens of a pair.
     fn parts(&self) -> Option<(&str, &str)> {
         match self {
             Self::Text(text) => text.split_once(' '),
@@ -75,6 +89,11 @@ impl Pair {
 }
 
 impl Tokenizer {
+    /// Parses the content of a `tokenizer.json`.
+    ///
+    /// # Errors
+    /// Returns the problem in words: not JSON, another kind of tokenizer, an unsupported step, or a
+    /// merge of unknown tokens.
     pub(super) fn read(bytes: &[u8]) -> Result<Self, String> {
         let document: Document =
             serde_json::from_slice(bytes).map_err(|error| format!("it cannot be read: {error}"))?;
@@ -124,6 +143,8 @@ impl Tokenizer {
     }
 
     /// Returns the tokens of a text; empty if the text is.
+    ///
+    /// The text is cut to 64 KiB after each step, so replacements cannot multiply it.
     pub(super) fn of(&self, text: &str) -> Vec<u32> {
         if text.trim().is_empty() {
             return Vec::new();
@@ -163,6 +184,9 @@ impl Tokenizer {
     }
 
     /// Merges neighbours in the order of the merge rules.
+    ///
+    /// Candidates become stale if one of their tokens was merged. They are recognised on removal,
+    /// which is cheaper than finding them in the heap.
     fn join(&self, tokens: Vec<u32>) -> Vec<u32> {
         let mut chain = TokenChain::new(tokens);
         let mut pairs = Pairs::new();
@@ -186,6 +210,7 @@ impl Tokenizer {
         chain.tokens.into_iter().flatten().collect()
     }
 
+    /// Adds the pair at this position as a candidate, if a rule merges it.
     fn push(&self, chain: &TokenChain, left: usize, pairs: &mut Pairs) {
         let Some(pair) = chain.pair(left) else { return };
         if let Some((rank, _)) = self.merges.get(&pair) {
@@ -205,6 +230,7 @@ struct TokenChain {
 }
 
 impl TokenChain {
+    /// Creates a chain in which each token is followed by the next.
     fn new(tokens: Vec<u32>) -> Self {
         let count = tokens.len();
         let before = (0..count).map(|at| at.wrapping_sub(1)).collect();
@@ -238,12 +264,17 @@ impl TokenChain {
     }
 }
 
+/// Looks up the tokens of a merge rule. Returns `None` if one is not in the vocabulary.
 fn merge(pair: &Pair, rank: u32, known: &HashMap<String, u32>) -> Option<((u32, u32), (u32, u32))> {
     let (left, right) = pair.parts()?;
     let joined = known.get(&format!("{left}{right}"))?;
     Some(((*known.get(left)?, *known.get(right)?), (rank, *joined)))
 }
 
+/// Collects the steps of a normalizer, at most 16, each with texts of at most 16 bytes.
+///
+/// # Errors
+/// Returns the problem in words.
 fn read_steps(value: &Value, steps: &mut Vec<Step>) -> Result<(), String> {
     let text = |value: &Value| {
         value

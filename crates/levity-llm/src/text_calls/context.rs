@@ -1,4 +1,11 @@
 //! Decides from the conversation whether a text in the form of a call is meant as a call.
+//!
+//! The same text is a call in one conversation and the requested answer in another. The words of
+//! the user decide: "show me an example of a call" forbids it, "call the weather tool" does not.
+//! The rules prefer text in doubt, because a call that was not asked for acts on the world, whereas
+//! a missed call only costs a turn.
+//!
+//! The words are English. In other languages only the quotation rule and the schema rule apply.
 
 use levity_core::{Request, Role};
 use serde_json::Value;
@@ -107,6 +114,8 @@ pub(super) struct Context {
 }
 
 impl Context {
+    /// Only the last message of the user is searched for requests; quotations are searched for in
+    /// the last [`MESSAGES`] messages.
     pub(super) fn of(request: &Request) -> Self {
         let messages = request.history.messages();
         let user_text = messages
@@ -148,6 +157,11 @@ impl Context {
     }
 
     /// Returns `true` if a text in the form of a call is something else.
+    ///
+    /// There are four reasons: the user asks for data, the text has the keys of the requested
+    /// answer, the introduction announces an example, or the text is quoted from a message or a
+    /// tool result. The last one also protects against injected calls in tool results that the
+    /// model repeats.
     pub(super) fn forbids(&self, lead_in: &str, text: &str) -> bool {
         let packed = packed(text);
         let has_all = || {
@@ -171,6 +185,8 @@ impl Context {
 }
 
 /// Removes white space and quotes from a text, so that the same JSON matches in any layout.
+///
+/// Back quotes and backslashes go as well, because quotations are often fenced or escaped.
 fn packed(text: &str) -> String {
     let plain = text
         .char_indices()
@@ -189,6 +205,9 @@ const BEFORE_ORDERS: [&str; 4] = ["please", "and", "then", "now"];
 
 /// Returns the words of a text. It omits a `call` that requests a call, because it does not refer
 /// to data.
+///
+/// Addresses and paths contain words such as `json` that mean nothing here, so tokens with `/` or
+/// `@` are left out.
 fn words(text: &str) -> impl Iterator<Item = String> {
     let (mut starts_clause, mut asks_how) = (true, false);
     let mut previous = String::new();
@@ -216,6 +235,9 @@ fn words(text: &str) -> impl Iterator<Item = String> {
 }
 
 /// Returns `true` if a requesting verb is near one of these nouns.
+///
+/// "Write a short and simple example" matches: the verb and the noun are at most [`DISTANCE`] words
+/// apart, in any order.
 fn asks_for(text: &str, nouns: &[&str]) -> bool {
     let (mut verb, mut noun) = (None, None);
     for (at, word) in words(text).enumerate() {
@@ -236,6 +258,8 @@ fn asks_for(text: &str, nouns: &[&str]) -> bool {
 }
 
 /// Returns `true` if a text mentions JSON, other than as a file extension.
+///
+/// `data.json` and `/v1/json` do not count; `JSON` in a sentence does.
 fn names_json(text: &str) -> bool {
     let text = text.to_lowercase();
     let is_word = |at: usize| {
@@ -260,6 +284,8 @@ fn shown_keys(text: &str) -> Vec<String> {
 }
 
 /// Returns `true` if the introduction is an answer, or announces an example.
+///
+/// An introduction with an empty line is an answer of its own, and a call after it an illustration.
 fn describes_calls(lead_in: &str) -> bool {
     const EXAMPLE: [&str; 18] = [
         "example",

@@ -1,4 +1,19 @@
 //! The forms in which model families write calls.
+//!
+//! A text must consist of calls only; anything else makes it prose and yields `None`. The reader
+//! skips markers without a meaning, reads the calls at the current position, and repeats. Some
+//! forms are ambiguous: Python syntax counts only if the user did not ask for code, and a bare name
+//! only after a label such as `Action:`.
+//!
+//! Examples of one call in several families:
+//!
+//! | family | text |
+//! |---|---|
+//! | Qwen, Hermes | `<tool_call>{"name": "now", "arguments": {}}</tool_call>` |
+//! | Mistral | `[TOOL_CALLS]now[ARGS]{}` |
+//! | Llama | `<function=now>{}</function>` |
+//! | GLM | `<tool_call>now<arg_key>zone</arg_key><arg_value>UTC</arg_value></tool_call>` |
+//! | ReAct prompts | `Action: now`, then `Action Input: {}` |
 
 use std::sync::Arc;
 
@@ -9,6 +24,7 @@ use super::value::{call, calls, offered_tool, typed};
 use super::{Call, python};
 use crate::json;
 
+/// The marker of a fenced block in Markdown.
 pub(super) const FENCE: &str = "```";
 
 /// Markers that start a call. Servers that support the model remove them; others deliver them as
@@ -137,6 +153,8 @@ pub(super) fn read(text: &str, tools: &[Arc<ToolSpec>], code: bool) -> Option<(V
     )
 }
 
+/// Reads a whole text or the inside of a fence. A marker at the start changes the form: Python
+/// syntax is then allowed, and a call without arguments counts.
 fn read_part(text: &str, tools: &[Arc<ToolSpec>], form: Form) -> Option<(Vec<Call>, usize)> {
     let mut found = Vec::new();
     let mut rest = skip_markers(text);
@@ -164,6 +182,8 @@ fn read_part(text: &str, tools: &[Arc<ToolSpec>], form: Form) -> Option<(Vec<Cal
 }
 
 /// Returns a text without leading white space, commas and meaningless markers.
+///
+/// It repeats until nothing changes, because markers come in any order.
 fn skip_markers(text: &str) -> &str {
     let mut rest = text;
     loop {
@@ -187,6 +207,9 @@ fn skip_markers(text: &str) -> &str {
 }
 
 /// The accepted forms: calls in programming syntax, calls without a marker, and bare names.
+///
+/// `code` allows Python syntax, `bare` means that no marker precedes the call, and `labelled` that
+/// a label does.
 #[derive(Clone, Copy)]
 struct Form {
     code: bool,
@@ -195,6 +218,8 @@ struct Form {
 }
 
 /// Returns the calls at the start of a text, and their length.
+///
+/// The first character selects the forms to try. The length excludes markers after the calls.
 fn calls_at_start(text: &str, tools: &[Arc<ToolSpec>], form: Form) -> Option<(Vec<Call>, usize)> {
     match text.chars().next()? {
         '`' => fenced(text, tools, form.code),
@@ -217,6 +242,7 @@ fn name_alone(text: &str, tools: &[Arc<ToolSpec>]) -> Option<(Vec<Call>, usize)>
     ))
 }
 
+/// Without a marker, at least one call must have arguments.
 fn python_calls(text: &str, tools: &[Arc<ToolSpec>], form: Form) -> Option<(Vec<Call>, usize)> {
     let end = end_of_part(text);
     let calls = python::calls(&text[..end], tools).filter(|_| form.code)?;
@@ -226,6 +252,9 @@ fn python_calls(text: &str, tools: &[Arc<ToolSpec>], form: Form) -> Option<(Vec<
 }
 
 /// Parses calls between fences that contain nothing else.
+///
+/// A fence without an end reaches to the end of the text. The language `tool_code` of Gemma implies
+/// Python syntax.
 fn fenced(text: &str, tools: &[Arc<ToolSpec>], code: bool) -> Option<(Vec<Call>, usize)> {
     let (language, body) = text.strip_prefix(FENCE)?.split_once('\n')?;
     let code = code || language.trim() == "tool_code";
@@ -256,6 +285,8 @@ fn json_calls(text: &str, tools: &[Arc<ToolSpec>]) -> Option<(Vec<Call>, usize)>
 
 /// Returns the object or list at the start of a text. An unclosed one is assumed to end with the
 /// text, because a missing bracket at the end is the most common mistake.
+///
+/// The fallback repairs the JSON, and accepts the result only if it starts where the text starts.
 fn json_value(text: &str) -> Option<(Value, usize)> {
     let mut stream = serde_json::Deserializer::from_str(text).into_iter::<Value>();
     if let Some(Ok(value)) = stream.next() {
@@ -276,6 +307,8 @@ fn end_of_part(text: &str) -> usize {
 }
 
 /// Parses `name {..}`, with or without markers between: Mistral, Kimi, DeepSeek, Functionary.
+///
+/// Also read are the forms `functions.name:0`, `call:name` and `name[CALL_ID]id[ARGS]`.
 fn with_object(text: &str, tools: &[Arc<ToolSpec>]) -> Option<(Vec<Call>, usize)> {
     let open = text.find('{')?;
     let mut name = text[..open].trim();
@@ -308,6 +341,8 @@ fn with_object(text: &str, tools: &[Arc<ToolSpec>]) -> Option<(Vec<Call>, usize)
 }
 
 /// Removes the markers that Gemma puts around strings.
+///
+/// Keys are left alone; only string values carry the markers.
 fn unescaped(value: Value) -> Value {
     match value {
         Value::String(text) => Value::String(text.replace("<escape>", "")),
@@ -322,6 +357,8 @@ fn unescaped(value: Value) -> Value {
 }
 
 /// Parses `<function=name>..</function>` and `<invoke name="name">..</invoke>`.
+///
+/// The body is empty, a JSON object, or a sequence of parameters. A missing end tag is accepted.
 fn tagged(text: &str, tools: &[Arc<ToolSpec>]) -> Option<(Vec<Call>, usize)> {
     let (name, body, close) = if let Some(rest) = text.strip_prefix("<function=") {
         let (name, body) = rest.split_once('>')?;
@@ -346,6 +383,8 @@ fn tagged(text: &str, tools: &[Arc<ToolSpec>]) -> Option<(Vec<Call>, usize)> {
 
 /// Parses a sequence of `<parameter=key>value</parameter>` or
 /// `<parameter name="key">value</parameter>`.
+///
+/// Any text between two parameters makes the sequence invalid.
 fn parameters(tool: &ToolSpec, text: &str) -> Option<Map<String, Value>> {
     let mut args = Map::new();
     let mut rest = text.trim();

@@ -1,4 +1,8 @@
 //! Calls in Python's syntax: `name(city="Rome", days=3)`, alone, in a list, or one per line.
+//!
+//! Llama and Gemma write calls this way. Only literals are accepted as arguments; nothing is
+//! evaluated. A text with any expression, comment or statement besides the calls is code and yields
+//! `None`.
 
 use std::sync::Arc;
 
@@ -35,6 +39,7 @@ pub(super) fn calls(text: &str, tools: &[Arc<ToolSpec>]) -> Option<Vec<Call>> {
     Some(found)
 }
 
+/// Skips a comma or semicolon between two calls.
 fn separated(text: &str) -> &str {
     text.trim_start()
         .trim_start_matches([',', ';'])
@@ -42,6 +47,8 @@ fn separated(text: &str) -> &str {
 }
 
 /// Returns the position of the bracket that closes the one before the text.
+///
+/// Brackets inside of strings do not count. The result is `None` if the brackets do not match.
 fn close(text: &str) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, char) in outside_strings(text) {
@@ -71,6 +78,8 @@ fn outside_strings(text: &str) -> impl Iterator<Item = (usize, char)> + '_ {
     })
 }
 
+/// Accepts keyword arguments, positional ones in the order of the schema, and a single dictionary.
+/// A duplicate or invalid name yields `None`.
 fn arguments(tool: &ToolSpec, text: &str) -> Option<Value> {
     // `name({"city": "Rome"})`
     if text.trim_start().starts_with('{') {
@@ -106,6 +115,8 @@ fn arguments(tool: &ToolSpec, text: &str) -> Option<Value> {
 }
 
 /// Splits a text at its commas.
+///
+/// Commas inside of strings and brackets do not split.
 fn parts(text: &str) -> impl Iterator<Item = &str> {
     let (mut cuts, mut depth) = (vec![], 0_i32);
     for (at, char) in outside_strings(text) {
@@ -126,6 +137,9 @@ fn parts(text: &str) -> impl Iterator<Item = &str> {
 
 /// Parses a literal value. A name or an expression would have to be evaluated, so it returns
 /// `None`.
+///
+/// JSON values, `True`, `False`, `None`, single-quoted strings, lists and dictionaries are
+/// literals.
 fn literal(text: &str) -> Option<Value> {
     if let Ok(value) = serde_json::from_str(text) {
         return Some(value);

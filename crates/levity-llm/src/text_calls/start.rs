@@ -1,4 +1,10 @@
 //! Decides from as few characters as possible whether a text may start a call.
+//!
+//! Text must reach the user without delay, so the decision cannot wait for the end of the reply.
+//! The functions look at a growing prefix: [`candidate`] finds the next position where a call may
+//! begin, and [`classify`] decides on the text from there. An answer of [`Start::Unknown`] holds
+//! the text back until the next chunk; it must not last, so each form gives up after a few
+//! characters.
 
 use std::sync::Arc;
 
@@ -36,6 +42,10 @@ const LANGUAGES: [&str; 12] = [
 
 /// Returns the position in `held` where a call may start: at the start of a line, after a colon, or
 /// at an explicit marker.
+///
+/// Text before the position cannot be part of a call and is forwarded. Markers in Markdown code
+/// (after a back quote) are quotations. The result is the length of `held` if there is no such
+/// position.
 pub(super) fn candidate(lead_in: &str, held: &str, tools: &[Arc<ToolSpec>]) -> usize {
     let mut before = lead_in
         .chars()
@@ -65,12 +75,15 @@ pub(super) fn candidate(lead_in: &str, held: &str, tools: &[Arc<ToolSpec>]) -> u
     held.len()
 }
 
+/// Either text may be a prefix of the other, because the name may still be incomplete.
 fn may_be_name(text: &str, tools: &[Arc<ToolSpec>]) -> bool {
     let begins = |name: &str| text.starts_with(name) || name.starts_with(text);
     tools.iter().any(|tool| begins(&tool.name)) || begins("functions.")
 }
 
 /// Classifies a text at a position where a call may start.
+///
+/// A text may match two forms; if one of them still needs more characters, the answer is unknown.
 pub(super) fn classify(text: &str, tools: &[Arc<ToolSpec>]) -> Start {
     let text = text.trim_start();
     match text.chars().next() {
@@ -86,6 +99,7 @@ pub(super) fn classify(text: &str, tools: &[Arc<ToolSpec>]) -> Start {
     }
 }
 
+/// The block must have a language in which models write calls, and its body must start like a call.
 fn fence(text: &str, tools: &[Arc<ToolSpec>]) -> Start {
     let Some(rest) = text.strip_prefix(FENCE) else {
         return if FENCE.starts_with(text) {
@@ -111,6 +125,7 @@ fn fence(text: &str, tools: &[Arc<ToolSpec>]) -> Start {
     }
 }
 
+/// An explicit marker is a call at once. A list is judged by its first element.
 fn opener(text: &str, tools: &[Arc<ToolSpec>]) -> Start {
     if OPENERS.iter().any(|opener| text.starts_with(opener)) {
         return Start::Call;
@@ -128,6 +143,9 @@ fn opener(text: &str, tools: &[Arc<ToolSpec>]) -> Start {
 
 /// Classifies an object. It is a call if its first key is one that calls have, and a leading name
 /// is an offered one.
+///
+/// Comments before the first key are skipped. Without a complete key, up to 256 bytes are held
+/// back.
 fn object(text: &str, tools: &[Arc<ToolSpec>]) -> Start {
     let mut inside = text[1..].trim_start();
     while let Some((_, after)) = inside
@@ -163,6 +181,8 @@ fn object(text: &str, tools: &[Arc<ToolSpec>]) -> Start {
 }
 
 /// Returns the first key inside an object, and the text after its colon.
+///
+/// The key may have double, single or no quotes. The result is `None` while the colon is missing.
 fn key(text: &str) -> Option<(&str, &str)> {
     let (key, rest) = match text.strip_prefix(['"', '\'']) {
         Some(text) => text.split_once(['"', '\''])?,

@@ -1,4 +1,9 @@
 //! Calls in JSON, in the forms that models write.
+//!
+//! Models imitate the formats of several providers, so names and arguments appear under many keys,
+//! and calls may be wrapped: `{"tool_calls": [{"function": {"name": .., "arguments": ".."}}]}`. An
+//! object counts as a call only if all its keys are known. One unknown key shows that the object is
+//! data.
 
 use std::sync::Arc;
 
@@ -68,6 +73,7 @@ pub(super) fn calls(value: &Value, tools: &[Arc<ToolSpec>]) -> Option<Vec<Call>>
     nested_calls(value, tools, MAX_DEPTH)
 }
 
+/// Unwraps lists and wrappers, at most [`MAX_DEPTH`] deep.
 fn nested_calls(value: &Value, tools: &[Arc<ToolSpec>], depth: usize) -> Option<Vec<Call>> {
     let depth = depth.checked_sub(1)?;
     match value {
@@ -93,6 +99,8 @@ fn nested_calls(value: &Value, tools: &[Arc<ToolSpec>], depth: usize) -> Option<
 }
 
 /// Returns `true` if a field may accompany a call without changing its meaning.
+///
+/// The value matters as well: a `content` with text means that the object is a message, not a call.
 fn is_extra_field(key: &str, value: &Value) -> bool {
     EXTRA_KEYS.contains(&key)
         && match key {
@@ -109,6 +117,8 @@ fn is_extra_field(key: &str, value: &Value) -> bool {
 }
 
 /// Parses an object that is a call: a name, arguments, and no unrelated keys.
+///
+/// A name without arguments is a call with an empty object.
 fn single_call(map: &Map<String, Value>, tools: &[Arc<ToolSpec>]) -> Option<Call> {
     let (key, name) = NAMES
         .into_iter()
@@ -127,6 +137,8 @@ fn single_call(map: &Map<String, Value>, tools: &[Arc<ToolSpec>]) -> Option<Call
 }
 
 /// Returns the offered tool of this name, including spellings such as `functions.name` or `name:0`.
+///
+/// The exact name is tried first, so that a tool named `functions.x` is found as such.
 pub(super) fn offered_tool<'t>(name: &str, tools: &'t [Arc<ToolSpec>]) -> Option<&'t ToolSpec> {
     let name = name.trim();
     let bare = name.strip_prefix("functions.").unwrap_or(name);
@@ -148,6 +160,8 @@ pub(super) fn offered_tool<'t>(name: &str, tools: &'t [Arc<ToolSpec>]) -> Option
 }
 
 /// Returns a call with these arguments, if they may be meant for the tool.
+///
+/// The result is `None` if the arguments are no object, or are unrelated to the tool.
 pub(super) fn call(tool: &ToolSpec, args: Value) -> Option<Call> {
     let args = match args {
         Value::Null => Value::Object(Map::new()),
@@ -164,6 +178,9 @@ pub(super) fn call(tool: &ToolSpec, args: Value) -> Option<Call> {
 
 /// Returns `true` if arguments may be meant for a tool. The model is informed of wrong values
 /// later; this check rejects only an object that is unrelated to the tool.
+///
+/// An object is unrelated if it has none of the tool's parameters, or only placeholders as values,
+/// as in a description of the tool. A call without arguments must not lack required ones.
 fn fits(tool: &ToolSpec, args: &Map<String, Value>) -> bool {
     let properties = tool.input.get("properties").and_then(Value::as_object);
     let required = tool
@@ -182,6 +199,8 @@ fn fits(tool: &ToolSpec, args: &Map<String, Value>) -> bool {
 }
 
 /// Returns `true` if a value is a placeholder: a part of a schema, the name of a type, or dots.
+///
+/// Examples: `"string"`, `"<city>"`, `"..."` and `{"type": "string"}`.
 fn is_placeholder(value: &Value) -> bool {
     const TYPES: [&str; 9] = [
         "string", "number", "integer", "boolean", "array", "object", "float", "int", "bool",
@@ -201,6 +220,9 @@ fn is_placeholder(value: &Value) -> bool {
 
 /// Converts a text to the type that the tool's schema requires: a string stays unchanged, anything
 /// else is parsed as JSON.
+///
+/// One line break at each end belongs to the layout of the tag. A number for a string parameter
+/// stays a string, so that a postal code keeps its zeros.
 pub(super) fn typed(tool: &ToolSpec, key: &str, text: &str) -> Value {
     let wanted = tool
         .input

@@ -1,4 +1,14 @@
 //! The schema of an answer, which the API enforces.
+//!
+//! The API compiles the schema to a grammar and rejects keywords that a grammar cannot express. The
+//! converter keeps what the grammar supports, moves other constraints into the `description`, and
+//! gives up on schemas whose meaning would change. Callers then describe the whole schema in words.
+//!
+//! For example `{"type": "integer", "minimum": 1}` becomes:
+//!
+//! ```json
+//! {"type": "integer", "description": "Constraints: minimum: 1."}
+//! ```
 
 use serde_json::{Map, Value, json};
 
@@ -60,18 +70,22 @@ pub(in super::super) fn output(schema: &Value) -> Option<Value> {
     Some(converted)
 }
 
+/// The state of one conversion. All functions return `None` to give up on the whole schema.
 struct Converter<'a> {
     root: &'a Value,
     /// The definitions that are referenced, by name.
     defined: Map<String, Value>,
     /// The references that are being followed.
     path: Vec<String>,
+    /// The number of schemas that were visited, with repeated visits.
     nodes: usize,
     optional: usize,
     unions: usize,
 }
 
 impl Converter<'_> {
+    /// Converts a schema after references and `allOf` are resolved. `true` and `false` are not
+    /// supported.
     fn schema(&mut self, schema: &Value, depth: usize) -> Option<Value> {
         self.nodes += 1;
         if depth > MAX_DEPTH || self.nodes > MAX_NODES {
@@ -91,6 +105,9 @@ impl Converter<'_> {
 
     /// Converts a reference. It stays a reference, unless other keywords accompany it; then it is
     /// replaced with its target.
+    ///
+    /// A reference to itself, directly or through others, is recursion, which the API does not
+    /// support.
     fn reference(
         &mut self,
         pointer: &str,
@@ -116,6 +133,9 @@ impl Converter<'_> {
     }
 
     /// Merges several schemas into one: separately closed objects would exclude each other.
+    ///
+    /// Returns `None` if two parts contradict each other, such as different types of one property.
+    /// Titles, descriptions and `additionalProperties` of the first part win.
     fn merge(&self, mut map: Map<String, Value>, parts: &[Value]) -> Option<Map<String, Value>> {
         for part in parts {
             let mut part = part.as_object()?.clone();
@@ -147,6 +167,8 @@ impl Converter<'_> {
         Some(map)
     }
 
+    /// Converts a schema without references. Everything that is left in `map` at the end becomes
+    /// one sentence of the description: `Constraints: minimum: 0, maximum: 9.`
     fn plain(&mut self, mut map: Map<String, Value>, depth: usize) -> Option<Value> {
         let mut out = Map::new();
         let mut words = Vec::new();
@@ -193,6 +215,10 @@ impl Converter<'_> {
     }
 
     /// Converts an object with these properties and no others.
+    ///
+    /// An object that accepts unlisted properties of a certain type, or any properties, cannot be
+    /// enforced. `additionalProperties: true` next to listed properties is narrowed to the listed
+    /// ones.
     fn object(
         &mut self,
         map: &mut Map<String, Value>,
@@ -227,6 +253,8 @@ impl Converter<'_> {
         Some(())
     }
 
+    /// Converts a list. The API enforces a minimum of 0 or 1 items; a larger minimum is enforced as
+    /// 1 and described in words as well.
     fn array(
         &mut self,
         map: &mut Map<String, Value>,
@@ -250,6 +278,7 @@ impl Converter<'_> {
     }
 }
 
+/// Returns `true` if a converted schema allows this type.
 fn is_kind(out: &Map<String, Value>, kind: &str) -> bool {
     match out.get("type") {
         Some(Value::Array(kinds)) => kinds.iter().any(|known| known == kind),
@@ -259,6 +288,9 @@ fn is_kind(out: &Map<String, Value>, kind: &str) -> bool {
 }
 
 /// Copies keywords that stay unchanged, if their values are neither lists nor objects.
+///
+/// Returns `None` for `enum` and `const` with lists or objects. A `default` of such a value is
+/// dropped, because it constrains nothing.
 fn simple(map: &mut Map<String, Value>, out: &mut Map<String, Value>) -> Option<()> {
     let is_simple = |value: &Value| !value.is_array() && !value.is_object();
     for name in ["enum", "const", "title", "description", "default"] {
@@ -304,6 +336,9 @@ fn string(map: &mut Map<String, Value>, out: &mut Map<String, Value>) {
 }
 
 /// Returns `true` if a pattern has no lookaround, back references or counted repetitions.
+///
+/// Patterns longer than 256 bytes count as too complex. `^[a-z]+$` is simple; `^.{3}$`, `(?=a)` and
+/// `\bword` are not.
 fn is_simple_pattern(pattern: &str) -> bool {
     let mut before = ' ';
     let mut unsupported = false;

@@ -1,4 +1,18 @@
 //! Credentials files, as Google's tools write them.
+//!
+//! Two kinds of files are supported: `authorized_user`, with a refresh token, and
+//! `service_account`, with a private key that signs a request for a token. Other kinds, such as
+//! workload identity, are rejected with the way out in the message.
+//!
+//! The file and the request contain long-lived secrets. Errors quote neither the file nor a reply
+//! before the secrets are removed.
+//!
+//! A file of `gcloud auth application-default login` has these fields:
+//!
+//! ```json
+//! {"type": "authorized_user", "client_id": "..", "client_secret": "..", "refresh_token": "..",
+//!  "quota_project_id": "my-project"}
+//! ```
 
 use std::ffi::OsString;
 use std::io::Read as _;
@@ -25,6 +39,8 @@ const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 const MAX_BYTES: usize = 1 << 20;
 
 /// The content of a credentials file.
+///
+/// The file is parsed at the start, so that a wrong file fails early, and again for each token.
 #[derive(Clone)]
 pub(super) struct Credentials {
     /// The path of the file.
@@ -33,9 +49,11 @@ pub(super) struct Credentials {
     url: String,
     /// True if the token URL does not come from the file.
     url_overridden: bool,
+    /// The project that pays for requests of a user, sent as `x-goog-user-project`.
     quota_project: Option<String>,
 }
 
+/// The proof of identity that is exchanged for a token.
 #[derive(Clone)]
 enum Grant {
     User {
@@ -50,6 +68,7 @@ enum Grant {
     },
 }
 
+/// The fields of all kinds of files; each kind uses some of them.
 #[derive(Deserialize)]
 struct File {
     #[serde(default, rename = "type")]
@@ -65,6 +84,9 @@ struct File {
 }
 
 /// Returns the path of the application-default credentials.
+///
+/// `var` reads a variable, so that tests need no environment. Empty variables count as unset.
+/// Returns `None` if the home directory is unknown.
 pub(super) fn default_path(
     var: impl Fn(&str) -> Option<OsString>,
     windows: bool,
@@ -85,6 +107,10 @@ pub(super) fn default_path(
 }
 
 impl Credentials {
+    /// Reads a file of at most 1 MiB.
+    ///
+    /// # Errors
+    /// Returns `Auth` if the file cannot be read, is not JSON, lacks a field or is of another kind.
     pub(super) fn read(path: &Path) -> Result<Self, ModelError> {
         let mut text = String::new();
         let read = check_regular_file(path)
@@ -110,6 +136,8 @@ impl Credentials {
         Self::of(file, path)
     }
 
+    /// Converts the fields of a file. The private key is parsed here, so that an invalid key fails
+    /// at the start.
     fn of(file: File, path: &Path) -> Result<Self, ModelError> {
         let need = |field: Option<String>, name: &str| {
             field
@@ -148,6 +176,7 @@ impl Credentials {
         })
     }
 
+    /// Replaces the address of the token server, also after the file is read again.
     pub(super) fn with_url(mut self, url: &str) -> Self {
         url.clone_into(&mut self.url);
         self.url_overridden = true;
@@ -173,6 +202,12 @@ impl Credentials {
         self.reloaded().fetch_with_current().await
     }
 
+    /// Exchanges the credentials for a token, which lives an hour unless the reply states
+    /// otherwise.
+    ///
+    /// # Errors
+    /// Returns `Auth` for the statuses 400 to 403, `Malformed` for a reply without a token, and the
+    /// error of any other status. The message contains no secret of the request.
     async fn fetch_with_current(&self) -> Result<AccessToken, ModelError> {
         let form = Secret::from("application/x-www-form-urlencoded");
         let fields = self.fields()?;
@@ -241,6 +276,7 @@ impl Credentials {
     }
 }
 
+/// Writes the fields as a form.
 fn form_of(fields: &[(&'static str, String)]) -> String {
     let field = |(name, value): &(&str, String)| format!("{name}={}", percent(value));
     fields.iter().map(field).collect::<Vec<_>>().join("&")
@@ -300,6 +336,9 @@ fn check_regular_file(path: &Path) -> std::io::Result<()> {
 }
 
 /// Returns a signed assertion of a service account's identity, valid for one hour.
+///
+/// It is a JSON Web Token signed with RS256. The audience is the token server, so that the
+/// assertion is useless elsewhere.
 fn assertion(
     email: &str,
     key: &RsaKeyPair,
@@ -332,6 +371,9 @@ fn assertion(
 }
 
 /// Parses a private key in PEM format.
+///
+/// # Errors
+/// Returns `Auth` if the text is not an RSA key in PKCS#8.
 fn key(pem: &str) -> Result<RsaKeyPair, ModelError> {
     let lines = pem
         .lines()
@@ -344,10 +386,12 @@ fn key(pem: &str) -> Result<RsaKeyPair, ModelError> {
     })
 }
 
+/// Creates an error that no retry fixes.
 fn auth_error(message: &str) -> ModelError {
     ModelError::new(ModelErrorKind::Auth, message)
 }
 
+/// Returns the seconds since 1970.
 #[expect(
     clippy::disallowed_methods,
     reason = "the validity of an assertion depends on the real clock"

@@ -1,3 +1,5 @@
+//! Steps of the parser inside of a list, a tuple, a set or the arguments of a call.
+
 use serde_json::Value;
 
 use super::{Frame, NONE, Object, Parser, TooDeep};
@@ -5,6 +7,7 @@ use crate::json::lookahead::Role;
 use crate::json::repairs::Repair;
 
 impl Parser<'_> {
+    /// Reads the next element, a separator, or the end of the list.
     pub(super) fn element(&mut self) -> Result<(), TooDeep> {
         let byte = self.cursor.peek().unwrap_or_default();
         let Some(list) = self.list() else {
@@ -29,6 +32,9 @@ impl Parser<'_> {
     }
 
     /// Parses the next item of a series without brackets; any text but a comma and a value ends it.
+    ///
+    /// A series is `{..}, {..}` without brackets around it. A stray closing bracket after it is
+    /// consumed.
     pub(super) fn series_item(&mut self) -> Result<(), TooDeep> {
         let next = self.cursor.past_space(self.cursor.at + 1);
         match self.cursor.peek() {
@@ -45,6 +51,10 @@ impl Parser<'_> {
     }
 
     /// Handles a colon in a list: the item before it is a key.
+    ///
+    /// Three mistakes lead here. `["a": 1]` is an object with the wrong brackets. In `{"list": [1,
+    /// 2, "b": 3}` the list was not closed, so the key belongs to the object around it. `[{"a": 1},
+    /// "b": 2]` lacks the braces of its second element.
     fn colon_in_list(&mut self) -> Result<(), TooDeep> {
         self.cursor.at += 1;
         self.cursor.mends.add(Repair::Bracket);

@@ -1,3 +1,9 @@
+//! Steps of the parser inside of an object: keys, colons, braces.
+//!
+//! A frame alternates between two states. Without a key, [`Parser::key`] reads the next key or the
+//! end; with one, [`Parser::member`] reads its value. Missing values become null and missing colons
+//! and commas are added.
+
 use serde_json::Value;
 
 use super::{Frame, List, MAX_DEPTH, Parser, TooDeep};
@@ -6,6 +12,7 @@ use crate::json::lookahead::Role;
 use crate::json::repairs::Repair;
 
 impl Parser<'_> {
+    /// Reads the next key with its colon, a separator, or the end of the object.
     pub(super) fn key(&mut self) -> Result<(), TooDeep> {
         let byte = self.cursor.peek().unwrap_or_default();
         let Some(object) = self.object() else {
@@ -31,6 +38,10 @@ impl Parser<'_> {
 
     /// Handles a closing brace. If another member follows the outermost one, the brace was too
     /// early.
+    ///
+    /// Models close an object too early and then continue: `{"a": 1}, "b": 2}`. The lookahead
+    /// accepts only a quoted key with a colon, so that a following array or prose still ends the
+    /// value.
     fn end_of_object(&mut self, close: u8, comma: bool) {
         let cursor = &mut self.cursor;
         let next = cursor.past_space(cursor.at + 1);
@@ -50,6 +61,9 @@ impl Parser<'_> {
 
     /// Handles an opening brace in place of a key: it was doubled, or the last object in a list was
     /// not closed.
+    ///
+    /// `{{"a": 1}}` of a template is one object, whose second closing brace is counted in `extra`.
+    /// `[{"a": 1, {"a": 2}]` lacks a closing brace.
     fn brace_for_key(&mut self, empty: bool) -> Result<(), TooDeep> {
         self.cursor.mends.add(Repair::Bracket);
         let in_list = self
@@ -73,6 +87,8 @@ impl Parser<'_> {
         Ok(())
     }
 
+    /// The text after the key decides: a colon or a substitute, the end of a set, a missing value,
+    /// or a missing colon. A bare word before anything else is stray text and is dropped.
     fn read_key(&mut self, comma: bool, empty: bool) {
         if !comma {
             self.cursor.mends.add(Repair::MissingComma);
@@ -105,6 +121,9 @@ impl Parser<'_> {
     }
 
     /// Converts a Python set such as `{1, 2}` to a list, its closest equivalent.
+    ///
+    /// The frame is replaced by a list with the same closing brace, and reading continues at the
+    /// first element.
     fn become_set(&mut self, start: usize) {
         let Some(object) = self
             .object()
@@ -120,6 +139,7 @@ impl Parser<'_> {
         self.cursor.mends.add(Repair::Call);
     }
 
+    /// Reads the value of the current key, or null if it is missing.
     pub(super) fn member(&mut self) -> Result<(), TooDeep> {
         match self.cursor.peek() {
             Some(b',' | b'}' | b']' | b')') => {
@@ -139,6 +159,8 @@ impl Parser<'_> {
 
 impl Cursor<'_> {
     /// Skips a colon, or a character that replaces it.
+    ///
+    /// The substitutes are `=`, `=>` and `:=`.
     fn pass_colon(&mut self) {
         let length = if self.is(self.at, "=>") || self.is(self.at, ":=") {
             2
@@ -152,6 +174,9 @@ impl Cursor<'_> {
     }
 
     /// Parses an unquoted key. Returns `None` if there is none.
+    ///
+    /// The key reaches up to the next structural character or quote. A lone closing quote after it,
+    /// as in `name": 1`, is consumed.
     fn bare_key_text(&mut self) -> Option<String> {
         let rest = &self.text[self.at..self.end];
         let stops = [':', '=', ',', '}', ']', '{', '[', '\n', '"', '\''];

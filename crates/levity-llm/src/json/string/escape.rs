@@ -1,9 +1,17 @@
+//! Escape sequences of strings, valid and invalid ones.
+//!
+//! Models write paths (`C:\dir`), formulas (`\alpha`) and regular expressions without doubling
+//! their backslashes. A backslash that starts no known escape is kept, because dropping it loses
+//! content.
+
 use super::PartialString;
 use crate::json::cursor::{Cursor, Quote};
 use crate::json::repairs::Repair;
 
 impl Cursor<'_> {
     /// Parses the text after a backslash.
+    ///
+    /// A lone backslash at the end of a truncated text is dropped.
     pub(super) fn escape(&mut self, partial: &mut PartialString) {
         // JSON that was escaped twice has two backslashes in place of one.
         let twice = partial.quote == Quote::Escaped && self.byte(self.at + 1) == Some(b'\\');
@@ -29,6 +37,8 @@ impl Cursor<'_> {
     }
 
     /// Returns the character for a single-character escape.
+    ///
+    /// `\'` and `` \` `` are no JSON, but mean the quote itself.
     fn short(&mut self, byte: u8) -> Option<char> {
         Some(match byte {
             b'"' | b'\\' | b'/' => char::from(byte),
@@ -67,6 +77,9 @@ impl Cursor<'_> {
     }
 
     /// Parses `\u0041`, including surrogate pairs. Half a pair becomes the replacement character.
+    ///
+    /// A truncated `\u00` at the end of the text is dropped. `\u` without digits keeps its
+    /// backslash.
     fn unicode(&mut self, at: usize, out: &mut String) -> Option<char> {
         let Some(first) = self.digits(at, 4) else {
             let hex = self.text.as_bytes().get(at..self.end).unwrap_or_default();
@@ -93,6 +106,8 @@ impl Cursor<'_> {
         None
     }
 
+    /// Returns the value of exactly `count` hexadecimal digits at `at`, or `None` if fewer are
+    /// there.
     fn digits(&self, at: usize, count: usize) -> Option<u32> {
         let digits = self
             .text

@@ -1,4 +1,9 @@
 //! Infers from errors and token counts how a server handles tools.
+//!
+//! Servers have no common way to report missing features, so the functions look for phrases. A
+//! match needs both a subject ("tools") and a refusal ("not support"), and an error kind that a
+//! server uses for rejections. A false match costs one more request in a worse mode; a missed one
+//! fails the run with the server's own message.
 
 use levity_core::{ModelError, ModelErrorKind, Request};
 
@@ -24,6 +29,9 @@ const BYTES_OF_TOOLS: u64 = 8;
 const BYTES_OF_WORDS: u64 = 5;
 
 /// Returns `true` if the server reports that it does not accept tools.
+///
+/// Examples: `registry.ollama.ai/library/gemma:2b does not support tools`, and vLLM's hint at
+/// `--enable-auto-tool-choice`.
 pub(crate) fn refuses_tools(error: &ModelError) -> bool {
     mentions(
         error,
@@ -53,6 +61,7 @@ pub(crate) fn refuses_schema(error: &ModelError) -> bool {
     )
 }
 
+/// An error about a key or a rate is never evidence, whatever its text says.
 fn mentions(error: &ModelError, subjects: &[&str]) -> bool {
     if !matches!(
         error.kind(),
@@ -66,6 +75,8 @@ fn mentions(error: &ModelError, subjects: &[&str]) -> bool {
 }
 
 /// Returns the first line of an error, for use in a notice.
+///
+/// At most 200 bytes are kept, because some servers return whole stack traces.
 pub(super) fn first_line(error: &ModelError) -> String {
     let text = error.to_string();
     levity_core::text::clipped(text.lines().next().unwrap_or_default(), 200).into()
@@ -74,6 +85,9 @@ pub(super) fn first_line(error: &ModelError) -> String {
 /// Returns `true` if a server that counted this many tokens cannot have shown the tools to the
 /// model. Long conversations give no evidence, because their token estimates vary by more than the
 /// size of the tools.
+///
+/// The count must be plausible for the words alone, or the server does not count at all. It must
+/// also be lower than the words and the tools need at the very least.
 pub(super) fn drops_tools(request: &Request, counted: u64) -> bool {
     let words = request
         .system

@@ -1,3 +1,9 @@
+//! Replies in a folder, shared by any number of processes.
+//!
+//! There is no index and no lock. The name of a file is the key of its reply, a write replaces the
+//! file atomically, and a reader that finds a partial or foreign file treats it as a miss. The
+//! folder and its files are private to their owner, because replies contain conversations.
+
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -21,6 +27,8 @@ pub(super) struct Disk {
     pub(super) written: AtomicUsize,
 }
 
+/// The content of a file. It repeats the key, so that a renamed file is not taken for another
+/// reply.
 #[derive(Serialize, Deserialize)]
 struct Entry {
     version: u32,
@@ -29,11 +37,14 @@ struct Entry {
 }
 
 impl Disk {
+    /// Returns the file of a reply. The key is hexadecimal, so it cannot leave the folder.
     fn path(&self, key: &str) -> PathBuf {
         self.folder.join(format!("{key}.json"))
     }
 
     /// Returns the stored reply. A damaged reply or one of another version counts as missing.
+    ///
+    /// Reading stops at twice the limit of a reply, which leaves room for JSON escapes.
     pub(super) fn get(&self, key: &str) -> Option<Response> {
         let mut text = Vec::new();
         let max_bytes = Fold::DEFAULT_LIMIT as u64 * 2;
@@ -46,6 +57,9 @@ impl Disk {
         (entry.version == VERSION && entry.key == key).then_some(entry.response)
     }
 
+    /// Stores a reply and removes old files now and then.
+    ///
+    /// The first write of a process sweeps as well, so that short-lived processes keep the limit.
     pub(super) fn put(&self, key: &str, response: Response) -> io::Result<()> {
         private::make_dir(&self.folder)?;
         let entry = Entry {
@@ -65,6 +79,8 @@ impl Disk {
     }
 
     /// Removes the oldest files beyond the limit. Other processes may do the same concurrently.
+    ///
+    /// The age is the time of the last write; a read does not refresh it.
     fn sweep(&self) -> io::Result<()> {
         let entries = fs::read_dir(&self.folder)?
             .filter_map(Result::ok)
@@ -87,6 +103,9 @@ fn modified_at(path: &Path) -> Option<SystemTime> {
 }
 
 /// Returns `true` if a file is a stored reply or an unfinished write of one.
+///
+/// Files that other programs put into the folder are never removed. Unfinished writes of a crashed
+/// process age and disappear like replies.
 fn is_cache_file(path: &Path) -> bool {
     let name = path
         .file_name()

@@ -1,3 +1,9 @@
+//! The in-memory half of a [`Cache`](super::Cache): least recently used replies leave first.
+//!
+//! A counter orders the uses. `order` maps each value of the counter to the key that was used then,
+//! so the oldest entry is its first one, and each operation takes logarithmic time. Invariant:
+//! `entries` and `order` have the same keys, and `bytes` is the sum of all sizes.
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -9,10 +15,13 @@ pub(super) struct Memory {
     entries: HashMap<Arc<str>, Entry>,
     /// The keys, ordered by the time of their last use.
     order: BTreeMap<u64, Arc<str>>,
+    /// The number of uses up to now, which orders them.
     clock: u64,
+    /// The total size of all entries.
     bytes: usize,
 }
 
+/// A reply with the time of its last use and its size when it was stored.
 #[derive(Debug)]
 struct Entry {
     response: Response,
@@ -21,6 +30,7 @@ struct Entry {
 }
 
 impl Memory {
+    /// Returns a reply and marks it as the most recently used one.
     pub(super) fn get(&mut self, key: &str) -> Option<Response> {
         self.clock += 1;
         let (name, _) = self.entries.get_key_value(key)?;
@@ -32,6 +42,10 @@ impl Memory {
         Some(entry.response.clone())
     }
 
+    /// Stores a reply, then removes the oldest ones until both limits hold.
+    ///
+    /// The limits are parameters, because clones of a cache may have different ones for the same
+    /// store.
     pub(super) fn put(
         &mut self,
         key: &str,
@@ -66,6 +80,7 @@ impl Memory {
         }
     }
 
+    /// Removes an entry from both maps and its size from the total.
     fn remove(&mut self, key: &str) {
         if let Some(entry) = self.entries.remove(key) {
             self.order.remove(&entry.used);

@@ -1,4 +1,9 @@
 //! Human-readable text of requests and replies.
+//!
+//! The form is for reading, not for parsing: a header, then one section per message under `--- role
+//! ---`. Media appear as type and size only. Structured values are masked as JSON before they
+//! become text, because the name of a key often shows that its value is secret; [`super::DebugLog`]
+//! masks the complete text once more.
 
 use std::fmt::Write as _;
 
@@ -8,6 +13,7 @@ use levity_core::{
 
 use crate::layers::Scrub;
 
+/// Returns the whole prompt: model, options, system prompt, tools, schema and conversation.
 pub(super) fn prompt(card: &ModelCard, request: &Request, scrub: &Scrub) -> String {
     let mut text = format!("model: {}/{}\n", card.provider, card.id);
     let options = scrub.value(serde_json::to_value(&*request.options).unwrap_or_default());
@@ -40,6 +46,7 @@ pub(super) fn prompt(card: &ModelCard, request: &Request, scrub: &Scrub) -> Stri
     text
 }
 
+/// Returns the reply with its finish reason and usage, or the error with all its causes.
 pub(super) fn response(reply: Result<&Response, &ModelError>, scrub: &Scrub) -> String {
     match reply {
         Ok(response) => {
@@ -70,10 +77,12 @@ fn result_text(result: &ToolResult, scrub: &Scrub) -> String {
     }
 }
 
+/// Appends a titled section.
 fn section(text: &mut String, name: &str, body: &str) {
     let _ = write!(text, "\n--- {name} ---\n{body}\n");
 }
 
+/// A system message within the conversation is called a note, unlike the system prompt.
 fn role(role: Role) -> &'static str {
     match role {
         Role::System => "note",
@@ -92,6 +101,7 @@ fn message_text(message: &Message, scrub: &Scrub) -> String {
         .join("\n")
 }
 
+/// Arguments that were not valid JSON appear as the model wrote them.
 fn part(part: &Part, scrub: &Scrub) -> String {
     match part {
         Part::Text(text) => text.text.clone(),

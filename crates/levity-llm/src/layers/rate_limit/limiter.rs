@@ -1,4 +1,13 @@
 //! The state that all requests with the same key share in this process.
+//!
+//! A sliding window records each request with its time and tokens. The earliest time for the next
+//! request follows from the window alone, so only the first call of the queue computes it and
+//! sleeps; the others wait to be notified. This keeps the order of arrival, and a large request is
+//! not overtaken by small ones.
+//!
+//! All methods are synchronous and take the time as a parameter. Only [`QueueSlot::wait_for_turn`]
+//! waits, and it holds no lock while it does. `last` and the window may lie in the future after the
+//! clock was set back; [`State::prune`] corrects that.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
@@ -13,11 +22,15 @@ use super::Rate;
 const WINDOW: Duration = Duration::from_secs(60);
 
 /// The limiter of each key that is in use.
+///
+/// Weak references: a limiter lives as long as a layer uses it, and `shared` removes dead entries.
 static LIMITERS: LazyLock<Mutex<HashMap<String, Weak<Limiter>>>> = LazyLock::new(Mutex::default);
 
+/// The limiter of one key. Its lock is held only for short computations.
 #[derive(Debug, Default)]
 pub(super) struct Limiter(Mutex<State>);
 
+/// The window, the queue and the next number of a call.
 #[derive(Debug, Default)]
 struct State {
     /// The requests of the last minute, oldest first.
@@ -31,6 +44,7 @@ struct State {
     next: u64,
 }
 
+/// A request in the window, found by its number when its usage is known.
 #[derive(Clone, Debug)]
 struct Sent {
     id: u64,
@@ -38,6 +52,7 @@ struct Sent {
     tokens: u64,
 }
 
+/// A call in the queue; `first` is notified when it becomes the first one.
 #[derive(Debug)]
 struct Waiter {
     id: u64,
@@ -93,6 +108,8 @@ impl Limiter {
     }
 
     /// Replaces the estimated tokens of a request with the actual count.
+    ///
+    /// A request that has left the window is ignored.
     pub(super) fn record_usage(&self, id: u64, tokens: u64) {
         let mut state = self.state();
         if let Some(sent) = state.sent.iter_mut().find(|sent| sent.id == id) {
@@ -101,6 +118,8 @@ impl Limiter {
     }
 
     /// Blocks all requests for the given time.
+    ///
+    /// A block never becomes shorter: of two delays, the later end holds.
     pub(super) fn block_for(&self, time: Duration, now: Timestamp) {
         let mut state = self.state();
         let until = state
@@ -136,6 +155,9 @@ impl State {
     }
 
     /// Returns the earliest time from `now` on at which a request of this many tokens may be sent.
+    ///
+    /// The result is the latest of four times: the minimum gap after the last request, the end of a
+    /// block, the time when the window has room for another request, and for its tokens.
     fn earliest_send(&self, tokens: u64, rate: &Rate, now: Timestamp) -> Timestamp {
         let gap = self.last.map(|last| last.after(rate.min_interval));
         let mut earliest_send = now
@@ -173,12 +195,16 @@ impl State {
         earliest_send
     }
 
+    /// Records a request in the window as sent at this time.
     fn send(&mut self, id: u64, tokens: u64, at: Timestamp) {
         self.sent.push_back(Sent { id, at, tokens });
         self.last = Some(at);
     }
 
     /// Returns the wait of the last call in the queue if all calls before it are sent immediately.
+    ///
+    /// It simulates the queue on a copy of the window, so it costs the length of the queue. The
+    /// estimate is only shown to the user; the actual wait follows from the window at each step.
     fn expected(&self, rate: &Rate, now: Timestamp) -> Duration {
         let (sent, last, blocked) = (self.sent.clone(), self.last, self.blocked);
         let mut then = Self {
@@ -231,6 +257,8 @@ impl QueueSlot {
         }
     }
 
+    /// Decides whether this call may go now. If it may, it enters the window under the same lock,
+    /// so no other call can take its place.
     fn poll_slot(&self, rate: &Rate, now: Timestamp) -> SlotState {
         let mut state = self.limiter.state();
         let Some(waiter) = state.queue.front().filter(|waiter| waiter.id == self.id) else {
@@ -247,6 +275,8 @@ impl QueueSlot {
     }
 }
 
+/// The next step of a waiting call: send, sleep as the first of the queue, or wait to become the
+/// first.
 enum SlotState {
     Ready,
     Sleep(Duration),

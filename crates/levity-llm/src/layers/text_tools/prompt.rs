@@ -1,4 +1,9 @@
 //! Prompt text that replaces native tool calls.
+//!
+//! The wording follows the chat template of Qwen and Hermes, which many open models were trained
+//! on: a list in `<tools>`, calls in `<tool_call>` and results in `<tool_response>`. The rewritten
+//! history is a pure function of the original, so a provider's prompt cache keeps its prefix from
+//! turn to turn.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -25,6 +30,10 @@ fn offers_tools(request: &Request) -> bool {
 }
 
 /// Rewrites a request for a model without native tool calls.
+///
+/// The result has no tools and an automatic choice. A required call becomes an instruction in the
+/// prompt; the structured form also removes the answer from its schema. The history is rewritten
+/// even without tools, because earlier turns may contain calls.
 pub(super) fn without_native_tools(mut request: Request, form: Form) -> Request {
     if offers_tools(&request) {
         let mut system = request
@@ -96,6 +105,7 @@ fn call_instructions(form: Form) -> &'static str {
     }
 }
 
+/// Adds the instruction for a choice that requires a call.
 fn require_call(system: &mut String, choice: &ToolChoice) {
     match choice {
         ToolChoice::Required => system.push_str("\nNow you must call a tool.\n"),
@@ -122,6 +132,8 @@ fn rewritten(history: &History, form: Form) -> History {
     words
 }
 
+/// Returns a message with its calls as text. Calls that were parsed from text return in the model's
+/// own words.
 fn calls(message: &Message, form: Form) -> Message {
     let mut parts: Vec<Part> = Vec::new();
     let own = text_calls::source_text(message);
@@ -150,6 +162,8 @@ fn append_text(parts: &mut Vec<Part>, between: &str, words: &str) {
     }
 }
 
+/// Arguments that were not valid JSON appear as the model wrote them, so that it sees its own
+/// mistake.
 fn call_text(call: &ToolCall, form: Form) -> String {
     let args = call.raw.clone().unwrap_or_else(|| call.args.to_string());
     match form {
@@ -164,6 +178,7 @@ fn call_text(call: &ToolCall, form: Form) -> String {
     }
 }
 
+/// Returns tool results as a user message. Media follow the text, because text cannot contain them.
 fn results(message: &Message) -> Message {
     let mut text = String::new();
     let mut media = Vec::new();
@@ -180,6 +195,8 @@ fn results(message: &Message) -> Message {
     Message::new(Role::User, std::iter::once(Part::text(text)).chain(media))
 }
 
+/// Returns one result in its tags: `<tool_response name="add">`, then the text, then the end tag. A
+/// failed result has `status="failed"`.
 fn result_text(result: &ToolResult) -> String {
     let failed = if result.is_error() {
         " status=\"failed\""

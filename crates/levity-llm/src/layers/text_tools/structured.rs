@@ -1,4 +1,9 @@
 //! Replies that a JSON Schema restricts to a tool call or an answer.
+//!
+//! The schema is an object with the single key `reply`, whose value is `anyOf` all tools and the
+//! answer: `{"reply": {"name": "add", "arguments": {..}}}` or `{"reply": {"answer": ".."}}`. Each
+//! tool is a constant name with its own argument schema, so a server that enforces the schema
+//! cannot produce an unknown tool or wrong types.
 
 use std::sync::Arc;
 
@@ -13,6 +18,9 @@ const ANSWER: &str = "answer";
 
 /// Returns the schema of a reply. Unless a tool must be called, one alternative is an answer: a
 /// text, or a value of the `output` schema.
+///
+/// A choice of one tool leaves only that tool, and a required call removes the answer. A choice of
+/// an unknown tool is ignored.
 pub(super) fn schema(
     tools: &[Arc<ToolSpec>],
     choice: &ToolChoice,
@@ -48,6 +56,7 @@ pub(super) fn schema(
     OutputSchema::new(REPLY, schema)
 }
 
+/// Returns the schema of an object with exactly these fields, all required.
 fn object(fields: &[(&str, Value)]) -> Value {
     let required: Vec<&str> = fields.iter().map(|(name, _)| *name).collect();
     let properties: Map<String, Value> = fields
@@ -64,6 +73,9 @@ fn object(fields: &[(&str, Value)]) -> Value {
 
 /// Embeds a schema in another. Its definitions move to `defs` under unique names, and its
 /// references are updated. A schema that refers to itself in another way moves there as a whole.
+///
+/// Tool schemas have their own `$defs`, whose names may collide. A definition `City` of the first
+/// tool becomes `t0_City`.
 fn embed(schema: &Value, name: &str, defs: &mut Map<String, Value>) -> Value {
     let mut schema = schema.clone();
     let mut whole = false;
@@ -88,6 +100,8 @@ fn embed(schema: &Value, name: &str, defs: &mut Map<String, Value>) -> Value {
     json!({"$ref": format!("#/$defs/{name}")})
 }
 
+/// Updates all references below a value. `whole` becomes true if one of them refers to the schema
+/// itself or to a path in it.
 fn rewrite_refs(value: &mut Value, name: &str, whole: &mut bool) {
     match value {
         Value::Array(list) => list
@@ -105,6 +119,7 @@ fn rewrite_refs(value: &mut Value, name: &str, whole: &mut bool) {
     }
 }
 
+/// A reference to another document is kept.
 fn relocate_ref(to: &str, name: &str, whole: &mut bool) -> String {
     let def = ["#/$defs/", "#/definitions/"]
         .iter()
@@ -120,6 +135,8 @@ fn relocate_ref(to: &str, name: &str, whole: &mut bool) -> String {
 }
 
 /// Formats a call according to the schema, for the conversation history.
+///
+/// Earlier calls appear in the same form as new ones, so that the model continues the pattern.
 pub(super) fn format_call(name: &str, args: &str) -> String {
     let args = read_json(args).unwrap_or_else(|| Value::String(args.to_owned()));
     json!({REPLY: {NAME: name, ARGUMENTS: args}}).to_string()
@@ -137,6 +154,8 @@ pub(super) enum Reply {
 }
 
 /// Parses a reply of that schema; returns `None` for any other text.
+///
+/// A value that is not a string, of a request with an output schema, becomes its JSON text.
 pub(super) fn read(text: &str) -> Option<Reply> {
     let value = read_json(text)?;
     let reply = value.get(REPLY).unwrap_or(&value);

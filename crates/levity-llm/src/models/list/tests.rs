@@ -84,7 +84,7 @@ fn merged_list_takes_precedence() {
 }
 
 #[test]
-fn merged_ability_keeps_other_abilities() {
+fn merged_capability_keeps_other_capabilities() {
     let parse = |json| ModelList::parse(json).unwrap_or_else(|error| panic!("{error}"));
     let list =
         parse(r#"{"models": {"a:b": {"capabilities": {"images": true, "output_schema": false}}}}"#);
@@ -116,7 +116,7 @@ fn parse_error_names_line_and_problem() {
     check_error("{", "line 1");
     check_error(
         "{\n\"models\": {\"a:b\": {\"windows\": 1}}}",
-        "line 2: unknown field `windows`",
+        "line 2, column 28: unknown field `windows`",
     );
     check_error(r#"{"models": {"gpt": {}}}"#, "`gpt` has no provider");
     check_error(
@@ -129,7 +129,7 @@ fn parse_error_names_line_and_problem() {
     );
     check_error(
         "{\n\"models\": {\"a:b\": {\"capabilities\": {\"image\": true}}}}",
-        "line 2: unknown field `image`",
+        "line 2, column 43: unknown field `image`",
     );
     check_error(
         r#"{"profiles": {"p": {"model": "c:d", "options": {"temprature": 0}}}}"#,

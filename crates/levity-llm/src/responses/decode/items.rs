@@ -1,4 +1,8 @@
 //! The items of a reply, as deltas and complete.
+//!
+//! State is attached to the last part that was emitted. So each function records which item
+//! received the last delta, and an item whose state would attach to the wrong part emits a part of
+//! its own.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,6 +16,8 @@ use crate::body::escaped;
 use crate::responses::{IMAGE, LATER_THOUGHTS};
 
 /// An item that has started.
+///
+/// Items are found by their index, otherwise by their id, otherwise the last one is meant.
 #[derive(Debug, Default)]
 pub(super) struct Item {
     /// Its index in the reply and its id, if the server sends them.
@@ -47,6 +53,8 @@ pub(super) enum Kind {
 
 impl Decoder {
     /// Returns the item of an event, which should have started.
+    ///
+    /// The search runs from the end, because events almost always concern the newest item.
     fn at(&self, index: Option<u64>, id: &str) -> Option<usize> {
         let open = || self.items.iter().enumerate().rev();
         let found = match index {
@@ -68,6 +76,8 @@ impl Decoder {
     }
 
     /// Handles a repeated item. Some servers encrypt a thought again each time, with another id.
+    ///
+    /// The later version is the one that is sent back.
     pub(super) fn repeat_item(&mut self, at: usize, item: Value) {
         let Some(known) = self.items.get_mut(at) else {
             return;
@@ -81,6 +91,8 @@ impl Decoder {
     }
 
     /// Emits thoughts that the end of the reply repeats differently, in their order.
+    ///
+    /// The list has one entry per thought, `null` for thoughts that did not change.
     pub(super) fn emit_later_thoughts(&mut self, sink: &mut Sink) {
         let thoughts = self.items.iter_mut().filter(|item| item.whole.is_some());
         let later: Vec<Option<Value>> = thoughts.map(|item| item.later.take()).collect();
@@ -100,6 +112,7 @@ impl Decoder {
         }
     }
 
+    /// Starts an item and returns its position. A call is emitted at once, with its name.
     fn begin(&mut self, index: Option<u64>, item: &Value, sink: &mut Sink) -> usize {
         let at = self.items.len();
         let kind = match text(item, "type") {
@@ -152,6 +165,8 @@ impl Decoder {
     }
 
     /// Adds more text to an item.
+    ///
+    /// Text for an item of another kind is dropped.
     pub(super) fn add_text(&mut self, event: &Event<'_>, sink: &mut Sink) {
         let at = self.item_of_event(event, Kind::Message);
         let Some(item) = self
@@ -175,6 +190,8 @@ impl Decoder {
     }
 
     /// Adds more thinking: a summary or the thought itself. Parts are separated.
+    ///
+    /// A blank line separates two parts of a summary.
     pub(super) fn add_thinking(&mut self, event: &Event<'_>, sink: &mut Sink) {
         let at = self.item_of_event(event, Kind::Thought);
         let Some(item) = self.items.get_mut(at).filter(|_| !event.delta.is_empty()) else {
@@ -196,6 +213,9 @@ impl Decoder {
     }
 
     /// Adds more arguments to a call.
+    ///
+    /// Free text of a custom tool becomes a JSON string, whose closing quote follows at the end of
+    /// the item.
     pub(super) fn add_arguments(&mut self, event: &Event<'_>, sink: &mut Sink) {
         let Some(at) = self.at(event.output_index, &event.item_id) else {
             return;
@@ -231,6 +251,7 @@ impl Decoder {
         }
     }
 
+    /// Completes a part: emits its text if no delta did, and attaches its state.
     fn close(&mut self, at: usize, index: usize, part: &Value, sink: &mut Sink) {
         let Some(item) = self.items.get_mut(at) else {
             return;
@@ -254,6 +275,9 @@ impl Decoder {
     }
 
     /// Completes an item, which arrives as a whole.
+    ///
+    /// An item that was never announced starts and ends here, which is the normal case without
+    /// streaming.
     pub(super) fn item_done(&mut self, index: Option<u64>, whole: Value, sink: &mut Sink) {
         let open = self
             .at(index, text(&whole, "id"))
@@ -297,6 +321,8 @@ impl Decoder {
         }
     }
 
+    /// Completes a message: closes the parts that are still open. A message without content is kept
+    /// as state, because the API expects the item back.
     fn message_done(&mut self, at: usize, whole: Value, sink: &mut Sink) {
         let parts = whole
             .get("content")
@@ -317,6 +343,8 @@ impl Decoder {
         }
     }
 
+    /// Completes a thought. Its whole item is the state, because encrypted content must go back
+    /// unchanged.
     fn thought_done(&mut self, at: usize, whole: Value, sink: &mut Sink) {
         let has_delta = self.items.get(at).is_some_and(|item| item.has_delta);
         let shown = if has_delta {
@@ -338,6 +366,8 @@ impl Decoder {
         self.last = Some(at);
     }
 
+    /// Completes a call: emits arguments that no delta brought, closes a free text, and attaches
+    /// the other fields of the item.
     fn call_done(&mut self, at: usize, index: u32, whole: &Value, sink: &mut Sink) {
         let Some(item) = self.items.get(at) else {
             return;
@@ -371,6 +401,8 @@ impl Decoder {
 
 /// Converts the result of a provider-side tool: an image, or an item that only the provider
 /// understands.
+///
+/// The bytes of an image are stored once, in the media, and not in its state as well.
 fn provider_tool_part(mut item: Value) -> Part {
     let bytes = match text(&item, "type") {
         IMAGE => STANDARD
@@ -392,11 +424,14 @@ fn provider_tool_part(mut item: Value) -> Part {
     Part::Media(media)
 }
 
+/// Returns a text field; empty if it is missing or of another type.
 fn text<'a>(value: &'a Value, name: &str) -> &'a str {
     value.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Returns the fields of an object except these.
+///
+/// Fields that are `null` are left out as well.
 fn fields_except(value: &Value, excluded: &[&str]) -> Map<String, Value> {
     let fields = value.as_object().into_iter().flatten();
     let fields =
@@ -408,6 +443,9 @@ fn fields_except(value: &Value, excluded: &[&str]) -> Map<String, Value> {
 
 /// Returns the state that is sent back with a part of a message: its message, and its fields other
 /// than the text.
+///
+/// Fields with the default value (`output_text`, no annotations) are left out, so that most parts
+/// need only their message.
 fn state(item: &Item, part: &Value) -> ProviderState {
     let mut fields = fields_except(part, &["text", "refusal", "logprobs"]);
     if fields.get("type").is_some_and(|kind| kind == "output_text") {

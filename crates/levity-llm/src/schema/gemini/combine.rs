@@ -1,4 +1,9 @@
 //! Combines two schemas that must both hold into one.
+//!
+//! `allOf`, and keywords next to a reference, mean that several schemas hold at once. Gemini has no
+//! word for that, so they are merged keyword by keyword. Nothing is dropped: a value that cannot be
+//! merged is collected under the private keyword `also`, which becomes a sentence of the
+//! description.
 
 use serde_json::{Map, Value, json};
 
@@ -26,6 +31,9 @@ pub(super) fn both(under: Map<String, Value>, over: Map<String, Value>) -> Map<S
 }
 
 /// Joins the values of a keyword. Returns a value that cannot be joined.
+///
+/// A property of both schemas becomes an `allOf` of the two, which is merged in turn during its own
+/// conversion.
 fn join(name: &str, known: &mut Value, value: Value) -> Option<Value> {
     match (name, &mut *known, value) {
         ("properties" | "$defs" | "definitions", Value::Object(known), Value::Object(more)) => {
@@ -70,6 +78,9 @@ fn join(name: &str, known: &mut Value, value: Value) -> Option<Value> {
 }
 
 /// Intersects two sets of types. If they are disjoint, the second stays and the first is returned.
+///
+/// `["string", "null"]` and `"string"` leave `"string"`. The result `null` means that nothing was
+/// lost.
 fn narrower(known: &mut Value, value: Value) -> Value {
     let list = |value: &Value| match value {
         Value::Array(types) => types.clone(),

@@ -1,4 +1,8 @@
 //! The types, values and alternatives that a schema allows.
+//!
+//! A form is a schema with one type. A schema with several types is split into forms, each with the
+//! keywords of its type, and united again as alternatives. Gemini accepts lists of values only for
+//! text and numbers.
 
 use serde_json::{Value, json};
 
@@ -6,6 +10,9 @@ use super::Object;
 use super::notes::{self, Notes};
 
 /// Returns the types that a schema names, in lower case and without duplicates.
+///
+/// `nullable: true` of OpenAPI adds `null`. Without a type, the keywords `properties`,
+/// `additionalProperties` and `items` imply one.
 pub(super) fn types(map: &Object) -> Vec<String> {
     let named = match map.get("type") {
         Some(Value::Array(types)) => types.iter().filter_map(Value::as_str).collect(),
@@ -38,6 +45,9 @@ pub(super) fn types(map: &Object) -> Vec<String> {
 
 /// Returns the types that `enum` and `const` allow, and the values if Gemini accepts them as a
 /// list.
+///
+/// Values of several types, booleans, lists and objects are described in words: `one of
+/// [true,"auto"]`.
 pub(super) fn allowed(
     map: &Object,
     types: Vec<String>,
@@ -84,6 +94,7 @@ pub(super) fn allowed(
     (if types.is_empty() { kinds } else { types }, None)
 }
 
+/// Returns the JSON Schema type of a value; a number without a fraction is an integer.
 fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -97,6 +108,8 @@ fn kind_of(value: &Value) -> &'static str {
 }
 
 /// Combines several alternatives into one schema, with the notes on all of them.
+///
+/// A single form with `null` becomes `{"type": ["string", "null"]}`.
 pub(super) fn united(mut forms: Vec<Value>, notes: Object) -> Value {
     let is_null = |form: &Value| form.get("type") == Some(&json!("null"));
     let optional = forms.len() == 2 && forms.iter().filter(|form| is_null(form)).count() == 1;

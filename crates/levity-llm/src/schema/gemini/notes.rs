@@ -1,4 +1,8 @@
 //! Descriptions of constraints in words.
+//!
+//! A constraint that the dialect lacks is still useful to the model. Each becomes a short clause,
+//! and all clauses follow the description in parentheses: `A city (at least 1 character; default:
+//! "Rome")`.
 
 use serde_json::{Map, Value};
 
@@ -9,10 +13,12 @@ const MAX_CLAUSE_BYTES: usize = 2_000;
 pub(super) struct Notes {
     title: Option<Value>,
     description: String,
+    /// The clauses in the order of their discovery, without duplicates.
     clauses: Vec<String>,
 }
 
 impl Notes {
+    /// Starts with the title and the description of a schema.
     pub(super) fn new(map: &Map<String, Value>) -> Self {
         let description = map
             .get("description")
@@ -28,6 +34,8 @@ impl Notes {
     }
 
     /// Adds a clause, without duplicates.
+    ///
+    /// Clauses are truncated to 2,000 bytes, because a schema may contain long examples.
     pub(super) fn add_clause(&mut self, clause: &str) {
         let mut end = clause.len().min(MAX_CLAUSE_BYTES);
         while !clause.is_char_boundary(end) {
@@ -66,6 +74,8 @@ impl Notes {
 }
 
 /// Adds a title or a description to a schema that may already have one.
+///
+/// A new title replaces the old one. Descriptions are joined, with the older one in parentheses.
 pub(super) fn note(whole: &mut Map<String, Value>, name: &str, note: Value) {
     let known = whole
         .get(name)

@@ -1,4 +1,7 @@
 //! The limits of strict mode, as OpenAI documents them.
+//!
+//! OpenAI rejects the whole request if a schema exceeds a limit, so a schema beyond any of them is
+//! sent without strict mode. The checks run on the converted schema, whose keywords are few.
 
 use std::collections::{HashMap, HashSet};
 
@@ -35,15 +38,19 @@ pub(super) fn fits(schema: &Value) -> bool {
         && levels(schema, defs, &mut HashMap::new(), 0) <= MAX_LEVELS
 }
 
+/// The totals over the schema and all its definitions.
 #[derive(Default)]
 struct Sum {
     properties: usize,
     values: usize,
     chars: usize,
+    /// True if one long list of values exceeds its own limit.
     exceeded: bool,
 }
 
 impl Sum {
+    /// Adds a schema and everything below it. References are not followed; definitions are added
+    /// once each.
     fn add(&mut self, schema: &Value) {
         if let Some(values) = schema.get("enum").and_then(Value::as_array) {
             let chars: usize = values.iter().map(length).sum();
@@ -65,10 +72,12 @@ impl Sum {
     }
 }
 
+/// Returns the number of bytes of a text; other values do not count.
 fn length(value: &Value) -> usize {
     value.as_str().map_or(0, str::len)
 }
 
+/// Iterates over the schemas directly within a schema.
 fn below(schema: &Value) -> impl Iterator<Item = &Value> {
     let properties = schema.get("properties").and_then(Value::as_object);
     let branches = schema.get("anyOf").and_then(Value::as_array);
@@ -106,6 +115,7 @@ fn levels<'a>(
         .unwrap_or(0)
 }
 
+/// Returns the definition that a reference names.
 fn definition<'a>(schema: &Value, defs: &'a Map<String, Value>) -> Option<(&'a String, &'a Value)> {
     let target = schema.get("$ref").and_then(Value::as_str)?;
     defs.get_key_value(&super::definition_name(target)?)
@@ -124,6 +134,7 @@ pub(super) fn are_distinguishable(schema: &Value) -> bool {
         .all(|schema| start_differently(schema, defs))
 }
 
+/// Checks a schema and everything below it; see [`are_distinguishable`].
 fn start_differently(schema: &Value, defs: &Map<String, Value>) -> bool {
     let branches = schema
         .get("anyOf")

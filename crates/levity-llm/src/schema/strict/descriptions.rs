@@ -1,4 +1,7 @@
 //! Descriptions of constraints that the dialect lacks.
+//!
+//! Sentences follow the description of the schema: `The name. Characters at least: 1. Default:
+//! Rome.`
 
 use serde_json::{Map, Value};
 
@@ -16,6 +19,8 @@ const FORMATS: [&str; 9] = [
 ];
 
 /// Returns `true` if strict mode enforces a `pattern` or a `format`.
+///
+/// Groups of the form `(?:..)` are supported.
 pub(super) fn is_supported(word: &str, value: &Value) -> bool {
     let Some(text) = value.as_str() else {
         return false;
@@ -50,6 +55,8 @@ pub(super) fn describe_keyword(word: &str, value: &Value) -> String {
 }
 
 /// Writes the description of `from` to `converted`, together with further notes.
+///
+/// The title is copied as it is.
 pub(super) fn describe(
     from: &Map<String, Value>,
     more: &[String],
@@ -90,6 +97,9 @@ pub(super) fn describe(
 }
 
 /// Returns `true` if no value can match two of these.
+///
+/// They are disjoint if each has a different constant, as itself or as a required property, or a
+/// different type. Other pairs count as overlapping.
 pub(super) fn are_disjoint(branches: &[Value]) -> bool {
     let mark = |branch: &Value| -> Option<Value> {
         let tag = |property: &Value| property.get("const").cloned();
@@ -112,6 +122,7 @@ pub(super) fn are_disjoint(branches: &[Value]) -> bool {
     differ(branches.iter().map(mark)) || differ(branches.iter().map(kind))
 }
 
+/// Returns `true` if every mark is present and no two are equal.
 fn differ(marks: impl Iterator<Item = Option<Value>>) -> bool {
     let Some(marks) = marks.collect::<Option<Vec<Value>>>() else {
         return false;

@@ -1,4 +1,7 @@
 //! Keywords of JSON Schema, grouped by their treatment.
+//!
+//! A keyword in none of these lists is handled by the converter, described in words or ignored if
+//! it constrains nothing.
 
 use serde_json::{Map, Value};
 
@@ -53,10 +56,12 @@ const ANNOTATIONS: [&str; 12] = [
     "$id",
 ];
 
+/// Returns `true` if a schema has a keyword that strict mode cannot express.
 pub(super) fn is_unsupported(map: &Map<String, Value>) -> bool {
     map.keys().any(|word| UNSUPPORTED.contains(&word.as_str()))
 }
 
+/// Returns `true` if a keyword constrains nothing.
 pub(super) fn is_annotation(word: &str) -> bool {
     ANNOTATIONS.contains(&word)
 }

@@ -3,6 +3,8 @@
 use serde_json::{Map, Value, json};
 
 /// Returns the types that a value may have, or those of its allowed values.
+///
+/// Returns `None` for unknown types, and for a schema that names neither types nor values.
 pub(super) fn types(map: &Map<String, Value>) -> Option<Vec<&'static str>> {
     const ALL: [&str; 7] = [
         "string", "number", "integer", "boolean", "object", "array", "null",
@@ -42,6 +44,9 @@ pub(super) fn scalars(value: &Value) -> Option<&[Value]> {
 }
 
 /// Extends a schema to allow null.
+///
+/// The forms are `["string", "null"]` for a type, another branch for `anyOf`, and an `anyOf` around
+/// a constant or a reference.
 pub(super) fn nullable(schema: Value) -> Value {
     let Value::Object(mut map) = schema else {
         return schema;
