@@ -1,4 +1,8 @@
 //! A single log entry and its formatting.
+//!
+//! An entry is formatted on the writer's thread, not by the run that caused it. Redaction, cutting
+//! and escaping happen in this order: a secret that was cut in half would no longer be recognized,
+//! and an escaped one neither.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -51,6 +55,9 @@ impl From<tracing::Level> for Level {
 }
 
 /// The value of a field.
+///
+/// A field whose name is that of a secret, such as `password`, is shown as a marker, whatever its
+/// value.
 #[derive(Clone)]
 pub(crate) enum Field {
     Text(String),
@@ -61,6 +68,9 @@ pub(crate) enum Field {
 }
 
 /// The output format of entries.
+///
+/// The settings are the same for all entries of a log. `max_text` limits each text; messages have
+/// at least 64 bytes.
 #[derive(Clone)]
 pub(crate) struct Style {
     pub(crate) json: bool,
@@ -110,6 +120,8 @@ impl Entry {
     }
 
     /// Returns the approximate size of the entry in bytes.
+    ///
+    /// Counts 128 bytes for everything but texts. The queue uses it for its limit of bytes.
     pub(crate) fn size(&self) -> usize {
         let fields = self
             .fields
@@ -130,6 +142,7 @@ impl Entry {
         line
     }
 
+    /// Formats the entry as `time LEVEL run message name=value ..`.
     fn text(&self, style: &Style) -> String {
         let mut line = String::with_capacity(128);
         let _ = write!(line, "{} {:<5} ", self.at, self.level.as_str());
@@ -163,6 +176,7 @@ impl Entry {
         line
     }
 
+    /// Formats the entry as an object. A field that has the name of a fixed key gets a leading `_`.
     fn json(&self, style: &Style) -> String {
         let mut object = Map::new();
         object.insert("at".into(), self.at.to_string().into());
@@ -228,6 +242,9 @@ impl Field {
 }
 
 /// Replaces a text that is far too long, without scanning it.
+///
+/// Scanning for secrets takes time in proportion to the text, so texts of more than 1 MiB are not
+/// scanned.
 fn replace_oversized(text: &str) -> Cow<'_, str> {
     if text.len() > 4 * MAX_WHOLE {
         return format!("[{} bytes: too long to be logged]", text.len()).into();
@@ -235,6 +252,7 @@ fn replace_oversized(text: &str) -> Cow<'_, str> {
     text.into()
 }
 
+/// Returns the approximate size of a value in memory, in bytes.
 pub(crate) fn json_size(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len() + 16,

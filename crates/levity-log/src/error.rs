@@ -1,6 +1,17 @@
+//! The error type of the crate. Only setup and clean-up can fail: while a run is in progress,
+//! problems are counted and logged instead.
+
 use std::path::PathBuf;
 
 /// An error of setting up or cleaning up logs.
+///
+/// ```
+/// use levity_log::LogFiles;
+///
+/// # let dir = tempfile::tempdir().unwrap();
+/// let error = LogFiles::builder(dir.path()).queue(0).open().unwrap_err();
+/// assert_eq!(error.to_string(), "invalid setting `queue`: it must be at least 1");
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -27,6 +38,15 @@ pub enum Error {
 }
 
 /// The category of an error, for programmatic decisions.
+///
+/// ```
+/// use levity_log::{ErrorKind, LogFiles};
+///
+/// # let dir = tempfile::tempdir().unwrap();
+/// let error = LogFiles::builder(dir.path()).max_file(0).open().unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::Setting);
+/// assert!(!error.is_retryable());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {

@@ -1,3 +1,9 @@
+//! Log files of sessions: the handles, their settings, and the loggable part of an event.
+//!
+//! A handler copies an event into the queue and returns; the thread `levity-log` formats and
+//! writes. The copy leaves out the content of tool results, which can be megabytes: only its size
+//! is logged. Deltas are left out too, except for those that report waiting, notices and restarts.
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,6 +36,24 @@ use writer::Writer;
 /// handle waits up to 2 seconds for pending entries.
 ///
 /// Several processes may write to one folder.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use levity_core::{Event, EventKind, RunId, Timestamp};
+/// use levity_log::LogFiles;
+///
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let folder = dir.path();
+/// let logs = LogFiles::open(folder)?;
+/// let (monday, tuesday) = (logs.session("monday"), logs.session("tuesday"));
+/// monday(&Event::new(RunId::new("r1"), 1, Timestamp::default(), EventKind::Paused));
+/// tuesday(&Event::new(RunId::new("r2"), 1, Timestamp::default(), EventKind::Resumed));
+/// assert!(logs.flush(Duration::from_secs(5)));
+/// assert!(folder.join("monday/general.log").exists());
+/// assert!(folder.join("tuesday/general.log").exists());
+/// # Ok::<(), levity_log::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct LogFiles {
     inner: Arc<Inner>,
@@ -44,6 +68,8 @@ struct Inner {
 
 impl LogFiles {
     /// Opens logs in a folder, with the [defaults](LogFilesBuilder).
+    ///
+    /// A new folder is readable by its owner only, and so are the files.
     ///
     /// # Errors
     /// If the folder cannot be created.
@@ -79,6 +105,22 @@ impl LogFiles {
 
     /// Returns a handler that logs the events of runs without a session. Each run has a folder with
     /// its id, which also contains the runs below it.
+    ///
+    /// ```
+    /// # use levity_core::{Event, EventKind, RunId, Timestamp};
+    /// # use levity_log::LogFiles;
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let folder = dir.path();
+    /// let logs = LogFiles::open(folder)?;
+    /// let watch = logs.runs();
+    /// for run in ["r1", "r1.1", "r2"] {
+    ///     watch(&Event::new(RunId::new(run), 1, Timestamp::default(), EventKind::Paused));
+    /// }
+    /// logs.flush(std::time::Duration::from_secs(5));
+    /// let lines = |run| std::fs::read_to_string(folder.join(run).join("general.log")).unwrap();
+    /// assert_eq!((lines("r1").lines().count(), lines("r2").lines().count()), (2, 1));
+    /// # Ok::<(), levity_log::Error>(())
+    /// ```
     pub fn runs(&self) -> impl Fn(&Event) + Clone + Send + Sync + use<> {
         self.handler(None)
     }
@@ -94,6 +136,20 @@ impl LogFiles {
     }
 
     /// Returns the folder of a session.
+    ///
+    /// Ids are untrusted. One that is not a plain name of letters, digits, `.`, `_` and `-` gets a
+    /// readable name and a hash.
+    ///
+    /// ```
+    /// use levity_log::LogFiles;
+    ///
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let logs = LogFiles::open(dir.path())?;
+    /// assert_eq!(logs.session_folder("chat-7"), dir.path().join("chat-7"));
+    /// let odd = logs.session_folder("../../etc");
+    /// assert_eq!(odd.parent(), Some(dir.path()));
+    /// # Ok::<(), levity_log::Error>(())
+    /// ```
     pub fn session_folder(&self, id: &str) -> PathBuf {
         self.inner
             .folder
@@ -107,11 +163,22 @@ impl LogFiles {
     }
 
     /// Waits up to `time` until all earlier entries are written, and returns `true` if they are.
+    ///
+    /// Call it before the program exits, or before it reads the files. An entry that could not be
+    /// written counts as handled; [`dropped`](Self::dropped) has the number of those.
     pub fn flush(&self, time: Duration) -> bool {
         self.inner.queue.flush(time)
     }
 
     /// Returns the number of entries that did not fit into the queue or could not be written.
+    ///
+    /// ```
+    /// # use levity_log::LogFiles;
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let logs = LogFiles::open(dir.path())?;
+    /// assert_eq!(logs.dropped(), 0);
+    /// # Ok::<(), levity_log::Error>(())
+    /// ```
     pub fn dropped(&self) -> u64 {
         self.inner.queue.state.dropped()
     }
@@ -124,6 +191,21 @@ impl Drop for Inner {
 }
 
 /// A builder for [`LogFiles`], with the settings of the log files.
+///
+/// ```
+/// use levity_log::LogFiles;
+/// use tracing::level_filters::LevelFilter;
+///
+/// # let dir = tempfile::tempdir().unwrap();
+/// let logs = LogFiles::builder(dir.path().join("logs"))
+///     .json()
+///     .level(LevelFilter::DEBUG)
+///     .max_file(1 << 20)
+///     .keep(10)
+///     .open()?;
+/// assert!(logs.folder().is_dir());
+/// # Ok::<(), levity_log::Error>(())
+/// ```
 #[derive(Clone)]
 #[must_use = "a builder does nothing until `open`"]
 pub struct LogFilesBuilder {
@@ -148,6 +230,23 @@ impl LogFilesBuilder {
     pub const DEFAULT_QUEUE: usize = 8_192;
 
     /// Writes each entry as a JSON object.
+    ///
+    /// The keys are `at`, `level`, `run`, `event`, and the names of the fields.
+    ///
+    /// ```
+    /// # use levity_core::{Event, EventKind, RunId, Timestamp};
+    /// # use levity_log::LogFiles;
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let folder = dir.path();
+    /// let logs = LogFiles::builder(folder).json().open()?;
+    /// let event = Event::new(RunId::new("r1"), 1, Timestamp::default(), EventKind::Paused);
+    /// logs.session("s")(&event);
+    /// logs.flush(std::time::Duration::from_secs(5));
+    /// let line = std::fs::read_to_string(folder.join("s/general.log")).unwrap();
+    /// let entry: serde_json::Value = serde_json::from_str(&line).unwrap();
+    /// assert_eq!((&entry["run"], &entry["event"]), (&"r1".into(), &"paused".into()));
+    /// # Ok::<(), levity_log::Error>(())
+    /// ```
     pub fn json(mut self) -> Self {
         self.json = true;
         self
@@ -155,12 +254,32 @@ impl LogFilesBuilder {
 
     /// Sets the size in bytes at which a file is rotated. A line is never cut, so a longer one gets
     /// a separate file.
+    ///
+    /// ```
+    /// # use levity_core::{Event, EventKind, RunId, Timestamp};
+    /// # use levity_log::LogFiles;
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let folder = dir.path();
+    /// let logs = LogFiles::builder(folder).max_file(100).keep(1).open()?;
+    /// let watch = logs.session("s");
+    /// for seq in 0..3 {
+    ///     // Each line has 41 bytes, so two of them fit.
+    ///     watch(&Event::new(RunId::new("r1"), seq, Timestamp::default(), EventKind::Paused));
+    /// }
+    /// logs.flush(std::time::Duration::from_secs(5));
+    /// let text = |name| std::fs::read_to_string(folder.join("s").join(name)).unwrap();
+    /// assert_eq!(text("general.log.1").lines().count(), 2);
+    /// assert_eq!(text("general.log").lines().count(), 1);
+    /// # Ok::<(), levity_log::Error>(())
+    /// ```
     pub fn max_file(mut self, bytes: u64) -> Self {
         self.max_file = bytes;
         self
     }
 
     /// Sets the number of rotated files per log: `general.log.1` is the newest.
+    ///
+    /// With 0, a full file is removed.
     pub fn keep(mut self, files: usize) -> Self {
         self.keep = files;
         self
@@ -168,6 +287,20 @@ impl LogFilesBuilder {
 
     /// Sets how many bytes of a goal, an answer, arguments or an error an entry shows. Reasoning is
     /// shown whole, up to 256 KiB.
+    ///
+    /// ```
+    /// # use levity_core::{Event, EventKind, RunId, Timestamp};
+    /// # use levity_log::LogFiles;
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let folder = dir.path();
+    /// let logs = LogFiles::builder(folder).max_text(10).open()?;
+    /// let goal = EventKind::Goal { text: "word ".repeat(100) };
+    /// logs.session("s")(&Event::new(RunId::new("r1"), 1, Timestamp::default(), goal));
+    /// logs.flush(std::time::Duration::from_secs(5));
+    /// let line = std::fs::read_to_string(folder.join("s/general.log")).unwrap();
+    /// assert!(line.contains("word word … (490 bytes more)"));
+    /// # Ok::<(), levity_log::Error>(())
+    /// ```
     pub fn max_text(mut self, bytes: usize) -> Self {
         self.max_text = bytes;
         self
@@ -180,6 +313,9 @@ impl LogFilesBuilder {
     }
 
     /// Sets the lowest level that is written; `INFO` by default.
+    ///
+    /// The level applies to `general.log` and to the [layer](LogFiles::layer); reasoning is always
+    /// written.
     pub fn level(mut self, level: LevelFilter) -> Self {
         self.level = level;
         self
@@ -187,6 +323,20 @@ impl LogFilesBuilder {
 
     /// Sets the secrets to redact in all output; common secret patterns by default. Add the secrets
     /// that you know.
+    ///
+    /// ```
+    /// # use levity_core::{Event, EventKind, RunId, Secrets, Timestamp};
+    /// # use levity_log::LogFiles;
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let folder = dir.path();
+    /// let logs = LogFiles::builder(folder).secrets(Secrets::new().known("correct-horse")).open()?;
+    /// let goal = EventKind::Goal { text: "log in with correct-horse".into() };
+    /// logs.session("s")(&Event::new(RunId::new("r1"), 1, Timestamp::default(), goal));
+    /// logs.flush(std::time::Duration::from_secs(5));
+    /// let line = std::fs::read_to_string(folder.join("s/general.log")).unwrap();
+    /// assert!(line.contains("log in with") && !line.contains("correct-horse"));
+    /// # Ok::<(), levity_log::Error>(())
+    /// ```
     pub fn secrets(mut self, secrets: Secrets) -> Self {
         self.secrets = secrets;
         self
@@ -309,6 +459,7 @@ fn without_answer(result: &ToolResult) -> ToolResult {
     stripped
 }
 
+/// Returns the size of a tool's answer: that of its texts or of its value, whichever is larger.
 fn answer_size(result: &ToolResult) -> usize {
     let texts = result.content.iter().map(|content| match content {
         Content::Text(text) => text.len(),

@@ -1,4 +1,8 @@
 //! Code shared by the `tracing` layers: fields, and the run of an event.
+//!
+//! A span with the field `levity.run` belongs to that run; an event belongs to the innermost such
+//! span around it. The id is stored in the extensions of the span, since fields cannot be read back
+//! from it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -57,6 +61,7 @@ impl Visit for RunVisitor {
     fn record_debug(&mut self, _: &Name, _: &dyn fmt::Debug) {}
 }
 
+/// Collects the fields of an event; the field `message` is kept apart.
 #[derive(Default)]
 struct FieldVisitor {
     message: Option<String>,

@@ -29,6 +29,35 @@
 //!
 //! # Features
 //! - `otlp`: enables `Otlp`, for traces and metrics by OTLP over HTTP.
+//!
+//! # Where to go next
+//!
+//! - Log the runs of a program: [`LogFiles::session`] for conversations, [`LogFiles::runs`] for
+//!   single runs.
+//! - Log `tracing` events of the whole program: [`LogFiles::layer`] for files, [`LineLayer`] for
+//!   the terminal.
+//! - Bound the disk: [`LogFilesBuilder::max_file`] and [`LogFilesBuilder::keep`] per session,
+//!   [`Retention`] over all.
+//!
+//! # Format of a line
+//!
+//! A line has the time, the level, the run or `-`, the event, and fields as `name=value`. Values
+//! that are not a single word are quoted, and control characters are escaped, so one line is always
+//! one entry:
+//!
+//! ```
+//! # use levity_core::{Event, EventKind, RunId, Timestamp};
+//! # use levity_log::LogFiles;
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let folder = dir.path();
+//! let logs = LogFiles::open(folder)?;
+//! let goal = EventKind::Goal { text: "Sum up\nthe week".into() };
+//! logs.runs()(&Event::new(RunId::new("r1"), 1, Timestamp::default(), goal));
+//! logs.flush(std::time::Duration::from_secs(5));
+//! let general = std::fs::read_to_string(folder.join("r1/general.log")).unwrap();
+//! assert_eq!(general, "1970-01-01T00:00:00.000Z INFO  r1 goal text=\"Sum up\\nthe week\"\n");
+//! # Ok::<(), levity_log::Error>(())
+//! ```
 
 mod clock;
 mod entry;

@@ -1,3 +1,8 @@
+//! Log lines on a stream, written directly by the thread that logs.
+//!
+//! It suits programs of the command line, in which a short wait is acceptable. Texts are cut at 4
+//! KiB.
+
 use std::fmt;
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
@@ -35,6 +40,24 @@ pub struct LineLayer<W> {
 
 impl<W: Write + Send + 'static> LineLayer<W> {
     /// Creates a layer that writes to `stream` and redacts these secrets.
+    ///
+    /// ```
+    /// use levity_core::Secrets;
+    /// use levity_log::LineLayer;
+    /// use tracing_subscriber::layer::SubscriberExt as _;
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// let path = dir.path().join("out.log");
+    /// let secrets = Secrets::new().known("hunter2hunter2");
+    /// let lines = LineLayer::new(std::fs::File::create(&path)?, secrets);
+    /// tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), || {
+    ///     tracing::warn!(user = "ada", "logged in with hunter2hunter2");
+    /// });
+    /// let text = std::fs::read_to_string(&path)?;
+    /// assert!(text.contains("WARN") && text.contains("user=ada"));
+    /// assert!(!text.contains("hunter2"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn new(stream: W, secrets: Secrets) -> Self {
         let style = Style {
             json: false,

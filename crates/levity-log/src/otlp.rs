@@ -1,3 +1,8 @@
+//! Export to an OpenTelemetry collector: the handle and its settings.
+//!
+//! The wire format is OTLP over HTTP as JSON; gRPC is not supported. `encode` writes it
+//! without an SDK.
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +46,8 @@ pub use layer::OtlpLayer;
 /// | `gen_ai.client.token.usage` | input and output tokens of each model call |
 /// | `gen_ai.client.operation.duration` | duration of model calls |
 /// | `gen_ai.execute_tool.duration` | duration of tool calls |
-/// | `gen_ai.invoke_agent.duration` | duration of runs |
+/// | `gen_ai.invoke_agent.duration` | duration of agent runs |
+/// | `gen_ai.workflow.duration` | duration of swarm and graph runs |
 /// | `levity.runs` | number of ended runs, by status |
 /// | `levity.otlp.dropped` | number of spans that did not fit, or could not be sent |
 #[derive(Clone)]
@@ -57,6 +63,19 @@ struct Inner {
 
 impl Otlp {
     /// Returns a builder for the collector at this address, such as `http://127.0.0.1:4318`.
+    ///
+    /// The paths `v1/traces` and `v1/metrics` are appended to the address.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use levity_log::Otlp;
+    ///
+    /// let otlp = Otlp::builder("http://127.0.0.1:9").timeout(Duration::from_millis(200)).open()?;
+    /// // No collector listens there, which is no error: nothing blocks, and the flush reports it.
+    /// assert!(!otlp.flush(Duration::from_secs(5)));
+    /// # Ok::<(), levity_log::Error>(())
+    /// ```
     pub fn builder(endpoint: impl AsRef<str>) -> OtlpBuilder {
         OtlpBuilder::new(endpoint.as_ref())
     }
@@ -74,6 +93,8 @@ impl Otlp {
     }
 
     /// Returns a layer for a `tracing` subscriber, which exports spans and the events within them.
+    ///
+    /// Several layers of one handle share its queue.
     pub fn layer(&self) -> OtlpLayer {
         OtlpLayer::new(self.inner.queue.clone())
     }
@@ -97,6 +118,15 @@ impl Drop for Inner {
 }
 
 /// A builder for [`Otlp`], with the settings of the export.
+///
+/// ```
+/// use levity_log::{ErrorKind, Otlp};
+///
+/// let error = Otlp::builder("localhost:4318").open().unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::Setting);
+/// let text = "invalid setting `endpoint`: expected an address like `http://127.0.0.1:4318`";
+/// assert_eq!(error.to_string(), text);
+/// ```
 #[derive(Clone)]
 #[must_use = "a builder does nothing until `open`"]
 pub struct OtlpBuilder {
@@ -132,6 +162,16 @@ impl OtlpBuilder {
     }
 
     /// Adds a header to every request, such as an API key.
+    ///
+    /// Values are not shown by `Debug` or in errors.
+    ///
+    /// ```
+    /// use levity_log::Otlp;
+    ///
+    /// let builder = Otlp::builder("https://collector.example");
+    /// let builder = builder.header("x-api-key", "correct-horse");
+    /// assert!(!format!("{builder:?}").contains("correct-horse"));
+    /// ```
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         let (name, value) = (name.into(), value.into());
         for endpoint in [&mut self.traces, &mut self.metrics].into_iter().flatten() {
@@ -146,6 +186,8 @@ impl OtlpBuilder {
     }
 
     /// Sets an attribute of all spans and metrics, such as `deployment.environment.name`.
+    ///
+    /// A second value for the same name replaces the first.
     pub fn attribute(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         let (name, value) = (name.into(), value.into());
         self.resource.retain(|(existing, _)| *existing != name);

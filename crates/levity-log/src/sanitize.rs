@@ -1,5 +1,9 @@
 //! Sanitizing of text from models and tools: an entry stays on one line, and cannot control a
 //! terminal.
+//!
+//! Text from a model or a tool is untrusted: a line break could fake an entry, an escape sequence
+//! could change what a terminal shows, and a character that reverses the text direction could hide
+//! a part of a line.
 
 use std::fmt::Write as _;
 

@@ -1,3 +1,8 @@
+//! Removal of old session logs.
+//!
+//! A session is a folder directly below the log folder. Its age is that of its newest file, so a
+//! session in use is never old. The log folder's own `general.log` is not touched.
+
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -49,6 +54,16 @@ impl Retention {
 }
 
 /// The result of a clean-up.
+///
+/// ```
+/// use levity_core::Timestamp;
+/// use levity_log::{LogCleanup, Retention, clean};
+///
+/// # let dir = tempfile::tempdir().unwrap();
+/// let cleaned = clean(dir.path(), &Retention::new(), Timestamp::default())?;
+/// assert_eq!(cleaned, LogCleanup::default());
+/// # Ok::<(), levity_log::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogCleanup {
@@ -63,6 +78,23 @@ pub struct LogCleanup {
 /// Removes session logs according to a retention policy. It removes only files that
 /// [`LogFiles`](crate::LogFiles) creates, and follows no links; a folder with other files stays. A
 /// session that is written to in the meantime starts new files.
+///
+/// ```
+/// # use levity_core::{Event, EventKind, RunId};
+/// use levity_core::Timestamp;
+/// use levity_log::{LogFiles, Retention, clean};
+///
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let folder = dir.path();
+/// let logs = LogFiles::open(folder)?;
+/// logs.session("s")(&Event::new(RunId::new("r1"), 1, Timestamp::default(), EventKind::Paused));
+/// logs.flush(std::time::Duration::from_secs(5));
+///
+/// let cleaned = clean(folder, &Retention::new().max_bytes(10), Timestamp::default())?;
+/// assert_eq!((cleaned.sessions, cleaned.bytes, cleaned.remaining), (1, 41, 0));
+/// assert!(!folder.join("s").exists());
+/// # Ok::<(), levity_log::Error>(())
+/// ```
 ///
 /// # Errors
 /// If the folder cannot be read. Files that cannot be removed remain.
@@ -98,6 +130,7 @@ pub fn clean(
     Ok(cleaned)
 }
 
+/// One session folder with those of its files that this crate creates.
 struct Session {
     folder: PathBuf,
     files: Vec<PathBuf>,
@@ -106,6 +139,7 @@ struct Session {
 }
 
 impl Session {
+    /// Returns `true` if all log files are removed. The folder stays if it has other files.
     fn remove(&self) -> bool {
         let removed = self.files.iter().all(|file| fs::remove_file(file).is_ok());
         let _ = fs::remove_file(self.folder.join(LOCK));
@@ -152,6 +186,8 @@ fn session(folder: PathBuf) -> io::Result<Option<Session>> {
     }))
 }
 
+/// Returns `true` for `general.log`, `reasoning.log` and their rotated files, such as
+/// `general.log.3`.
 fn is_log(name: &str) -> bool {
     [GENERAL, REASONING]
         .into_iter()

@@ -1,4 +1,9 @@
 //! Log files that several processes append to, with rotation.
+//!
+//! Any process may append at any time. Each batch is one `write` in append mode, so batches do not
+//! interleave. Only rotation needs a lock; a process that does not get it appends to the full file
+//! instead of waiting. After a failed write, the next one starts with a line break, so that half a
+//! line does not spoil the following one.
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
@@ -111,6 +116,7 @@ impl Disk {
     }
 }
 
+/// Opens a file for appending, and creates the folder if a clean-up has removed it.
 fn open(folder: &Path, path: &Path) -> io::Result<File> {
     match options().append(true).open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {

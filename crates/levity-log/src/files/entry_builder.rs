@@ -1,4 +1,8 @@
 //! Conversion of events into log entries.
+//!
+//! Most events become one entry for `general.log`. Durations come from pairs of events, so starts
+//! are remembered until their end; beyond 65,536 of them, entries have no duration. Failures of a
+//! run, a model or a save are errors; failures of tools, limits and interventions are warnings.
 
 use std::collections::HashMap;
 
@@ -162,6 +166,7 @@ impl EntryBuilder {
         })
     }
 
+    /// Remembers the start of an effect, with the name that its end does not carry.
     fn start_effect(&mut self, event: &Event, effect: EffectId, name: &str) {
         if self.effects.len() < MAX_TRACKED {
             self.effects
@@ -169,6 +174,7 @@ impl EntryBuilder {
         }
     }
 
+    /// Returns the name and the duration of an effect in milliseconds, if its start is known.
     fn finish_effect(&mut self, event: &Event, effect: EffectId) -> (Option<String>, Option<u64>) {
         let began = self.effects.remove(&(event.run.clone(), effect));
         began.map_or((None, None), |(at, name)| {
@@ -207,6 +213,7 @@ fn reasoning_entries(event: &Event) -> Vec<Entry> {
     thoughts.map(entry).collect()
 }
 
+/// Describes a tool result by its size, or by its error; the answer itself may be confidential.
 fn tool_entry(at: Timestamp, result: &ToolResult, took: Option<u64>, result_bytes: u64) -> Entry {
     let (level, message) = match result.error {
         Some(_) => (Level::Warn, "tool failed"),
@@ -282,6 +289,7 @@ fn with_usage(entry: Entry, usage: &Usage) -> Entry {
     }
 }
 
+/// Returns the level of an ending: partial and cancelled runs are warnings.
 fn level_of(status: &Status) -> Level {
     match status {
         Status::Complete => Level::Info,

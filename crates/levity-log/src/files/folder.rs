@@ -1,4 +1,7 @@
 //! Folder names of sessions.
+//!
+//! A plain id is its own folder name. Every other id gets a readable part and a hash of the id, so
+//! that two ids never share a folder and no id leaves the log folder.
 
 use levity_core::{Digest, Secrets};
 

@@ -1,3 +1,8 @@
+//! The `tracing` layer of the log files.
+//!
+//! It only queues entries. The writer finds the session by the root run of the entry, and uses the
+//! log folder's own `general.log` for runs that it does not know.
+
 use std::fmt;
 use std::sync::Arc;
 

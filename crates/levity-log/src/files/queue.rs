@@ -1,4 +1,8 @@
 //! The queue of entries to be written. Senders never block: entries that do not fit are counted.
+//!
+//! The queue has two limits, a number of items and 16 MiB, since one item can be large. Overflow is
+//! counted per destination, and the writer logs each count in the file in which entries are
+//! missing.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -52,6 +56,9 @@ pub(super) struct Queue {
 }
 
 /// The state that both halves share.
+///
+/// `accepted` and `done` count items. A flush waits until `done` reaches the value that `accepted`
+/// had at its start.
 #[derive(Default)]
 pub(super) struct QueueState {
     bytes: AtomicUsize,

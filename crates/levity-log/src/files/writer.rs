@@ -1,4 +1,7 @@
 //! The thread that writes the log files.
+//!
+//! It takes up to 512 items at a time, groups their lines by file and writes each file once. A file
+//! that cannot be written loses its lines; the next successful write begins with their number.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -27,6 +30,7 @@ pub(super) const REASONING: &str = "reasoning.log";
 /// Lines by folder and file name.
 type Lines = BTreeMap<(PathBuf, &'static str), Vec<String>>;
 
+/// The state of the writing thread, which nothing else accesses.
 pub(super) struct Writer {
     root: PathBuf,
     style: Style,
@@ -82,6 +86,7 @@ impl Writer {
         }
     }
 
+    /// Converts an item into lines, by the level of the log and the folder of its session.
     fn add(&mut self, item: QueueItem, lines: &mut Lines) {
         match item {
             QueueItem::Event {

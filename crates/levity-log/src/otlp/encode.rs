@@ -1,4 +1,7 @@
 //! OTLP as JSON: ids as hexadecimal digits, 64-bit numbers as strings, enums as numbers.
+//!
+//! All texts pass through redaction here, at the last moment before they leave the process, so that
+//! no path can miss it. Attributes with the name of a secret are replaced as a whole.
 
 use levity_core::{SecretKind, Secrets};
 use serde_json::{Value as Json, json};
@@ -13,6 +16,8 @@ const MAX_ATTRIBUTE_BYTES: usize = 128 << 10;
 const LISTS: [&str; 1] = ["gen_ai.response.finish_reasons"];
 
 /// The resource and scope around all exported data.
+///
+/// The resource is encoded once, since every request repeats it.
 pub(super) struct Envelope {
     resource: Json,
     secrets: Secrets,

@@ -1,4 +1,7 @@
 //! Configuration from the standard environment variables.
+//!
+//! The names and defaults follow the OpenTelemetry specification. Errors name the variable and
+//! never its value, because headers contain keys.
 
 use std::time::Duration;
 
@@ -15,8 +18,8 @@ impl OtlpBuilder {
     ///
     /// The variables are `OTEL_SDK_DISABLED`, `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`,
     /// `OTEL_TRACES_EXPORTER`, `OTEL_METRICS_EXPORTER`, `OTEL_BSP_SCHEDULE_DELAY`,
-    /// `OTEL_METRIC_EXPORT_INTERVAL`, and `OTEL_EXPORTER_OTLP_*` with `ENDPOINT`, `HEADERS`,
-    /// `TIMEOUT` and `PROTOCOL`, also as `OTEL_EXPORTER_OTLP_TRACES_*` and
+    /// `OTEL_METRIC_EXPORT_INTERVAL`, `OTEL_EXPORTER_OTLP_TIMEOUT`, and `OTEL_EXPORTER_OTLP_*` with
+    /// `ENDPOINT`, `HEADERS` and `PROTOCOL`, also as `OTEL_EXPORTER_OTLP_TRACES_*` and
     /// `OTEL_EXPORTER_OTLP_METRICS_*`.
     ///
     /// ```
@@ -112,6 +115,7 @@ fn parse_pairs(text: Option<&str>, setting: &'static str) -> Result<Vec<(String,
     parts.map(pair).collect()
 }
 
+/// Replaces `%2C` and the like; a `%` without two hexadecimal digits stays as it is.
 fn percent_decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

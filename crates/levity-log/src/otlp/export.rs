@@ -1,4 +1,8 @@
 //! The thread that sends spans and metrics.
+//!
+//! The thread collects spans until a batch of 512 is full or the delay has passed, and then posts
+//! them. A collector that is busy or unreachable gets them again later, while at most 2,048 wait;
+//! one that rejects them does not. Metrics are cumulative, so a lost request loses nothing.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -55,6 +59,8 @@ impl Endpoint {
 }
 
 /// The sending half of the queue, which never blocks.
+///
+/// `None` in the channel only wakes the thread, for a flush.
 pub(super) struct SpanQueue {
     sender: SyncSender<Option<(Span, usize)>>,
     state: Arc<State>,
@@ -97,6 +103,7 @@ impl SpanQueue {
         )
     }
 
+    /// Queues a span, or counts it as dropped if the queue has no room.
     pub(super) fn push(&self, span: Span) {
         let size = span.size();
         let queued = self.state.bytes.fetch_add(size, Ordering::AcqRel);
@@ -112,6 +119,8 @@ impl SpanQueue {
         self.state.dropped.load(Ordering::Acquire)
     }
 
+    /// Requests a flush and waits for it. Flushes are numbered, so a waiter is not woken by an
+    /// earlier one.
     pub(super) fn flush(&self, time: Duration) -> bool {
         let flush_requests = self.state.flush_requests.fetch_add(1, Ordering::AcqRel) + 1;
         // This wakes the exporter; a busy exporter checks for flushes itself.
@@ -304,6 +313,8 @@ impl Exporter {
     }
 }
 
+/// Sends one request. Busy and gateway statuses (429, 502, 503, 504) and connection errors can be
+/// retried.
 async fn post(client: &Client, target: &Target, body: &Json) -> SendOutcome {
     let request = client
         .post(target.url.clone())
@@ -321,6 +332,7 @@ async fn post(client: &Client, target: &Target, body: &Json) -> SendOutcome {
     }
 }
 
+/// Validates the address and the headers; header values are marked as sensitive for debug output.
 fn to_target(endpoint: Endpoint) -> Result<Target> {
     // Addresses that only a lenient parser accepts are rejected: `http:///v1/traces` would go to
     // the host `v1`.

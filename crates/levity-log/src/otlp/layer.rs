@@ -1,3 +1,8 @@
+//! The `tracing` layer of the exporter.
+//!
+//! A span is built in the extensions of the `tracing` span and moves to the queue when it closes. A
+//! span without an exported parent starts a new trace.
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +22,21 @@ use crate::clock;
 ///
 /// It exports spans and the events within them down to the level `INFO`, unless
 /// [`level`](Self::level) sets another.
+///
+/// ```
+/// use levity_log::Otlp;
+/// use tracing::level_filters::LevelFilter;
+/// use tracing_subscriber::layer::SubscriberExt as _;
+///
+/// let otlp = Otlp::builder("http://127.0.0.1:9").open()?;
+/// let layer = otlp.layer().level(LevelFilter::WARN);
+/// let subscriber = tracing_subscriber::registry().with(layer);
+/// tracing::subscriber::with_default(subscriber, || {
+///     let _span = tracing::info_span!("below the level").entered();
+/// });
+/// assert_eq!(otlp.dropped(), 0);
+/// # Ok::<(), levity_log::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct OtlpLayer {
     queue: Arc<SpanQueue>,

@@ -1,4 +1,8 @@
 //! Metrics derived from ended spans.
+//!
+//! Spans follow the semantic conventions for generative AI, so their attributes select the metric:
+//! `chat`, `execute_tool`, `invoke_agent` and `invoke_workflow`. Measuring the spans needs no
+//! second instrumentation of levity.
 
 use std::collections::BTreeMap;
 
@@ -81,6 +85,7 @@ pub(super) struct Metrics {
     series: BTreeMap<(&'static str, Key), Series>,
 }
 
+/// One series: the count, sum and extremes of its values, and the number of values in each bucket.
 #[derive(Clone, Default)]
 struct Series {
     count: u64,
@@ -145,6 +150,8 @@ impl Metrics {
         }
     }
 
+    /// Counts the tokens and the duration of a model call. A call without usage has only a
+    /// duration.
     fn chat(&mut self, span: &Span) {
         let names = [
             "gen_ai.operation.name",
@@ -168,6 +175,8 @@ impl Metrics {
         self.add(CALLS, call, span.seconds());
     }
 
+    /// Beyond 2,000 series, values of new ones go to a common series with the attribute
+    /// `otel.metric.overflow`.
     fn add(&mut self, kind: Kind, mut key: Key, value: f64) {
         if self.series.len() >= MAX_SERIES && !self.series.contains_key(&(kind.0, key.clone())) {
             key = vec![("otel.metric.overflow", "true".to_owned())];

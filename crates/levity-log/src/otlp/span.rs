@@ -1,4 +1,7 @@
 //! A span in its exported form.
+//!
+//! Fields with the prefix `otel.` set the name, kind and status of a span, as in the crate
+//! `tracing-opentelemetry`. At most 128 attributes and 128 events are stored for each span.
 
 use std::fmt;
 
@@ -114,6 +117,7 @@ impl Span {
         256 + attributes_size(&self.attributes) + events.sum::<usize>()
     }
 
+    /// Sets a property of the span for the four `otel.` fields, and an attribute for all others.
     fn set(&mut self, name: &'static str, value: Value) {
         match (name, &value) {
             ("otel.name", Value::Text(text)) => self.name.clone_from(text),
@@ -138,6 +142,7 @@ fn kind(name: &str) -> u8 {
     }
 }
 
+/// Replaces an attribute, or adds it while there is room.
 fn set_attribute(attributes: &mut Attributes, name: &'static str, value: Value) {
     if let Some(existing) = attributes
         .iter_mut()
