@@ -1,3 +1,8 @@
+//! The agent: its settings, its executor and its runtime, ready to run.
+//!
+//! An agent is immutable. A run takes what it needs from it by reference counting, so an agent may
+//! be dropped while its runs continue.
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -45,6 +50,8 @@ pub struct Agent {
     pub(crate) output: Option<Arc<OutputCheck>>,
 }
 
+/// The parts that all clones of an agent share. `made_of` is the builder, so that
+/// [`Agent::to_builder`] can change single settings.
 pub(crate) struct Inner {
     pub(crate) spec: Arc<AgentSpec>,
     pub(crate) executor: Arc<AgentExecutor>,
@@ -253,6 +260,18 @@ impl Agent {
     ///
     /// The machine reads no context sources and passes the goal to no guard. To screen the goal,
     /// use the [screener](levity_core::Inspection::screener) of the [executor](Self::executor).
+    ///
+    /// ```
+    /// use levity_core::{Effect, Input, Machine, MachineOutput};
+    /// use levity_loop::Agent;
+    /// use levity_test::ScriptedModel;
+    ///
+    /// let agent = Agent::builder(ScriptedModel::new()).build()?;
+    /// let (mut machine, mut step) = (agent.machine("Say hello"), MachineOutput::new());
+    /// machine.apply(Input::Begin { run: "r1".into(), wrap: None }, &mut step);
+    /// assert!(matches!(step.effects[0].1, Effect::Model(_)), "it asks its model first");
+    /// # Ok::<(), levity_core::Error>(())
+    /// ```
     pub fn machine(&self, goal: impl Into<Message>) -> AgentMachine {
         let gathered = GatheredContext {
             system: self.inner.spec.instructions.clone(),
@@ -319,6 +338,15 @@ impl Agent {
     }
 
     /// Returns the card of the agent's model: provider, id, window, capabilities and price.
+    ///
+    /// ```
+    /// # use levity_core::ModelCard;
+    /// # use levity_loop::Agent;
+    /// # use levity_test::ScriptedModel;
+    /// let model = ScriptedModel::new().with_card(ModelCard::new("test", "small"));
+    /// assert_eq!(Agent::builder(model).build()?.card().id, "small");
+    /// # Ok::<(), levity_core::Error>(())
+    /// ```
     pub fn card(&self) -> &ModelCard {
         self.inner.executor.model.card()
     }
@@ -335,6 +363,18 @@ impl Agent {
     ///
     /// # Errors
     /// Fails in the same cases as [`Runtime::send_screened_request`].
+    ///
+    /// ```
+    /// use levity_core::{ControlCommand, Message, RunId, RunRequest, RuntimeError};
+    /// use levity_loop::Agent;
+    ///
+    /// /// Adds a message to a run that waits in its journal.
+    /// async fn tell(agent: &Agent, run: &RunId, text: &str) -> Result<(), RuntimeError> {
+    ///     let message = Message::user(text).into();
+    ///     agent.send_request(run, RunRequest::Command(ControlCommand::Say { message })).await?;
+    ///     Ok(())
+    /// }
+    /// ```
     pub async fn send_request(
         &self,
         run: &RunId,
@@ -559,6 +599,16 @@ impl TypedOutput for Agent {
 }
 
 /// The input of an agent's run: the goal and the earlier conversation.
+///
+/// ```
+/// use levity_core::{History, Message};
+/// use levity_loop::AgentInput;
+///
+/// let mut input = AgentInput::from("What is the capital of France?");
+/// input.history.push(Message::user("Answer in one word."))?;
+/// assert_eq!((input.history.len(), input.conversation.is_none()), (1, true));
+/// # Ok::<(), levity_core::HistoryError>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AgentInput {

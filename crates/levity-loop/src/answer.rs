@@ -1,3 +1,5 @@
+//! The result of an agent's run.
+
 use std::sync::Arc;
 
 use levity_core::{Context, History, Message, RunOutput, WorkspaceView};
@@ -8,9 +10,35 @@ use crate::spec::AgentSpec;
 
 /// The answer of an agent, with the conversation that led there; see [`RunOutput`] and
 /// [`AgentDetails`].
+///
+/// ```
+/// use levity_loop::{Agent, Answer};
+/// use levity_test::ScriptedModel;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> levity_loop::Result<()> {
+/// let agent = Agent::builder(ScriptedModel::new().reply("Paris.")).build()?;
+/// let answer: Answer = agent.run("What is the capital of France?").await?;
+/// assert_eq!((answer.text(), answer.stats().turns), ("Paris.", 1));
+/// # Ok(())
+/// # }
+/// ```
 pub type Answer = RunOutput<AgentDetails>;
 
 /// The part of a result that only an agent's run has: the conversation that led there.
+///
+/// ```
+/// # use levity_loop::Agent;
+/// # use levity_test::ScriptedModel;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> levity_loop::Result<()> {
+/// # let agent = Agent::builder(ScriptedModel::new().reply("Paris.")).build()?;
+/// let answer = agent.run("What is the capital of France?").await?;
+/// assert_eq!(answer.messages().len(), 2); // the goal and the reply
+/// assert_eq!(answer.context().intent, "What is the capital of France?");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct AgentDetails {
     history: History,

@@ -1,3 +1,8 @@
+//! The settings of an agent, and their defaults.
+//!
+//! Setters cannot fail. [`AgentBuilder::build`] checks all settings together and names the one to
+//! change.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +28,24 @@ mod tools;
 ///
 /// Agents built from a clone share models, tools, memory and approver with agents built from the
 /// original. Each agent counts its own [concurrent calls](Self::max_concurrent_tools).
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use levity_core::{Limits, Money};
+/// use levity_loop::Agent;
+/// use levity_test::ScriptedModel;
+///
+/// let agent = Agent::builder(ScriptedModel::new())
+///     .name("researcher")
+///     .instructions("Answer in one sentence.")
+///     .max_turns(8)
+///     .limits(Limits::new().money(Money::from_dollars(0.5)))
+///     .model_timeout(Duration::from_secs(60))
+///     .build()?;
+/// assert_eq!(agent.name(), Some("researcher"));
+/// # Ok::<(), levity_core::Error>(())
+/// ```
 #[derive(Clone)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct AgentBuilder {
@@ -55,6 +78,9 @@ pub struct AgentBuilder {
 }
 
 /// The place where conversations are stored.
+///
+/// A bare store gets the default settings and the clock of the agent's runtime when the agent is
+/// built.
 #[derive(Clone)]
 enum ConversationStorage {
     Store(Arc<dyn MemoryStore>),
@@ -120,6 +146,15 @@ impl AgentBuilder {
     }
 
     /// Sets the system instructions of the model; none by default.
+    ///
+    /// ```
+    /// # use levity_loop::Agent;
+    /// # use levity_test::ScriptedModel;
+    /// let agent = Agent::builder(ScriptedModel::new())
+    ///     .instructions("You are a librarian. Answer in one sentence.")
+    ///     .build()?;
+    /// # Ok::<(), levity_core::Error>(())
+    /// ```
     pub fn instructions(mut self, text: impl Into<Arc<str>>) -> Self {
         self.spec.instructions = Some(text.into());
         self
@@ -135,12 +170,40 @@ impl AgentBuilder {
     /// Sets the maximum number of turns of a run; 10 by default.
     ///
     /// The last turn is announced to the model, has no tools and gives a best-effort answer.
+    ///
+    /// ```
+    /// use levity_core::ToolOutput;
+    /// use levity_loop::Agent;
+    /// use levity_test::{RecordingTool, ScriptedModel};
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_loop::Result<()> {
+    /// let look = RecordingTool::new("look", |_| Ok(ToolOutput::text("a shed")));
+    /// let model = ScriptedModel::new().call("look", json!({})).reply("I saw a shed.");
+    /// let agent = Agent::builder(model).tool(look).max_turns(2).build()?;
+    /// let answer = agent.run("Look around for as long as you can.").await?;
+    /// assert_eq!(answer.text(), "I saw a shed.");
+    /// assert!(answer.is_best_effort()); // it had to answer in its last turn
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn max_turns(mut self, turns: u64) -> Self {
         self.spec.max_turns = turns;
         self
     }
 
     /// Sets the limits that a run and its children share.
+    ///
+    /// ```
+    /// use levity_core::{Limits, Money};
+    /// use levity_loop::Agent;
+    /// use levity_test::ScriptedModel;
+    ///
+    /// let limits = Limits::new().money(Money::from_dollars(0.25)).tool_calls(20);
+    /// let agent = Agent::builder(ScriptedModel::new()).limits(limits).build()?;
+    /// # Ok::<(), levity_core::Error>(())
+    /// ```
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
@@ -233,6 +296,22 @@ impl AgentBuilder {
 
     /// Sets the store for conversations; see
     /// [`Run::conversation`](levity_runtime::Run::conversation). They are not stored by default.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_memory::InMemory;
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_loop::Result<()> {
+    /// let model = ScriptedModel::new().reply("Hello Ada.").reply("Ada.");
+    /// let agent = Agent::builder(model).memory(InMemory::new()).build()?;
+    /// agent.run("I am Ada.").conversation("c1").await?;
+    /// let answer = agent.run("Who am I?").conversation("c1").await?;
+    /// assert_eq!(answer.history().len(), 4); // it remembers the first question
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn memory(mut self, store: impl MemoryStore + 'static) -> Self {
         self.memory = Some(ConversationStorage::Store(Arc::new(store)));
         self

@@ -1,3 +1,5 @@
+//! Tasks for agents that run as children of other runs: in swarms, graphs and your own executors.
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -61,7 +63,7 @@ impl ChildTask {
         self
     }
 
-    /// Includes the messages of the run in its [`Ending::messages`](levity_core::Ending::said).
+    /// Includes the messages of the run in its [`Ending::messages`](levity_core::Ending::messages).
     pub fn include_messages(mut self) -> Self {
         self.said = true;
         self

@@ -1,4 +1,7 @@
 //! The tools by which a model asks the user and by which it finishes the run.
+//!
+//! The loop performs these calls itself. They are listed like tools because every model knows how
+//! to call a tool, and no model needs a special protocol for it.
 
 use levity_core::{Hints, ToolError, ToolErrorKind, ToolSpec};
 use serde_json::{Value, json};

@@ -1,4 +1,11 @@
 //! Runs that are part of a conversation.
+//!
+//! A conversation has one writer at a time. A run holds its lease from loading the past until its
+//! last save, so a second run of the same conversation waits and then sees the messages of the
+//! first.
+//!
+//! At most 256 messages are loaded beside the summary. A gap between the summary and the first
+//! loaded message is named to the model.
 
 use levity_core::{
     ConversationChange, ConversationEnd, ConversationId, History, Lease, MemoryError,
@@ -105,6 +112,7 @@ impl AgentExecutor {
         }
     }
 
+    /// Two pauses, of 20 ms and 100 ms, bridge a store that is busy for a moment.
     pub(crate) async fn save(&self, save: Save) -> Outcome {
         let Some(conversations) = &self.conversations else {
             return Outcome::Saved(Err(no_memory()));

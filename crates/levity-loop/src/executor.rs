@@ -1,3 +1,9 @@
+//! The executor of an agent: it performs the effects that the machine requests.
+//!
+//! The machine names a slot and an offer; the executor knows the models and the tools behind them.
+//! So a tool source may change while a run is in progress, and the machine stays the same. Lists of
+//! tools are cached by identity, because they are needed for every request and rarely change.
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -69,6 +75,8 @@ type Specs = Arc<[Arc<ToolSpec>]>;
 ///
 /// It holds several values: runs that read earlier results are offered one more tool, each run may
 /// have found other tools, and each model counts differently.
+///
+/// The size is fixed and small; a miss only costs the computation.
 struct RecentCache<K, V>(Mutex<Vec<(K, V)>>);
 
 const CACHE_SIZE: usize = 16;
@@ -188,6 +196,8 @@ impl AgentExecutor {
             .or_else(|| SLOTS.contains(&slot).then_some(&self.model))
     }
 
+    /// The request is completed here: with the tools that fit the reserved budget, with a schema in
+    /// the prompt for models that accept none, and with the limit on the reply.
     async fn model(&self, call: ModelCall, cx: EffectCx) -> Outcome {
         let Some(model) = self.model_for(&call.slot) else {
             let message = format!("the agent has no model for the slot `{}`", call.slot);

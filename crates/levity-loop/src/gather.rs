@@ -1,4 +1,8 @@
 //! Collects the blocks of the context sources for the model.
+//!
+//! Context is untrusted text: a file of a repository may contain anything. Each block stands under
+//! a line with its name, between fixed first and last lines. A line of a block that imitates such a
+//! line is escaped. Blocks that do not fit are named, so that the model knows that they exist.
 
 use std::sync::Arc;
 

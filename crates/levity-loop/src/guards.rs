@@ -1,4 +1,8 @@
 //! Calls the guards of an agent in order on its input and output.
+//!
+//! A guard is foreign code. A panic, an error and a timeout all count as a failure, and by default
+//! a failure blocks. A replacement keeps the parts on which the history depends, such as call ids,
+//! whatever the guard returns.
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -29,6 +33,17 @@ const MAX_REASON: usize = 1_000;
 
 /// The treatment of an item that a guard fails to check because it returned an error, panicked or
 /// timed out.
+///
+/// ```
+/// # use levity_loop::{Agent, GuardFailurePolicy, SecretGuard};
+/// # use levity_test::ScriptedModel;
+/// let agent = Agent::builder(ScriptedModel::new())
+///     .guard(SecretGuard::new())
+///     .on_guard_failure(GuardFailurePolicy::Pass) // availability before safety
+///     .build();
+/// assert!(agent.is_ok());
+/// assert_eq!(GuardFailurePolicy::default(), GuardFailurePolicy::Block);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GuardFailurePolicy {

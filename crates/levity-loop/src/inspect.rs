@@ -17,6 +17,21 @@ impl Agent {
     /// # Errors
     /// Returns an error if there is no such run, or at the first difference: the instructions, a
     /// tool, the code. The error names it. Another model makes no difference.
+    ///
+    /// ```
+    /// # use levity_loop::Agent;
+    /// # use levity_runtime::{MemoryJournal, Runtime};
+    /// # use levity_test::ScriptedModel;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_loop::Result<()> {
+    /// let runtime = Runtime::new().with_journal(MemoryJournal::new());
+    /// let agent = Agent::builder(ScriptedModel::new().reply("Done.")).runtime(runtime).build()?;
+    /// let answer = agent.run("Do it").await?;
+    /// let replay = agent.replay(answer.run()).await?; // no model is called
+    /// assert_eq!(replay.events.last().map(|event| event.kind.name()), Some("run_ended"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn replay(&self, run: &RunId) -> Result<Replay<AgentMachine>> {
         let records = read(self.runtime(), run).await?;
         let setup = self.inner.executor.inspect().setup;

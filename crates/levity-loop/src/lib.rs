@@ -20,6 +20,31 @@
 //! - A tool's failure goes back to the model; only a failure that ends the run is an error of the
 //!   run.
 //! - Planning and reflecting cost nothing unless you enable them.
+//!
+//! # The phases of a run
+//! | phase | the loop | it ends with |
+//! |---|---|---|
+//! | goal | receives the goal, after the guards | the plan, or the first turn |
+//! | plan | asks the [`Planner`] and perhaps a model | a note with the steps |
+//! | act | calls the model, then the tools of its reply | an answer, or results |
+//! | observe | adds the results to the conversation | the reflection, or the next turn |
+//! | reflect | asks the [`Reflector`] and perhaps a model | a note, or the next turn |
+//! | end | saves the conversation | the ending |
+//!
+//! # Defaults
+//! A run has at most 10 turns with 64 calls each. A model call may take 10 minutes, a tool 60
+//! seconds and a guard 60 seconds. The model sees 32 KiB of a result. A typed answer of the wrong
+//! shape is requested twice more. [`AgentBuilder`] changes each of them.
+//!
+//! # Features
+//! - `sqlite`: long-term memory by `AgentBuilder::recall`.
+//! - `audit`: every run is replayed at its end, as by [`AgentBuilder::verify_replay`].
+//! - `tracing`: spans of runs, model calls and tool calls.
+//!
+//! # Where to go next
+//! - [`Agent`] runs, resumes and forks; [`AgentBuilder`] has all settings.
+//! - [`Answer`] is the result of a run.
+//! - [`SecretGuard`], [`SizeGuard`] and [`TopicGuard`] check what enters and leaves an agent.
 
 mod agent;
 mod answer;

@@ -1,3 +1,12 @@
+//! The loop of an agent as a machine: a state, and a function from inputs to effects.
+//!
+//! Each file below handles one phase or one concern. They share [`State`], which holds everything
+//! that changes, and [`AgentSpec`], which never changes during a run. All decisions follow from the
+//! two, so a resumed run continues as the first process would have.
+//!
+//! Changes of the rules need care: a journal of an older version must still fold. `RULES` names the
+//! rules that a run began with, and old rules stay in the code.
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -66,6 +75,19 @@ const UNKNOWN: &str = "the program ended while this call ran; whether it took ef
 ///
 /// It decides and performs no I/O; see [`Machine`]. [`Agent::machine`](crate::Agent::machine)
 /// creates one.
+///
+/// ```
+/// use levity_core::{Machine, Phase};
+/// use levity_loop::Agent;
+/// use levity_test::ScriptedModel;
+///
+/// let agent = Agent::builder(ScriptedModel::new()).build()?;
+/// let machine = agent.machine("Say hello");
+/// assert_eq!((machine.phase(), machine.history().len()), (Phase::Goal, 0));
+/// let same = agent.restore(&machine.save())?;
+/// assert_eq!(same.save(), machine.save());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct AgentMachine {
     spec: Arc<AgentSpec>,
     output: Option<OutputCheck>,
@@ -287,6 +309,7 @@ impl AgentMachine {
         self.state.tools.record_named(new, &self.spec);
     }
 
+    /// An outcome that nothing waits for is ignored, as the contract of a machine demands.
     fn finished(&mut self, effect: EffectId, outcome: Outcome, step: &mut MachineOutput) {
         if self.state.conversation.saving() == Some(effect) {
             return self.saved(outcome, step);
@@ -436,6 +459,8 @@ impl Machine for AgentMachine {
 }
 
 /// Returns a host's message without the parts that only models and tools may send.
+///
+/// A host could otherwise forge calls and results, which would break the history.
 fn plain(message: &Message) -> Message {
     let role = if message.role == Role::System {
         Role::System

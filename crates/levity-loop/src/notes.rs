@@ -1,4 +1,7 @@
 //! Notes that the loop adds to the conversation for the model.
+//!
+//! The texts are part of the behaviour: a replay compares the history, so a changed note makes old
+//! runs diverge where the note occurs.
 
 use levity_core::{Limit, text};
 

@@ -1,3 +1,9 @@
+//! Structured answers: finds the JSON in a reply and validates it.
+//!
+//! Models wrap JSON in prose or fences. The check tries the whole text, then a fenced block, then
+//! the first value in it, and accepts the first one that matches the schema. The error for the
+//! model names the problem and not only that there is one.
+
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 

@@ -1,4 +1,8 @@
 //! The tool by which a model reads earlier results in pieces.
+//!
+//! A long result is cut for the model, and its full text is retained beside it. The model reads on
+//! with offsets. The pieces are cut between characters, and consecutive offsets give the whole
+//! text.
 
 use std::fmt::Write as _;
 

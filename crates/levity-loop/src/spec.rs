@@ -1,3 +1,8 @@
+//! The settings that the machine of an agent depends on.
+//!
+//! They are separate from the executor, because a replay needs them without models and tools. Their
+//! fingerprints are stored with each run, so that a divergence can name the setting that changed.
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;

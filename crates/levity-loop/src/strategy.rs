@@ -1,3 +1,8 @@
+//! Planning and reflecting: small strategies that the loop calls between its phases.
+//!
+//! They are pure functions. A strategy that needs a model returns a prompt, and the loop makes the
+//! call as an effect of the run, with its budget, its journal and its guards.
+
 use levity_core::{Message, ToolCall, ToolResult};
 
 /// Decides how a goal is planned.
@@ -23,6 +28,8 @@ pub trait Planner: Send + Sync {
 }
 
 /// The goal that a [`Planner`] plans for.
+///
+/// The type grows over time; match on its fields and not on its shape.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Goal<'a> {
@@ -31,6 +38,22 @@ pub struct Goal<'a> {
 }
 
 /// The way in which a goal is planned.
+///
+/// ```
+/// use levity_loop::{Goal, Planner, Planning};
+///
+/// /// Plans long goals only.
+/// struct LongGoals;
+///
+/// impl Planner for LongGoals {
+///     fn plan(&self, goal: &Goal<'_>) -> Planning {
+///         match goal.message.size() {
+///             0..200 => Planning::None,
+///             _ => Planning::Ask("Write at most 5 steps, one on a line.".into()),
+///         }
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Planning {
@@ -43,6 +66,12 @@ pub enum Planning {
 }
 
 /// A planner that makes no plan. The default, which costs nothing.
+///
+/// ```
+/// # use levity_loop::{Agent, NoPlan};
+/// # use levity_test::ScriptedModel;
+/// assert!(Agent::builder(ScriptedModel::new()).planner(NoPlan).build().is_ok());
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoPlan;
 
@@ -89,6 +118,20 @@ impl Planner for RulePlanner {
 }
 
 /// A planner that asks a model: one more call, by the model of the slot `planner` if there is one.
+///
+/// ```
+/// use levity_loop::{Agent, ModelPlanner};
+/// use levity_test::ScriptedModel;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> levity_loop::Result<()> {
+/// let model = ScriptedModel::new().reply("1. look\n2. answer").reply("Paris.");
+/// let agent = Agent::builder(model).planner(ModelPlanner::new()).build()?;
+/// let answer = agent.run("What is the capital of France?").await?;
+/// assert_eq!((answer.text(), answer.stats().model_calls), ("Paris.", 2));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct ModelPlanner {
     prompt: String,
@@ -148,6 +191,19 @@ pub(crate) fn steps(text: &str) -> Vec<String> {
 
 /// The reaction of an agent once only the set share of its money or tokens remains; see
 /// [`Limits::low`](levity_core::Limits::low).
+///
+/// ```
+/// use levity_core::{Limits, Money};
+/// use levity_loop::{Agent, LowBudgetAction};
+/// use levity_test::ScriptedModel;
+///
+/// let agent = Agent::builder(ScriptedModel::new())
+///     .limits(Limits::new().money(Money::from_dollars(1.0)).low(25))
+///     .model_for("cheap", ScriptedModel::new())
+///     .on_low_budget(LowBudgetAction::Switch)
+///     .build();
+/// assert!(agent.is_ok());
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LowBudgetAction {
@@ -165,12 +221,28 @@ pub enum LowBudgetAction {
 /// # Contract
 /// - The same turn gives the same answer: no clock, no randomness, no I/O. A reflection that needs
 ///   a model requests it with [`Reflection::Ask`].
+///
+/// ```
+/// use levity_loop::{Reflection, Reflector, TurnSummary};
+///
+/// /// Ends the work once two turns had no failure.
+/// struct Impatient;
+///
+/// impl Reflector for Impatient {
+///     fn reflect(&self, turn: &TurnSummary<'_>) -> Reflection {
+///         let failed = turn.calls.iter().any(|(_, result)| result.is_error());
+///         if turn.number >= 2 && !failed { Reflection::Finish } else { Reflection::Continue }
+///     }
+/// }
+/// ```
 pub trait Reflector: Send + Sync {
     /// Returns the conclusion from this turn.
     fn reflect(&self, turn: &TurnSummary<'_>) -> Reflection;
 }
 
 /// A turn as a [`Reflector`] sees it.
+///
+/// Calls that were denied or failed are included, each with its error as the result.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct TurnSummary<'a> {
@@ -185,6 +257,12 @@ pub struct TurnSummary<'a> {
 }
 
 /// The conclusion from a turn.
+///
+/// ```
+/// # use levity_loop::Reflection;
+/// let note = Reflection::Note("The index may be stale.".into());
+/// assert_ne!(note, Reflection::Continue);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reflection {
@@ -199,6 +277,12 @@ pub enum Reflection {
 }
 
 /// A reflector that does nothing. The default, which costs nothing.
+///
+/// ```
+/// # use levity_loop::{Agent, NoReflection};
+/// # use levity_test::ScriptedModel;
+/// assert!(Agent::builder(ScriptedModel::new()).reflector(NoReflection).build().is_ok());
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoReflection;
 
@@ -271,6 +355,13 @@ impl Reflector for RuleReflector {
 
 /// A reflector that asks a model: one more call a turn, by the model of the slot `reflector` if
 /// there is one.
+///
+/// ```
+/// # use levity_loop::{Agent, ModelReflector};
+/// # use levity_test::ScriptedModel;
+/// let reflector = ModelReflector::new().prompt("In one sentence: what is missing?");
+/// assert!(Agent::builder(ScriptedModel::new()).reflector(reflector).build().is_ok());
+/// ```
 #[derive(Clone, Debug)]
 pub struct ModelReflector {
     prompt: String,

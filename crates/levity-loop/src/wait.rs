@@ -1,4 +1,7 @@
 //! The tool by which a model lets time pass.
+//!
+//! The machine turns a call of it into a [`Wait`](levity_core::Wait) effect, so a run that waits
+//! for days needs no process.
 
 use std::time::Duration;
 

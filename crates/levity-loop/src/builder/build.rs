@@ -1,4 +1,8 @@
 //! Validates the settings and builds an agent from them.
+//!
+//! The order matters in one place: the clone for [`Agent::to_builder`] is taken after the
+//! conversations are fixed and before the parts are moved out. So agents built from it share one
+//! store, with one queue per conversation.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,6 +28,13 @@ impl AgentBuilder {
     ///
     /// # Errors
     /// Returns an error if tools clash, a schema is invalid, or settings contradict each other.
+    ///
+    /// ```
+    /// # use levity_loop::Agent;
+    /// # use levity_test::ScriptedModel;
+    /// let error = Agent::builder(ScriptedModel::new()).max_turns(0).build().unwrap_err();
+    /// assert!(error.to_string().starts_with("`max_turns` is 0"));
+    /// ```
     pub fn build(mut self) -> Result<Agent> {
         self.check()?;
         self.spec.has_tools = self.tool_count > 0;
@@ -183,7 +194,8 @@ impl AgentBuilder {
         if cheap && self.spec.when_low != LowBudgetAction::Switch {
             return wrong(
                 "model_for",
-                "has a `cheap` model that nothing calls; add `.on_low_budget(LowBudgetAction::Switch)`",
+                "has a `cheap` model that nothing calls; add \
+                    `.on_low_budget(LowBudgetAction::Switch)`",
             );
         }
         if !cheap && self.spec.when_low == LowBudgetAction::Switch {
@@ -213,6 +225,9 @@ fn signals(specs: Vec<(Arc<ToolSpec>, bool)>) -> Result<BTreeMap<String, SignalT
 /// Returns the tokens that a model has room for in a request, with a reserve.
 ///
 /// Counts are estimates until the provider has counted.
+///
+/// The reply gets what the request allows, at most a quarter of the window, and 5 % of the rest
+/// stay free.
 fn room(model: &dyn Model, max_tokens: Option<u64>) -> Option<u64> {
     let card = model.card();
     let window = card.window?;

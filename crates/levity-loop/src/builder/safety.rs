@@ -12,6 +12,16 @@ use crate::guards::GuardFailurePolicy;
 impl AgentBuilder {
     /// Sets which calls are allowed, require approval or are denied; by default, destructive calls
     /// require approval.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_test::ScriptedModel;
+    /// use levity_tools::{Policy, Rule};
+    ///
+    /// let policy = Policy::new().rule(Rule::tool("delete_*").deny("nothing is deleted today"));
+    /// let agent = Agent::builder(ScriptedModel::new()).policy(policy).build()?;
+    /// # Ok::<(), levity_core::Error>(())
+    /// ```
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self

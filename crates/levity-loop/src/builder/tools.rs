@@ -17,6 +17,22 @@ use crate::wait;
 
 impl AgentBuilder {
     /// Adds a tool to the agent.
+    ///
+    /// ```
+    /// use levity_core::ToolOutput;
+    /// use levity_loop::Agent;
+    /// use levity_test::{RecordingTool, ScriptedModel};
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_loop::Result<()> {
+    /// let look = RecordingTool::new("look", |_| Ok(ToolOutput::text("a shed")));
+    /// let model = ScriptedModel::new().call("look", json!({})).reply("I see a shed.");
+    /// let agent = Agent::builder(model).tool(look).build()?;
+    /// assert_eq!(agent.run("Look around.").await?.text(), "I see a shed.");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
         self.tool_count += 1;
         self.tools = self.tools.tool(tool);
@@ -76,6 +92,23 @@ impl AgentBuilder {
     /// Runs of the delegate are children of this agent's runs: in the same event stream, within the
     /// same limits, ended with them. The delegate asks its own approver, or the holder of the run's
     /// handle.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_test::ScriptedModel;
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_loop::Result<()> {
+    /// let expert = Agent::builder(ScriptedModel::new().reply("It is an oak.")).build()?;
+    /// let model = ScriptedModel::new()
+    ///     .call("botanist", json!({"task": "Name the tree with lobed leaves."}))
+    ///     .reply("An oak.");
+    /// let agent = Agent::builder(model).agent("botanist", "Knows all plants.", expert).build()?;
+    /// assert_eq!(agent.run("Which tree is this?").await?.text(), "An oak.");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn agent(
         mut self,
         name: impl Into<String>,
@@ -164,6 +197,14 @@ impl AgentBuilder {
     /// should work.
     ///
     /// A reply without calls is still an answer.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_test::ScriptedModel;
+    ///
+    /// let agent = Agent::builder(ScriptedModel::new()).finish_tool().build()?;
+    /// # Ok::<(), levity_core::Error>(())
+    /// ```
     pub fn finish_tool(mut self) -> Self {
         self.spec.finishes = true;
         self.tool(LoopTool::new(control_tools::finish_spec()))
@@ -218,7 +259,8 @@ impl AgentBuilder {
     /// # async fn main() -> levity_loop::Result<()> {
     /// let pass = ToolSpec::new("pass_on", "Hands the work to a colleague.");
     /// let model = ScriptedModel::new().call("pass_on", json!({}));
-    /// let answer = Agent::builder(model).ending_signal(pass).build()?.run("Cancel my order").await?;
+    /// let agent = Agent::builder(model).ending_signal(pass).build()?;
+    /// let answer = agent.run("Cancel my order").await?;
     /// assert_eq!(&*answer.signals()[0].name, "pass_on");
     /// # Ok(())
     /// # }

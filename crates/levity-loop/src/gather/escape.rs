@@ -1,4 +1,7 @@
 //! Escapes texts and names that could pass for another block.
+//!
+//! Models read lookalikes: a full-width dash, or a dash behind an invisible character, counts as a
+//! dash here.
 
 /// The maximum length of a displayed name, in characters.
 const MAX_NAME: usize = 200;

@@ -1,4 +1,7 @@
 //! Applies guards to all input and output of a run.
+//!
+//! One rule holds for all paths: nothing unchecked is journaled, emitted or sent. A reply that
+//! guards check is therefore held back until it is complete, and then emitted as one piece.
 
 use std::sync::Arc;
 

@@ -1,3 +1,5 @@
+//! The guard that redacts secrets.
+
 use async_trait::async_trait;
 use levity_core::{Guard, GuardCx, GuardSubject, Secrets, SharedError, Stage, Verdict};
 
@@ -47,6 +49,21 @@ impl SecretGuard {
     }
 
     /// Blocks text that contains a secret. Error messages of providers are still redacted instead.
+    ///
+    /// ```
+    /// use levity_core::ErrorKind;
+    /// use levity_loop::{Agent, SecretGuard};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_loop::Result<()> {
+    /// let guard = SecretGuard::new().blocking();
+    /// let agent = Agent::builder(ScriptedModel::new()).guard(guard).build()?;
+    /// let error = agent.run("PASSWORD=hunter2").await.unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Blocked);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn blocking(mut self) -> Self {
         self.blocks = true;

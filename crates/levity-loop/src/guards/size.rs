@@ -1,3 +1,5 @@
+//! The guard that bounds the size of texts.
+
 use async_trait::async_trait;
 use levity_core::{Guard, GuardCx, GuardSubject, SharedError, Stage, Verdict};
 
@@ -52,6 +54,19 @@ impl SizeGuard {
     }
 
     /// Sets the maximum length of a reply.
+    ///
+    /// ```
+    /// use levity_loop::{Agent, SizeGuard};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_loop::Result<()> {
+    /// let model = ScriptedModel::new().reply("A very long story.");
+    /// let agent = Agent::builder(model).guard(SizeGuard::new().answer(10)).build()?;
+    /// assert!(agent.run("Tell me a story.").await.is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn answer(mut self, bytes: usize) -> Self {
         self.answer = Some(bytes);

@@ -1,3 +1,8 @@
+//! The guard that asks a model for the topic of a text.
+//!
+//! The judge gets no tools, no conversation and no instructions of the agent. It sees one text
+//! between fences and answers with a number, which is checked.
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

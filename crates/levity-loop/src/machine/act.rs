@@ -1,4 +1,8 @@
 //! Act: calls the model, and the tools that it requests.
+//!
+//! A reply leads to one of five reactions: continue an interrupted turn, repeat a reply that was
+//! cut, call tools, ask again after an empty reply, or check the answer. Every call gets exactly
+//! one result, also if it is denied, left out, interrupted or unknown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -183,6 +187,7 @@ impl AgentMachine {
         }
     }
 
+    /// Calls beyond the limit are answered with an error at once and not made.
     fn calls(&mut self, message: Arc<Message>, guarded: &[Intervention], step: &mut MachineOutput) {
         let Ok(mut exchange) = self.state.conversation.history.open(message) else {
             let what = "its calls have the same id".to_owned();
@@ -230,6 +235,8 @@ impl AgentMachine {
 
     /// Returns the result of the only call, if a model that needs help makes the same call for the
     /// third time in a row.
+    ///
+    /// Small models repeat a call again and again; the known result and a note break that circle.
     fn known_result(&self, calls: &[ToolCall]) -> Option<ToolResult> {
         let [call] = calls else { return None };
         if self.state.task.rules < 2 || !call.is_from_text() {

@@ -1,4 +1,7 @@
 //! Tracks the remaining limits, and the reaction of the loop when little remains.
+//!
+//! A run that is about to reach a limit does not simply stop: it gets one more model call without
+//! tools, for an answer from what it has. That answer is marked as best effort.
 
 use levity_core::{EventKind, Limit, MachineOutput, Status};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,8 @@
 //! The messages of a run.
+//!
+//! The history is complete and only grows. The model may see less of it: see `window`. Notes of the
+//! loop are in the history, because the model has seen them, and are left out wherever messages are
+//! saved or returned.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,8 @@
 //! Saves the messages to their conversation, turn by turn.
+//!
+//! A save has a position, so repeating it is safe. While one is in progress, new messages wait for
+//! the next one. The run ends only after the last save, and a failed last save turns an answer into
+//! [`Failure::Memory`], with the answer still in the ending.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,7 @@
 //! Signals: calls by which the model notifies the caller of the run.
+//!
+//! A signal is a call that only the host reacts to, such as a handoff in a swarm. It is validated
+//! and recorded like a tool call but has no effect, so neither policy nor approver sees it.
 
 use levity_core::{
     Exchange, MachineOutput, Signal, Status, ToolCall, ToolError, ToolErrorKind, ToolOutput,

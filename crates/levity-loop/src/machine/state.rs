@@ -1,4 +1,7 @@
 //! All state that changes while the loop runs.
+//!
+//! The state is saved as one flat object, in which each part reads its own keys. A new part
+//! therefore needs no new version, if its default is right for old states.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

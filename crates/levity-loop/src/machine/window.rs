@@ -1,4 +1,11 @@
 //! Selects the part of the history that the model is shown, and shrinks it when it is too long.
+//!
+//! The history that is sent is a view of the full one: a summary, then the messages from some index
+//! on, some of them shortened. When a request would not fit, the view moves forward and a model
+//! summarizes what leaves it. If that fails, a digest of short lines replaces the summary, and a
+//! model is asked again some turns later.
+//!
+//! The estimate of tokens is calibrated with each reply, since providers count differently.
 
 use std::sync::Arc;
 
