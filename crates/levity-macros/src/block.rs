@@ -1,4 +1,7 @@
 //! `#[tool]` on an impl block.
+//!
+//! Each tool becomes a hidden struct with an `Arc` of the whole value. So all tools of a block
+//! share its state, and each of them can be called alone.
 
 use proc_macro2::TokenStream;
 use quote::quote;

@@ -1,4 +1,7 @@
 //! Doc comments as text for a model.
+//!
+//! Models read the comment as it is written: Markdown stays, and only the syntax of the comment is
+//! removed.
 
 use proc_macro2::TokenStream;
 use quote::quote;

@@ -1,3 +1,5 @@
+//! Collects errors, because a user prefers three messages now to one message three times.
+
 use std::fmt::Display;
 
 use quote::ToTokens;

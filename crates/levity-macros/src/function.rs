@@ -1,4 +1,7 @@
 //! `#[tool]` on a function.
+//!
+//! The function itself is kept unchanged under the name `invoke`, so that tests and other functions
+//! can call it with its own types.
 
 use proc_macro2::TokenStream;
 use quote::quote;

@@ -1,4 +1,7 @@
 //! The spec and the call of a tool, for functions and methods.
+//!
+//! Generated names begin with two underscores, and all paths are absolute: code of the user, such
+//! as a module called `core`, cannot change the meaning of the expansion.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};

@@ -26,6 +26,19 @@
 //!
 //! A mistake is a compiler error at the wrong word. The generated code has no `unsafe`, uses full
 //! paths, and depends only on `levity-core`.
+//!
+//! # What is generated
+//! - a unit struct in place of the function, with the function as `invoke`;
+//! - an implementation of `levity_core::Tool`, whose spec is built once, when it is first needed;
+//! - an entry in the program's list of linked tools.
+//!
+//! The schema of each argument comes from its type by `schemars`, and its description from the doc
+//! comment of the parameter. Nothing is read from files, and the expansion depends on the annotated
+//! item alone.
+//!
+//! # Features
+//! This crate has no features. Use it through `levity::tool` of the facade; crates of tools can
+//! depend on `levity-core` and this crate alone.
 
 mod block;
 mod docs;
@@ -145,7 +158,7 @@ use syn::{Error, Item};
 ///
 /// #[tool]
 /// impl Notes {
-/// ///     /// Stores a note.
+///     /// Stores a note.
 ///     #[tool]
 ///     async fn keep(&self, text: String) -> Result<(), ToolError> {
 ///         self.all()?.push(text);
@@ -210,6 +223,37 @@ use syn::{Error, Item};
 /// # Ok::<(), levity_core::ToolError>(())
 /// # }).unwrap();
 /// ```
+///
+/// # Structured arguments
+///
+/// A struct can hold all arguments, so that tools share it and validate it:
+///
+/// ```
+/// # use levity_core::{Tool, ToolCx};
+/// # use levity_macros::tool;
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Order {
+///     item: String,
+///     count: u32,
+/// }
+///
+/// /// Orders an item.
+/// #[tool(idempotent)]
+/// async fn buy(#[tool(args)] order: Order) -> String {
+///     format!("{} of {}", order.count, order.item)
+/// }
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let args = serde_json::json!({"item": "tea", "count": 2});
+/// assert_eq!(buy.call(args, &ToolCx::detached()).await?.as_text(), "2 of tea");
+/// # Ok::<(), levity_core::ToolError>(())
+/// # }).unwrap();
+/// ```
+///
+/// # Errors
+/// All mistakes of an item are reported at once, each at the tokens that cause it: a missing
+/// description, a generic or borrowed parameter, an unknown or contradictory option, a name that
+/// providers reject.
 #[proc_macro_attribute]
 pub fn tool(
     options: proc_macro::TokenStream,

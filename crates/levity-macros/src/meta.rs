@@ -1,4 +1,7 @@
 //! The lists of options in `#[tool(..)]`.
+//!
+//! An unknown option is an error that lists the known ones. A misspelled `destructive` that were
+//! ignored would remove the approval of a call.
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;

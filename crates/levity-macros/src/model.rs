@@ -1,4 +1,7 @@
 //! A function that becomes a tool, parsed and checked.
+//!
+//! Reading and writing are separate: this type has everything that `implement` needs, and no tokens
+//! of the attribute itself.
 
 use proc_macro2::TokenStream;
 use quote::quote;

@@ -1,3 +1,5 @@
+//! The names that every provider accepts for a tool.
+
 use syn::{Error, Ident, LitStr, Result, ext::IdentExt};
 
 /// Returns a name that the user gave, if providers accept it.

@@ -1,4 +1,6 @@
 //! The options of a whole tool.
+//!
+//! Options that contradict each other, such as `read_only` and `destructive`, are rejected here.
 
 use std::time::Duration;
 

@@ -1,4 +1,7 @@
 //! The parameters of a tool: arguments from the model, and parts of the call's context.
+//!
+//! A parameter is an argument of the model, the struct of all arguments, or a value of the call
+//! such as `ToolCx`.
 
 use proc_macro2::TokenStream;
 use quote::quote;

@@ -1,4 +1,7 @@
 //! The path of levity-core in generated code.
+//!
+//! The expansion cannot know how the user's crate calls levity-core: it may be renamed, or reached
+//! through the facade. So Cargo.toml is consulted, and `crate = ..` overrides it.
 
 use proc_macro_crate::{FoundCrate, crate_name};
 use proc_macro2::{Ident, Span, TokenStream};

@@ -1,3 +1,5 @@
+//! Durations in attributes: `"250ms"`, `"5s"`.
+
 use std::time::Duration;
 
 use syn::{Error, LitStr, Result};

@@ -1,4 +1,7 @@
 //! The types that a tool's parameters may have.
+//!
+//! A schema belongs to one type that lives as long as the program. So references, lifetimes,
+//! generics and `impl Trait` are rejected, with the type to use instead.
 
 use syn::visit::{self, Visit};
 use syn::{
