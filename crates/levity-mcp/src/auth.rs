@@ -6,6 +6,17 @@
 //! with a browser, or a grant without interaction is used. If the authorization server supports it,
 //! tokens are bound to a key (DPoP, RFC 9449). Tokens are stored in a [`TokenStore`], renewed
 //! before they expire, by one request at a time, and sent to no other server.
+//!
+//! The modules, from the outside in:
+//! - `login` decides when to log in or renew;
+//! - `discover` finds the authorization server;
+//! - `flow` and `grant` obtain tokens, with and without a person;
+//! - `token` and `http` send requests to the token endpoint;
+//! - `record` and `store` keep the result.
+//!
+//! A server is not trusted with a login. It may name only endpoints with https, none on this
+//! machine unless it runs here itself, and no other authorization server than the one that a client
+//! secret was first used with.
 
 mod browser;
 mod clock;

@@ -33,6 +33,22 @@ use crate::{Error, ErrorKind, Result, ServerStatus, ServersBuilder, WaitFor};
 ///
 /// The thread supervises the servers between calls: it restarts a server that exits and detects one
 /// that hangs. Dropping the value kills all servers at once, with every process they started.
+///
+/// Threads may share it by reference; their calls run concurrently.
+///
+/// ```
+/// use levity_mcp::{ErrorKind, ServerConfig, WaitFor, blocking};
+/// use serde_json::json;
+///
+/// # fn main() -> levity_mcp::Result<()> {
+/// let gone = ServerConfig::stdio("gone", "no-such-program");
+/// let servers = blocking::Servers::start(levity_mcp::Servers::builder().server(gone))?;
+/// assert!(!servers.wait(WaitFor::All)?[0].state.is_ready());
+/// let error = servers.call("gone", "read", json!({})).unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::Unavailable);
+/// servers.stop()
+/// # }
+/// ```
 pub struct Servers {
     servers: crate::Servers,
     handle: Handle,
@@ -47,6 +63,17 @@ impl Servers {
     /// # Errors
     /// Returns the errors of [`ServersBuilder::start`], and an error if called from async code,
     /// where it would block other tasks.
+    ///
+    /// ```
+    /// use levity_mcp::{ErrorKind, Servers, blocking};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let refused = blocking::Servers::start(Servers::builder()).unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::Config);
+    /// assert!(refused.message().contains("inside an async runtime"));
+    /// # }
+    /// ```
     pub fn start(builder: ServersBuilder) -> Result<Self> {
         ensure_outside_runtime()?;
         let failed = |error: std::io::Error| {
@@ -108,8 +135,45 @@ impl Servers {
     /// models see.
     ///
     /// # Errors
-    /// Returns the errors of [`Server::call`](crate::Server::call), and an error if the server does
-    /// not exist or if called from async code.
+    /// Returns the errors of [`Server::call`](crate::Server::call), and an error of the kind
+    /// [`Config`](ErrorKind::Config) if the server does not exist or if called from async code.
+    ///
+    /// ```
+    /// use levity_mcp::{Servers, WaitFor, blocking};
+    /// use serde_json::json;
+    ///
+    /// # fn clock() -> levity_mcp::ServerConfig {
+    /// #     use serde_json::{Value, json};
+    /// #     use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+    /// #     let serve = |pipe: tokio::io::DuplexStream| async move {
+    /// #         let (mut pipe, mut line) = (BufReader::new(pipe), String::new());
+    /// #         while pipe.read_line(&mut line).await.is_ok_and(|read| read > 0) {
+    /// #             let ask: Value = serde_json::from_str(&line).unwrap_or_default();
+    /// #             let answer = json!({"jsonrpc": "2.0", "id": ask["id"], "result": {
+    /// #                 "protocolVersion": "2025-11-25",
+    /// #                 "serverInfo": {"name": "clock", "version": "1"},
+    /// #                 "capabilities": {"tools": {}, "resources": {}, "prompts": {}},
+    /// #                 "tools": [{"name": "now"}],
+    /// #                 "content": [{"type": "text", "text": "noon"}],
+    /// #             }});
+    /// #             let _ = pipe.write_all(format!("{answer}\n").as_bytes()).await;
+    /// #             line.clear();
+    /// #         }
+    /// #     };
+    /// #     levity_mcp::ServerConfig::in_process("clock", move || {
+    /// #         let (client, server) = tokio::io::duplex(1 << 16);
+    /// #         tokio::spawn(serve(server));
+    /// #         client
+    /// #     })
+    /// # }
+    /// # fn main() -> levity_mcp::Result<()> {
+    /// let servers = blocking::Servers::start(Servers::builder().server(clock()))?;
+    /// servers.wait(WaitFor::All)?;
+    /// assert_eq!(servers.tools()[0].name, "mcp_clock_now");
+    /// assert_eq!(servers.call("clock", "now", json!({}))?.as_text(), "noon");
+    /// servers.stop()
+    /// # }
+    /// ```
     pub fn call(&self, server: &str, tool: &str, args: Value) -> Result<ToolOutput> {
         let known = self.servers.get(server);
         let unknown = || Error::new(ErrorKind::Config, server, "there is no such server");
@@ -129,6 +193,8 @@ impl Servers {
         self.block(self.servers.stop())
     }
 
+    /// The work runs on the calling thread, and the tasks of the servers on their own, so a slow
+    /// caller delays no supervisor.
     fn block<T>(&self, work: impl Future<Output = T>) -> Result<T> {
         ensure_outside_runtime()?;
         Ok(self.handle.block_on(work))

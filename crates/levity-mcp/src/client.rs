@@ -1,4 +1,10 @@
 //! A connection to one server.
+//!
+//! rmcp's service numbers and routes messages; this module adds what levity promises beside that.
+//! Each request has a total timeout and one without activity. A request that its caller drops is
+//! cancelled on the server: `Drop` cannot await, so the id goes into a bounded queue that the
+//! supervisor empties (`process_cancellations`). Errors get the exit status of the process or its
+//! last stderr output, and are masked before they leave.
 
 mod call;
 mod handler;
@@ -69,6 +75,7 @@ pub(crate) struct RequestLimits<'a> {
 }
 
 impl RequestLimits<'_> {
+    /// Creates limits with one timeout for both the whole request and its silence.
     pub(crate) fn within(limit: Duration) -> Self {
         Self {
             total: limit,
@@ -134,6 +141,7 @@ impl Client {
         &self.info
     }
 
+    /// Returns the generation of the protocol that the handshake agreed on.
     pub(crate) fn era(&self) -> Era {
         Era::of(&self.info.protocol_version)
     }
@@ -143,6 +151,7 @@ impl Client {
         *self.ended.borrow()
     }
 
+    /// Returns rmcp's handle for sending messages.
     pub(crate) fn peer(&self) -> &Peer<RoleClient> {
         self.service.peer()
     }
@@ -171,6 +180,7 @@ impl Client {
         }
     }
 
+    /// Sends one cancellation: a notification for a request, or a request for a task.
     async fn send_cancellation(&self, cancellation: Cancellation) {
         match cancellation {
             Cancellation::Request(id) => {
@@ -191,6 +201,7 @@ impl Client {
         }
     }
 
+    /// Queues the cancellation of a task; it is lost if 1,024 others wait.
     fn queue_task_cancellation(&self, id: String) {
         let _ = self.cancellations.try_send(Cancellation::Task(id));
     }
@@ -219,6 +230,8 @@ impl Client {
             .map_err(|error| error.redacted(&self.secrets))
     }
 
+    /// Sends a request and waits for its answer. From the moment the request is sent, dropping the
+    /// future queues its cancellation.
     async fn exchange(
         &self,
         method: &str,
@@ -254,6 +267,8 @@ impl Client {
         answer
     }
 
+    /// Waits for the answer within both limits. Activity resets the idle time: progress, log lines
+    /// of the only call, and requests of the server while levity works on them.
     async fn answer(
         &self,
         method: &str,
@@ -317,6 +332,7 @@ impl Client {
         }
     }
 
+    /// Creates the error of a call that its caller cancelled.
     fn cancelled(&self, method: &str) -> Error {
         Error::new(
             ErrorKind::Cancelled,
@@ -343,11 +359,13 @@ impl Client {
         }
     }
 
+    /// Creates the error of a request without a response, with the state of the process.
     async fn timeout_error(&self, method: &str, limit: Duration) -> Error {
         let error = Error::timeout(&self.server, &format!("`{method}`"), limit);
         self.with_exit_status(error).await
     }
 
+    /// Adds the exit status of the process, if the server has one.
     async fn with_exit_status(&self, error: Error) -> Error {
         match &self.process {
             Some(process) => match process.exit_status().await {
@@ -358,6 +376,8 @@ impl Client {
         }
     }
 
+    /// Converts an error of rmcp's service. Errors of the transport arrive as marked JSON-RPC
+    /// errors (`link::failure`) and get their own kind back.
     async fn convert_error(&self, method: &str, error: ServiceError) -> Error {
         let server = self.server.clone();
         match error {
@@ -421,6 +441,7 @@ impl Drop for CancelOnDrop<'_> {
     }
 }
 
+/// Waits until the token is cancelled; forever without one.
 async fn cancelled(token: Option<&CancelToken>) {
     match token {
         Some(token) => token.cancelled().await,
@@ -428,6 +449,7 @@ async fn cancelled(token: Option<&CancelToken>) {
     }
 }
 
+/// Returns the kind for an error code of the server.
 fn refusal_kind(code: ErrorCode) -> ErrorKind {
     match code {
         ErrorCode::METHOD_NOT_FOUND => ErrorKind::Unsupported,
@@ -461,6 +483,7 @@ pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     text
 }
 
+/// Converts the failure of a handshake to an error for people, with secrets masked.
 fn start_error(server: &Arc<str>, secrets: &Redactor, failure: &HandshakeError) -> Error {
     let server = server.clone();
     match failure {
@@ -500,6 +523,7 @@ pub(crate) fn value_of(result: &ServerResult) -> Value {
     }
 }
 
+/// Works like `value_of`, without a copy.
 fn into_value(result: ServerResult) -> Value {
     match result {
         ServerResult::CustomResult(CustomResult(value)) => value,

@@ -1,3 +1,10 @@
+//! The settings of servers: the builder [`ServerConfig`], and the reader of files below.
+//!
+//! Settings that belong to another transport are ignored by the builder (`arg` on a URL, `header`
+//! on a program), because a builder cannot fail; the reader of files warns about them. Programs,
+//! arguments, folders and URLs of a file are stored twice: expanded for use, and as written for
+//! display. A secret that a variable puts into them is therefore not shown.
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
@@ -72,6 +79,9 @@ pub(crate) enum Transport {
 }
 
 /// A program that levity starts and communicates with through stdin and stdout.
+///
+/// `written` is empty for a server that a program configures; the display then uses `command` and
+/// `args`.
 #[derive(Clone, Default)]
 pub(crate) struct Stdio {
     pub(crate) command: String,
@@ -89,6 +99,14 @@ pub(crate) struct Stdio {
 
 /// The environment variables of the host that a server's program inherits, in addition to those set
 /// for it.
+///
+/// ```
+/// use levity_mcp::{InheritedEnvironment, ServerConfig};
+///
+/// let inherit = InheritedEnvironment::Named(vec!["DOCS_TOKEN".to_owned()]);
+/// let docs = ServerConfig::stdio("docs", "mcp-docs").inherit_environment(inherit);
+/// assert_eq!(docs.inherited_variables(), ["DOCS_TOKEN"], "beside the basics");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InheritedEnvironment {
@@ -132,6 +150,7 @@ impl Http {
         self.written.clone().unwrap_or_else(|| bare_url(&self.url))
     }
 
+    /// Creates the settings of a URL that no file wrote, without a login.
     fn new(url: String, headers: BTreeMap<String, String>) -> Self {
         Self {
             url,
@@ -144,6 +163,8 @@ impl Http {
 }
 
 /// Opens a connection to a server that runs in this process.
+///
+/// levity calls the function for the first start and again for each restart.
 #[derive(Clone)]
 pub(crate) struct Connect(pub(crate) Arc<dyn Fn() -> DuplexStream + Send + Sync>);
 
@@ -151,6 +172,47 @@ pub(crate) struct Connect(pub(crate) Arc<dyn Fn() -> DuplexStream + Send + Sync>
 ///
 /// A server annotates a tool as read-only, idempotent or destructive. If an annotation is wrong,
 /// levity may run calls concurrently, repeat them or skip an approval.
+///
+/// ```
+/// use levity_core::{EffectClass, ToolSource as _};
+/// use levity_mcp::{Servers, Trust, WaitFor};
+///
+/// # fn clock() -> levity_mcp::ServerConfig {
+/// #     use serde_json::{Value, json};
+/// #     use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+/// #     let serve = |pipe: tokio::io::DuplexStream| async move {
+/// #         let (mut pipe, mut line) = (BufReader::new(pipe), String::new());
+/// #         while pipe.read_line(&mut line).await.is_ok_and(|read| read > 0) {
+/// #             let ask: Value = serde_json::from_str(&line).unwrap_or_default();
+/// #             let answer = json!({"jsonrpc": "2.0", "id": ask["id"], "result": {
+/// #                 "protocolVersion": "2025-11-25",
+/// #                 "serverInfo": {"name": "clock", "version": "1"},
+/// #                 "capabilities": {"tools": {}, "resources": {}, "prompts": {}},
+/// #                 "tools": [{"name": "now", "annotations": {"readOnlyHint": true}}],
+/// #             }});
+/// #             let _ = pipe.write_all(format!("{answer}\n").as_bytes()).await;
+/// #             line.clear();
+/// #         }
+/// #     };
+/// #     levity_mcp::ServerConfig::in_process("clock", move || {
+/// #         let (client, server) = tokio::io::duplex(1 << 16);
+/// #         tokio::spawn(serve(server));
+/// #         client
+/// #     })
+/// # }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> levity_mcp::Result<()> {
+/// for (trust, class) in [
+///     (Trust::Cautious, EffectClass::AtMostOnce),
+///     (Trust::Full, EffectClass::ReadOnly),
+/// ] {
+///     let servers = Servers::builder().server(clock().trust(trust)).start()?;
+///     servers.wait(WaitFor::All).await;
+///     assert_eq!(servers.tools()[0].spec().hints.class, class);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Trust {
@@ -164,6 +226,19 @@ pub enum Trust {
 impl ServerConfig {
     /// Creates a server that levity starts as a program and communicates with through stdin and
     /// stdout.
+    ///
+    /// The command is the name of a program in `PATH`, or its path. levity starts it directly,
+    /// without a shell, so it needs no quotes and expands nothing.
+    ///
+    /// ```
+    /// use levity_mcp::ServerConfig;
+    ///
+    /// let files = ServerConfig::stdio("files", "npx")
+    ///     .args(["-y", "@modelcontextprotocol/server-filesystem", "/srv/docs"])
+    ///     .env("NODE_ENV", "production");
+    /// assert_eq!((files.transport(), files.display_target()), ("stdio", "npx".to_owned()));
+    /// assert_eq!(files.env_names(), ["NODE_ENV"]);
+    /// ```
     pub fn stdio(name: impl Into<Arc<str>>, command: impl Into<String>) -> Self {
         Self::new(
             name.into(),
@@ -176,6 +251,19 @@ impl ServerConfig {
 
     /// Creates a server at a URL that uses streamable HTTP. If the server supports only the older
     /// HTTP with server-sent events, levity falls back to that.
+    ///
+    /// The server needs the feature `http`; without it, its start fails with an error that names
+    /// the feature.
+    ///
+    /// ```
+    /// use levity_mcp::ServerConfig;
+    ///
+    /// let search = ServerConfig::http("search", "https://example.com/mcp?key=hush")
+    ///     .header("Authorization", "Bearer hush");
+    /// assert_eq!(search.transport(), "http");
+    /// assert_eq!(search.display_target(), "https://example.com/mcp", "no part may be a secret");
+    /// assert!(!format!("{search:?}").contains("hush"));
+    /// ```
     pub fn http(name: impl Into<Arc<str>>, url: impl Into<String>) -> Self {
         Self::new(
             name.into(),
@@ -184,6 +272,8 @@ impl ServerConfig {
     }
 
     /// Creates a server at a URL that uses the older HTTP with server-sent events.
+    ///
+    /// Use [`http`](Self::http) if you do not know which transport the server has; it tries both.
     pub fn sse(name: impl Into<Arc<str>>, url: impl Into<String>) -> Self {
         Self::new(
             name.into(),
@@ -193,6 +283,22 @@ impl ServerConfig {
 
     /// Creates a server in this process. levity calls `connect` for each start; it returns the
     /// client's end of a pipe whose other end the server reads and writes.
+    ///
+    /// The pipe carries one JSON-RPC message per line, as stdio does. `connect` runs inside the
+    /// tokio runtime, so it may spawn the task of the server. If it panics, the start fails and
+    /// levity retries it.
+    ///
+    /// ```
+    /// use levity_mcp::ServerConfig;
+    ///
+    /// let clock = ServerConfig::in_process("clock", || {
+    ///     let (client, server) = tokio::io::duplex(64 << 10);
+    ///     // Pass the other end to a server, such as one of the crate `rmcp`.
+    ///     drop(server);
+    ///     client
+    /// });
+    /// assert_eq!((clock.transport(), &*clock.display_target()), ("in-process", "this process"));
+    /// ```
     pub fn in_process(
         name: impl Into<Arc<str>>,
         connect: impl Fn() -> DuplexStream + Send + Sync + 'static,
@@ -203,6 +309,7 @@ impl ServerConfig {
         )
     }
 
+    /// Creates the settings with all defaults; the setters document them.
     pub(crate) fn new(name: Arc<str>, transport: Transport) -> Self {
         Self {
             name,
@@ -244,6 +351,14 @@ impl ServerConfig {
     ///
     /// It has no arguments and no parts of a URL that may be secrets. Variables that a file expands
     /// appear as `${VAR}`.
+    ///
+    /// ```
+    /// use levity_mcp::Config;
+    ///
+    /// let text = r#"{"docs": {"url": "https://${DOCS_HOST}/mcp"}}"#;
+    /// let config = Config::parse(text, |_| Some("docs.example".to_owned()));
+    /// assert_eq!(config.servers()[0].display_target(), "https://${DOCS_HOST}/mcp");
+    /// ```
     pub fn display_target(&self) -> String {
         match &self.transport {
             Transport::Stdio(stdio) => stdio.shown().to_owned(),
@@ -274,6 +389,14 @@ impl ServerConfig {
     }
 
     /// Returns the working directory of the program as written in a file, if one is set.
+    ///
+    /// ```
+    /// use levity_mcp::ServerConfig;
+    ///
+    /// let files = ServerConfig::stdio("files", "mcp-files").cwd("/srv/docs");
+    /// assert_eq!(files.display_cwd().as_deref(), Some("/srv/docs"));
+    /// assert_eq!(ServerConfig::http("search", "https://example.com").display_cwd(), None);
+    /// ```
     pub fn display_cwd(&self) -> Option<String> {
         let Transport::Stdio(stdio) = &self.transport else {
             return None;
@@ -288,6 +411,13 @@ impl ServerConfig {
     }
 
     /// Returns the names of the variables that are set for the program, without their values.
+    ///
+    /// ```
+    /// use levity_mcp::ServerConfig;
+    ///
+    /// let mail = ServerConfig::stdio("mail", "mcp-mail").env("MAIL_TOKEN", "hush");
+    /// assert_eq!(mail.env_names(), ["MAIL_TOKEN"]);
+    /// ```
     pub fn env_names(&self) -> Vec<&str> {
         match &self.transport {
             Transport::Stdio(stdio) => stdio.env.keys().map(String::as_str).collect(),
@@ -320,6 +450,9 @@ impl ServerConfig {
     }
 
     /// Disables the server, so that levity does not start it.
+    ///
+    /// Its status is [`Disabled`](crate::ServerState::Disabled), its calls fail at once, and it has
+    /// no tools.
     #[must_use]
     pub fn disabled(mut self) -> Self {
         self.enabled = false;
@@ -327,6 +460,9 @@ impl ServerConfig {
     }
 
     /// Adds an argument of the program.
+    ///
+    /// Arguments are visible to other users of the machine; pass secrets with [`env`](Self::env).
+    /// The setting has no effect on a server at a URL.
     #[must_use]
     pub fn arg(mut self, arg: impl Into<String>) -> Self {
         if let Transport::Stdio(stdio) = &mut self.transport {
@@ -342,6 +478,10 @@ impl ServerConfig {
     }
 
     /// Sets an environment variable of the program.
+    ///
+    /// The value replaces an inherited one. If the name ends like that of a secret (`_TOKEN`,
+    /// `_KEY`, `password`) and the value has 8 bytes or more, levity masks it in errors, events and
+    /// log lines.
     #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         if let Transport::Stdio(stdio) = &mut self.transport {
@@ -361,6 +501,8 @@ impl ServerConfig {
     }
 
     /// Sets the working directory of the program; by default the host's.
+    ///
+    /// A folder that does not exist is an error of the start.
     #[must_use]
     pub fn cwd(mut self, folder: impl Into<PathBuf>) -> Self {
         if let Transport::Stdio(stdio) = &mut self.transport {
@@ -370,6 +512,10 @@ impl ServerConfig {
     }
 
     /// Adds a header to every HTTP request, for example a token.
+    ///
+    /// levity masks a value of 8 bytes or more in errors, events and log lines, and sends it to
+    /// this origin only. Headers that the transport sets itself, such as `Content-Type` or
+    /// `Mcp-Session-Id`, are rejected at the start.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         if let Transport::Http(http) | Transport::Sse(http) = &mut self.transport {
@@ -379,6 +525,9 @@ impl ServerConfig {
     }
 
     /// Sets the login for a server that requires OAuth.
+    ///
+    /// The login starts when the server answers with HTTP 401. Timeouts of the server do not elapse
+    /// during a login.
     #[cfg(feature = "oauth")]
     #[must_use]
     pub fn oauth(mut self, oauth: crate::OAuth) -> Self {
@@ -389,6 +538,9 @@ impl ServerConfig {
     }
 
     /// Sets the timeout from the start of the server to its list of tools; 60 s by default.
+    ///
+    /// The time includes downloads that a command such as `npx` performs. After it, levity kills
+    /// the process and starts the server again later.
     #[must_use]
     pub fn start_timeout(mut self, limit: Duration) -> Self {
         self.start_limit = limit;
@@ -396,6 +548,9 @@ impl ServerConfig {
     }
 
     /// Sets the total timeout of a call; 300 s by default.
+    ///
+    /// The time includes all rounds of a call in which the server asks for input, and the wait for
+    /// a free slot has the same limit again.
     #[must_use]
     pub fn call_timeout(mut self, limit: Duration) -> Self {
         self.call_limit = limit;
@@ -403,6 +558,10 @@ impl ServerConfig {
     }
 
     /// Sets the maximum time of a call without progress; 60 s by default.
+    ///
+    /// Progress and log messages of the server count as activity, and so does a request of the
+    /// server to levity. Lower it to detect servers that hang; raise it for tools that are silent
+    /// for long.
     #[must_use]
     pub fn idle_timeout(mut self, limit: Duration) -> Self {
         self.idle_limit = limit;
@@ -444,6 +603,10 @@ impl ServerConfig {
     }
 
     /// Sets the maximum size of one message from the server; 16 MiB by default.
+    ///
+    /// A response over the limit fails its call with [`TooLarge`](crate::ErrorKind::TooLarge). The
+    /// connection continues, except with the older HTTP with server-sent events, where it ends and
+    /// levity restarts it. The limit also bounds the total size of the later pages of a list.
     #[must_use]
     pub fn max_message(mut self, bytes: usize) -> Self {
         self.max_message = bytes;
@@ -451,6 +614,47 @@ impl ServerConfig {
     }
 
     /// Offers only the named tools; `*` matches any text.
+    ///
+    /// The names are those of the server, without a prefix. Excluded tools cannot be called by
+    /// [`Server::call`](crate::Server::call) either.
+    ///
+    /// ```
+    /// use levity_core::ToolSource as _;
+    /// use levity_mcp::{Servers, WaitFor};
+    ///
+    /// # fn clock() -> levity_mcp::ServerConfig {
+    /// #     use serde_json::{Value, json};
+    /// #     use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+    /// #     let serve = |pipe: tokio::io::DuplexStream| async move {
+    /// #         let (mut pipe, mut line) = (BufReader::new(pipe), String::new());
+    /// #         while pipe.read_line(&mut line).await.is_ok_and(|read| read > 0) {
+    /// #             let ask: Value = serde_json::from_str(&line).unwrap_or_default();
+    /// #             let answer = json!({"jsonrpc": "2.0", "id": ask["id"], "result": {
+    /// #                 "protocolVersion": "2025-11-25",
+    /// #                 "serverInfo": {"name": "clock", "version": "1"},
+    /// #                 "capabilities": {"tools": {}, "resources": {}, "prompts": {}},
+    /// #                 "tools": [{"name": "read_now"}, {"name": "read_raw"}, {"name": "set"}],
+    /// #             }});
+    /// #             let _ = pipe.write_all(format!("{answer}\n").as_bytes()).await;
+    /// #             line.clear();
+    /// #         }
+    /// #     };
+    /// #     levity_mcp::ServerConfig::in_process("clock", move || {
+    /// #         let (client, server) = tokio::io::duplex(1 << 16);
+    /// #         tokio::spawn(serve(server));
+    /// #         client
+    /// #     })
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_mcp::Result<()> {
+    /// let config = clock().allow(["read_*"]).deny(["*_raw"]).prefix("my_");
+    /// let servers = Servers::builder().server(config).start()?;
+    /// servers.wait(WaitFor::All).await;
+    /// let names: Vec<_> = servers.tools().iter().map(|tool| tool.spec().name.clone()).collect();
+    /// assert_eq!(names, ["my_clock_read_now"]);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn allow(mut self, tools: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allow
@@ -468,6 +672,9 @@ impl ServerConfig {
     }
 
     /// Sets the prefix of tool names, before the server's name; `mcp_` by default.
+    ///
+    /// A model calls a tool by `<prefix><server>_<tool>`. An empty prefix is allowed. Names stay
+    /// within 64 letters, digits, `_` and `-`; longer ones are cut and get a hash.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = Some(prefix.into());

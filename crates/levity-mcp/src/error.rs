@@ -1,3 +1,9 @@
+//! The error of requests to servers.
+//!
+//! The error is one pointer wide, because it is cloned often: for the caller, the event and the
+//! phase of the server. It names the server and the cause in one line. `redacted` masks the
+//! server's secrets in it, where an error leaves the connection or becomes an event.
+
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
@@ -33,6 +39,19 @@ struct Inner {
 }
 
 /// The kind of a server error.
+///
+/// ```
+/// use levity_mcp::{Error, ErrorKind};
+///
+/// let next_step = |error: &Error| match error.kind() {
+///     ErrorKind::Auth => "log in again",
+///     ErrorKind::Config | ErrorKind::Unsupported => "fix the settings",
+///     _ if error.is_retryable() => "try again later",
+///     _ => "report it to the model",
+/// };
+/// let error = Error::new(ErrorKind::Rejected(-32_602), "files", "`path` is missing");
+/// assert_eq!(next_step(&error), "report it to the model");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -112,11 +131,43 @@ impl Error {
     }
 
     /// Returns the exit status of the server's process, if the server has a process that ended.
+    ///
+    /// The status is there for a running process too, with neither a code nor a signal: its stderr
+    /// often explains why it does not respond.
+    ///
+    /// ```
+    /// use levity_mcp::{ServerConfig, ServerState, Servers, WaitFor};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_mcp::Result<()> {
+    /// # if cfg!(not(unix)) { return Ok(()); }
+    /// let broken = ServerConfig::stdio("broken", "sh").args(["-c", "echo 'no key' >&2; exit 3"]);
+    /// let servers = Servers::builder().server(broken).start()?;
+    /// let status = servers.wait(WaitFor::All).await.remove(0);
+    /// let ServerState::Unavailable { error, .. } = status.state else { panic!("it exits") };
+    /// let exit = error.exit().expect("it has a process");
+    /// assert_eq!((exit.code, exit.stderr.trim()), (Some(3), "no key"));
+    /// servers.stop().await;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn exit(&self) -> Option<&ServerExit> {
         self.0.death.as_ref()
     }
 
     /// Returns `true` if the same request may succeed later.
+    ///
+    /// After [`Timeout`](ErrorKind::Timeout) and [`Closed`](ErrorKind::Closed), the server may have
+    /// performed the request. Repeat only requests without effects, or those that the server treats
+    /// as idempotent.
+    ///
+    /// ```
+    /// use levity_mcp::{Error, ErrorKind};
+    ///
+    /// let error = |kind| Error::new(kind, "files", "no connection");
+    /// assert!(error(ErrorKind::Unavailable).is_retryable());
+    /// assert!(!error(ErrorKind::Auth).is_retryable(), "a person must log in first");
+    /// ```
     pub fn is_retryable(&self) -> bool {
         use ErrorKind::{Closed, Start, Timeout, Unavailable};
         matches!(self.0.kind, Unavailable | Closed | Start | Timeout)
@@ -130,6 +181,8 @@ impl Error {
         )
     }
 
+    /// Creates the error of a request without a response: `what` names it, `limit` is the elapsed
+    /// time.
     pub(crate) fn timeout(server: &Arc<str>, what: &str, limit: Duration) -> Self {
         Self::new(
             ErrorKind::Timeout,
@@ -180,6 +233,19 @@ impl From<Error> for ToolError {
 }
 
 /// The exit status of a server's process.
+///
+/// ```
+/// use levity_mcp::{Error, ErrorKind, ServerExit};
+///
+/// let mut exit = ServerExit::default();
+/// (exit.code, exit.stderr) = (Some(3), "no such folder: /srv/docs".to_owned());
+/// let error = Error::new(ErrorKind::Closed, "files", "the connection ended").with_exit(exit);
+/// assert_eq!(
+///     error.to_string(),
+///     "MCP server `files`: the connection ended; its process ended with code 3; \
+///      the end of its stderr: no such folder: /srv/docs",
+/// );
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerExit {

@@ -1,3 +1,9 @@
+//! Events of servers, and the channel that publishes them.
+//!
+//! Every text that a server wrote passes `Events::send`, which masks the server's secrets before
+//! any receiver or log line gets the event. Sending never waits and never fails: without a receiver
+//! the event is only logged, and a slow receiver misses the oldest ones.
+
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +14,9 @@ use crate::Error;
 use crate::redact::Redactor;
 
 /// An event of a server.
+///
+/// [`Servers::events`](crate::Servers::events) returns the receiver. Texts in events are the
+/// server's and untrusted; levity has masked the secrets of its settings in them.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServerEvent {
@@ -18,6 +27,24 @@ pub struct ServerEvent {
 }
 
 /// The kind of a server event.
+///
+/// ```
+/// use levity_mcp::{ErrorKind, ServerConfig, ServerEventKind, Servers};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> levity_mcp::Result<()> {
+/// let gone = ServerConfig::stdio("gone", "no-such-program").retries(0);
+/// let servers = Servers::builder().server(gone).start()?;
+/// let mut events = servers.events();
+/// while let Some(event) = events.next().await {
+///     if let ServerEventKind::Unavailable { error, retry_after } = event.kind {
+///         assert_eq!((error.kind(), retry_after), (ErrorKind::Start, None));
+///         break;
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ServerEventKind {
@@ -28,8 +55,8 @@ pub enum ServerEventKind {
         /// The number of tools.
         tools: usize,
     },
-    /// The server is unavailable. levity restarts it after `retry`, or not at all if that is
-    /// `None`.
+    /// The server is unavailable. levity restarts it after `retry_after`, or with the next request
+    /// if that is `None`.
     Unavailable {
         /// The reason why the server is unavailable.
         error: Error,
@@ -93,6 +120,7 @@ impl Events {
         self.to.receiver_count() > 0
     }
 
+    /// Masks secrets in the event, logs it with the feature `tracing`, and publishes it.
     pub(crate) fn send(&self, kind: ServerEventKind) {
         let kind = self.redact(kind);
         #[cfg(feature = "tracing")]

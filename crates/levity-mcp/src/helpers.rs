@@ -1,4 +1,9 @@
 //! Tools that help an agent to explore its servers.
+//!
+//! With many servers, the definitions of all tools may be too much for the context of a model. An
+//! agent with these tools can look for a tool and read its definition only when it needs it. They
+//! read levity's own state, so they work while a server is away, and they are marked as read-only,
+//! so no policy asks for approval by default.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,6 +18,24 @@ use crate::{Server, Servers};
 impl Servers {
     /// Returns tools that help an agent to explore the servers: `list_mcp_servers`,
     /// `list_mcp_tools`, `get_mcp_tool_help` and `mcp_health_check`.
+    ///
+    /// ```
+    /// use levity_core::ToolCx;
+    /// use levity_mcp::{ServerConfig, Servers};
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let files = ServerConfig::stdio("files", "mcp-files").disabled();
+    /// let servers = Servers::builder().server(files).start()?;
+    /// let list = &servers.helper_tools()[0];
+    /// assert_eq!(list.spec().name, "list_mcp_servers");
+    /// let output = list.call(json!({}), &ToolCx::detached()).await?;
+    /// let value = output.value.unwrap_or_default();
+    /// assert_eq!(value["servers"][0]["state"], "disabled");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn helper_tools(&self) -> Vec<Arc<dyn Tool>> {
         let server = json!({"server": {"type": "string", "description": "The name of one server; \
             all of them when left out."}});
@@ -70,6 +93,25 @@ impl Servers {
 
     /// Returns tools for reading the resources of servers: `list_mcp_resources` and
     /// `read_mcp_resource`.
+    ///
+    /// The model chooses the URI, so give these tools only to agents that may read every resource
+    /// of every server.
+    ///
+    /// ```
+    /// use levity_core::ToolCx;
+    /// use levity_mcp::Servers;
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let servers = Servers::builder().start()?;
+    /// let read = &servers.resource_tools()[1];
+    /// let args = json!({"server": "notes", "uri": "file:///todo.md"});
+    /// let error = read.call(args, &ToolCx::detached()).await.unwrap_err();
+    /// assert!(error.to_string().contains("there is no MCP server `notes`"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn resource_tools(&self) -> Vec<Arc<dyn Tool>> {
         let server = json!({"server": {"type": "string", "description": "The name of one server; \
             all of them when left out."}});
@@ -109,6 +151,8 @@ impl Servers {
         ]
     }
 
+    /// Creates a read-only tool from a function; arguments beyond `properties` are rejected by the
+    /// schema.
     fn helper(
         &self,
         name: &str,
@@ -133,6 +177,7 @@ impl Servers {
         })
     }
 
+    /// Returns the server, or an error for the model that lists the names that exist.
     fn named(&self, name: &str) -> Result<Server, ToolError> {
         self.get(name).ok_or_else(|| {
             let names: Vec<_> = self
@@ -154,6 +199,8 @@ impl Servers {
         }
     }
 
+    /// Returns one entry per server: its state, the reason if it is away, and at most 2 KiB of its
+    /// instructions.
     fn overview(&self) -> Vec<Value> {
         let entry = |status: crate::ServerStatus| {
             let mut entry = json!({
@@ -171,6 +218,8 @@ impl Servers {
         self.status().into_iter().map(entry).collect()
     }
 
+    /// Lists the tools with the first line of each description, at most 200 bytes. The state
+    /// appears only for a server that is not ready.
     fn tool_list(&self, server: Option<&str>) -> Result<ToolOutput, ToolError> {
         let mut tools = Vec::new();
         for server in self.selected(server)? {
@@ -188,6 +237,7 @@ impl Servers {
         Ok(ToolOutput::value(json!({"tools": tools})))
     }
 
+    /// Returns the whole definition of a tool, found by either of its names. The first server wins.
     fn tool_help(&self, name: &str) -> Result<ToolOutput, ToolError> {
         for server in self.all() {
             let tools = server.0.tools();
@@ -210,6 +260,7 @@ impl Servers {
         )))
     }
 
+    /// Pings the servers concurrently; a server that is away is reported with the reason.
     async fn health(&self, server: Option<&str>) -> Result<ToolOutput, ToolError> {
         let servers = self.selected(server)?;
         let checks = servers.iter().map(|server| async move {
@@ -231,6 +282,8 @@ impl Servers {
         ))
     }
 
+    /// Lists the resources of the servers concurrently. A server that fails has a reason in place
+    /// of its list.
     async fn resource_list(&self, server: Option<&str>) -> Result<ToolOutput, ToolError> {
         let servers = self.selected(server)?;
         let listings = servers.iter().map(|server| async move {

@@ -1,4 +1,8 @@
 //! The items that servers offer in addition to tools: resources and prompts.
+//!
+//! The types have the JSON form of the protocol, so a program can pass them on or store them. Every
+//! field has a default, because servers leave out even required ones. Fields that these types lack
+//! are dropped.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -6,6 +10,19 @@ use levity_core::Message;
 use serde::{Deserialize, Serialize};
 
 /// A resource that a server offers for reading.
+///
+/// [`Server::resources`](crate::Server::resources) lists resources, and
+/// [`Server::read_resource`](crate::Server::read_resource) reads one. All texts are the server's
+/// and untrusted.
+///
+/// ```
+/// use levity_mcp::Resource;
+/// use serde_json::json;
+///
+/// let notes = Resource::new("file:///notes.md", "notes.md").with_title("My notes");
+/// let json = serde_json::to_value(&notes).unwrap();
+/// assert_eq!(json, json!({"uri": "file:///notes.md", "name": "notes.md", "title": "My notes"}));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
@@ -76,6 +93,18 @@ impl Resource {
 }
 
 /// A template for the URIs of resources.
+///
+/// Fill in its variables and read the result with
+/// [`Server::read_resource`](crate::Server::read_resource).
+/// [`Server::complete_resource`](crate::Server::complete_resource) suggests values.
+///
+/// ```
+/// use levity_mcp::ResourceTemplate;
+///
+/// let days = ResourceTemplate::new("weather://{city}/today", "weather").with_mime("text/plain");
+/// let json = serde_json::to_value(&days).unwrap();
+/// assert_eq!(json["uriTemplate"], "weather://{city}/today");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
@@ -128,6 +157,15 @@ impl ResourceTemplate {
 }
 
 /// The content of a resource: text, or bytes in base64.
+///
+/// Exactly one of `text` and `blob` is set in a valid response, but a server may send both or none.
+///
+/// ```
+/// use levity_mcp::ResourceContent;
+///
+/// let text = ResourceContent::text("file:///notes.md", "# Notes").with_mime("text/markdown");
+/// assert_eq!((text.text.as_deref(), text.blob), (Some("# Notes"), None));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
@@ -183,6 +221,17 @@ impl ResourceContent {
 }
 
 /// A prompt template that a server offers.
+///
+/// ```
+/// use levity_mcp::{Prompt, PromptArgument};
+///
+/// let greet = Prompt::new("greet")
+///     .with_description("Greets a person.")
+///     .with_argument(PromptArgument::required("name"))
+///     .with_argument(PromptArgument::optional("language"));
+/// let required: Vec<_> = greet.arguments.iter().filter(|argument| argument.required).collect();
+/// assert_eq!(required[0].name, "name");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -238,6 +287,16 @@ impl Prompt {
 }
 
 /// An argument of a prompt.
+///
+/// Arguments are strings. [`Server::complete_prompt`](crate::Server::complete_prompt) suggests
+/// values, if the server supports it.
+///
+/// ```
+/// use levity_mcp::PromptArgument;
+///
+/// let city = PromptArgument::optional("city").with_description("The city, in English.");
+/// assert_eq!((city.name.as_str(), city.required), ("city", false));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -278,6 +337,48 @@ impl PromptArgument {
 }
 
 /// A prompt with its arguments filled in.
+///
+/// The messages are the server's: an assistant message among them was not written by your model.
+///
+/// ```
+/// use levity_mcp::{Servers, WaitFor};
+/// use serde_json::json;
+///
+/// # fn clock() -> levity_mcp::ServerConfig {
+/// #     use serde_json::{Value, json};
+/// #     use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+/// #     let serve = |pipe: tokio::io::DuplexStream| async move {
+/// #         let (mut pipe, mut line) = (BufReader::new(pipe), String::new());
+/// #         while pipe.read_line(&mut line).await.is_ok_and(|read| read > 0) {
+/// #             let ask: Value = serde_json::from_str(&line).unwrap_or_default();
+/// #             let answer = json!({"jsonrpc": "2.0", "id": ask["id"], "result": {
+/// #                 "protocolVersion": "2025-11-25",
+/// #                 "serverInfo": {"name": "clock", "version": "1"},
+/// #                 "capabilities": {"tools": {}, "resources": {}, "prompts": {}},
+/// #                 "tools": [], "messages": [
+/// #                     {"role": "user", "content": {"type": "text", "text": "Good day, Ada"}},
+/// #                 ],
+/// #             }});
+/// #             let _ = pipe.write_all(format!("{answer}\n").as_bytes()).await;
+/// #             line.clear();
+/// #         }
+/// #     };
+/// #     levity_mcp::ServerConfig::in_process("clock", move || {
+/// #         let (client, server) = tokio::io::duplex(1 << 16);
+/// #         tokio::spawn(serve(server));
+/// #         client
+/// #     })
+/// # }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> levity_mcp::Result<()> {
+/// let servers = Servers::builder().server(clock()).start()?;
+/// servers.wait(WaitFor::All).await;
+/// let clock = servers.get("clock").expect("it is configured");
+/// let reply = clock.prompt("greet", json!({"name": "Ada"})).await?;
+/// assert_eq!(reply.messages[0].text(), "Good day, Ada");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct PromptReply {

@@ -41,6 +41,14 @@
 //!
 //! This crate deliberately has no server side, which is in another crate. No signature here
 //! contains a type of the MCP protocol library.
+//!
+//! # Where to go next
+//! - [`Servers`] starts servers and is the source of their tools; [`Server`] is one of them, with
+//!   its resources and prompts.
+//! - [`ServerConfig`] has the settings of a server, and [`Config`] reads them from a file.
+//! - [`Sampler`] and [`Elicitor`] answer the requests of servers to a model or to a person.
+//! - [`blocking`] offers the same to programs that are not async.
+//! - `docs/mcp.md` describes the file format, the transports and logins in full.
 
 pub mod blocking;
 

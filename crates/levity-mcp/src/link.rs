@@ -4,6 +4,14 @@
 //! lets a caller wait for a response that cannot arrive. When the connection ends, `receive`
 //! returns `None`. An unreadable response becomes an error of the request it belongs to; if that
 //! request is unknown, the connection ends.
+//!
+//! The modules that all transports share:
+//! - `decode` turns bytes into messages;
+//! - `failure` turns a failure of a transport into the answer of a request;
+//! - `pending` knows which requests wait;
+//! - `close` is the state that ends a connection.
+//!
+//! `process` owns the process of a server that levity starts.
 
 mod close;
 pub(crate) mod decode;

@@ -2,6 +2,18 @@
 //!
 //! A name depends only on the configuration, never on which servers are currently running. A name
 //! that a model saw in one turn is therefore valid in the next.
+//!
+//! Example names, with the default prefix:
+//!
+//! | server | tool | name |
+//! |---|---|---|
+//! | `files` | `read_file` | `mcp_files_read_file` |
+//! | `my files` | `read` | `mcp_my_files_read_` and 8 digits of a hash |
+//! | `a` beside a server `a_b` | `x` | `mcp_a_x` |
+//! | `a_b` beside a server `a` | `x` | `mcp_a_b_x_` and 8 digits of a hash |
+//!
+//! The hash covers the prefix, the server and the original name, so it is the same in every
+//! process.
 
 use std::sync::Arc;
 
@@ -81,6 +93,7 @@ impl Namer {
     }
 }
 
+/// Returns the configured prefix, or the default one. An empty prefix counts as configured.
 fn prefix(server: &ServerConfig) -> &str {
     server.prefix.as_deref().unwrap_or(PREFIX)
 }

@@ -1,4 +1,11 @@
 //! Masking of a server's secrets in errors, events, log lines and progress.
+//!
+//! A server knows the secrets of its settings and often repeats them: in an error about an invalid
+//! token, in a dump of its environment, in a log line. levity must not pass them on to logs, events
+//! or the model. Each server has its own list, which keeps the lists short and the search fast.
+//!
+//! Results of successful calls are not masked: they are data for the model, and a changed byte
+//! could break them.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -24,6 +31,7 @@ const MIN_LINE: usize = 16;
 #[derive(Clone, Default)]
 pub(crate) struct Redactor(Arc<Mutex<State>>);
 
+/// The secrets of the settings, which never change, and those of the login, which do.
 #[derive(Default)]
 struct State {
     settings: Secrets,
@@ -34,6 +42,7 @@ struct State {
 }
 
 impl Redactor {
+    /// Creates a redactor that masks the secrets of the settings only.
     pub(crate) fn new(settings: Secrets) -> Self {
         Self(Arc::new(Mutex::new(State {
             settings,
@@ -71,7 +80,8 @@ impl Redactor {
             .clone()
     }
 
-    /// Returns the text with secrets masked.
+    /// Returns the text with secrets masked. It is borrowed if nothing was masked, so most texts
+    /// cost no copy.
     pub(crate) fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         self.secrets().replace(text, |_| MASK)
     }
@@ -94,6 +104,9 @@ impl Redactor {
 
     /// Takes about `max` bytes from the front of an incomplete text, and returns them with secrets
     /// masked. Takes nothing while a secret could extend beyond the available text.
+    ///
+    /// This lets the reader of stderr report an endless line in pieces. A piece may be longer than
+    /// `max` by the rest of a secret that begins in it.
     pub(crate) fn take_front(&self, text: &mut String, max: usize) -> Option<String> {
         let secrets = self.secrets();
         if text.len() < max + secrets.longest_known() {

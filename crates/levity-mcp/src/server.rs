@@ -1,3 +1,14 @@
+//! One server: its handle, its state and its tool calls.
+//!
+//! `ServerInner` is shared by the handles, the tools and one supervisor task (`supervise`). The
+//! supervisor alone changes the phase, except for a stop, which is final. Callers only read the
+//! phase and wait on it. A call goes through three gates: a permit (at most `max_concurrent`
+//! calls), the connection (a call waits up to 5 s for a server that is starting), and the timeouts
+//! of the request.
+//!
+//! The last list of tools stays while the server is away. A model may then still call a tool, and
+//! gets an error that says when the server restarts.
+
 #[cfg(feature = "http")]
 mod http;
 mod listen;
@@ -31,6 +42,45 @@ const START_WAIT: Duration = Duration::from_secs(5);
 /// A handle of one server; cheap to clone.
 ///
 /// The server runs as long as the [`Servers`](crate::Servers) it belongs to.
+///
+/// ```
+/// use levity_mcp::{Servers, WaitFor};
+/// use serde_json::json;
+///
+/// # fn clock() -> levity_mcp::ServerConfig {
+/// #     use serde_json::{Value, json};
+/// #     use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+/// #     let serve = |pipe: tokio::io::DuplexStream| async move {
+/// #         let (mut pipe, mut line) = (BufReader::new(pipe), String::new());
+/// #         while pipe.read_line(&mut line).await.is_ok_and(|read| read > 0) {
+/// #             let ask: Value = serde_json::from_str(&line).unwrap_or_default();
+/// #             let answer = json!({"jsonrpc": "2.0", "id": ask["id"], "result": {
+/// #                 "protocolVersion": "2025-11-25",
+/// #                 "serverInfo": {"name": "clock", "version": "1"},
+/// #                 "capabilities": {"tools": {}, "resources": {}, "prompts": {}},
+/// #                 "tools": [{"name": "now"}],
+/// #                 "content": [{"type": "text", "text": "noon"}],
+/// #             }});
+/// #             let _ = pipe.write_all(format!("{answer}\n").as_bytes()).await;
+/// #             line.clear();
+/// #         }
+/// #     };
+/// #     levity_mcp::ServerConfig::in_process("clock", move || {
+/// #         let (client, server) = tokio::io::duplex(1 << 16);
+/// #         tokio::spawn(serve(server));
+/// #         client
+/// #     })
+/// # }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> levity_mcp::Result<()> {
+/// let servers = Servers::builder().server(clock()).start()?;
+/// servers.wait(WaitFor::All).await;
+/// let clock = servers.get("clock").expect("it is configured");
+/// assert_eq!(clock.call("now", json!({})).await?.as_text(), "noon");
+/// servers.stop().await;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Server(pub(crate) Arc<ServerInner>);
 
@@ -74,7 +124,10 @@ pub(crate) struct Tools {
     pub(crate) problems: Arc<[String]>,
 }
 
-/// The phase of a server's life cycle.
+/// The phase of a server's life cycle, with the connection while it is ready.
+///
+/// `Away` has the error that ended the last connection or start, and the time of the next start.
+/// Without a time, levity has given up until a caller asks for the server.
 #[derive(Clone)]
 pub(crate) enum Phase {
     Disabled,
@@ -88,6 +141,47 @@ pub(crate) enum Phase {
 }
 
 /// The status of a server.
+///
+/// The status is a copy of one moment. `implementation`, `protocol` and `instructions` are known
+/// only while the server is ready; they are the server's words and untrusted.
+///
+/// ```
+/// use levity_mcp::{Servers, WaitFor};
+///
+/// # fn clock() -> levity_mcp::ServerConfig {
+/// #     use serde_json::{Value, json};
+/// #     use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+/// #     let serve = |pipe: tokio::io::DuplexStream| async move {
+/// #         let (mut pipe, mut line) = (BufReader::new(pipe), String::new());
+/// #         while pipe.read_line(&mut line).await.is_ok_and(|read| read > 0) {
+/// #             let ask: Value = serde_json::from_str(&line).unwrap_or_default();
+/// #             let answer = json!({"jsonrpc": "2.0", "id": ask["id"], "result": {
+/// #                 "protocolVersion": "2025-11-25",
+/// #                 "serverInfo": {"name": "clock", "version": "1"},
+/// #                 "capabilities": {"tools": {}, "resources": {}, "prompts": {}},
+/// #                 "tools": [{"name": "now"}],
+/// #                 "content": [{"type": "text", "text": "noon"}],
+/// #             }});
+/// #             let _ = pipe.write_all(format!("{answer}\n").as_bytes()).await;
+/// #             line.clear();
+/// #         }
+/// #     };
+/// #     levity_mcp::ServerConfig::in_process("clock", move || {
+/// #         let (client, server) = tokio::io::duplex(1 << 16);
+/// #         tokio::spawn(serve(server));
+/// #         client
+/// #     })
+/// # }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> levity_mcp::Result<()> {
+/// let servers = Servers::builder().server(clock()).start()?;
+/// let status = servers.wait(WaitFor::All).await;
+/// assert_eq!((status[0].tools, status[0].starts), (1, 1));
+/// assert_eq!(status[0].implementation.as_deref(), Some("clock 1"));
+/// assert_eq!(status[0].protocol.as_deref(), Some("2025-11-25"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServerStatus {
@@ -114,6 +208,23 @@ pub struct ServerStatus {
 }
 
 /// The phase of a server's life cycle.
+///
+/// ```
+/// use levity_mcp::{ServerConfig, ServerState, Servers, WaitFor};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> levity_mcp::Result<()> {
+/// let gone = ServerConfig::stdio("gone", "no-such-program").retries(0);
+/// let servers = Servers::builder().server(gone).start()?;
+/// let state = servers.wait(WaitFor::All).await.remove(0).state;
+/// assert_eq!(state.to_string(), "away, restarts on the next request");
+/// let ServerState::Unavailable { error, .. } = state else {
+///     panic!("the program does not exist");
+/// };
+/// assert!(error.message().contains("`no-such-program` was not found in `PATH`"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ServerState {
@@ -171,6 +282,9 @@ impl Server {
     }
 
     /// Returns the server's tools as an agent sees them.
+    ///
+    /// The list is the last one that levity received; it is empty before the first start and stays
+    /// while the server restarts.
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
         self.0
             .tools()
@@ -186,6 +300,46 @@ impl Server {
     ///
     /// [`ToolSpec::input`](levity_core::ToolSpec::input) accepts the same values but leaves out
     /// keywords that a model does not need, such as `$schema`.
+    ///
+    /// ```
+    /// use levity_mcp::{Servers, WaitFor};
+    ///
+    /// # fn clock() -> levity_mcp::ServerConfig {
+    /// #     use serde_json::{Value, json};
+    /// #     use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+    /// #     let serve = |pipe: tokio::io::DuplexStream| async move {
+    /// #         let (mut pipe, mut line) = (BufReader::new(pipe), String::new());
+    /// #         while pipe.read_line(&mut line).await.is_ok_and(|read| read > 0) {
+    /// #             let ask: Value = serde_json::from_str(&line).unwrap_or_default();
+    /// #             let answer = json!({"jsonrpc": "2.0", "id": ask["id"], "result": {
+    /// #                 "protocolVersion": "2025-11-25",
+    /// #                 "serverInfo": {"name": "clock", "version": "1"},
+    /// #                 "capabilities": {"tools": {}, "resources": {}, "prompts": {}},
+    /// #                 "tools": [{"name": "now", "inputSchema": {
+    /// #                     "type": "object", "$comment": "nothing",
+    /// #                 }}],
+    /// #             }});
+    /// #             let _ = pipe.write_all(format!("{answer}\n").as_bytes()).await;
+    /// #             line.clear();
+    /// #         }
+    /// #     };
+    /// #     levity_mcp::ServerConfig::in_process("clock", move || {
+    /// #         let (client, server) = tokio::io::duplex(1 << 16);
+    /// #         tokio::spawn(serve(server));
+    /// #         client
+    /// #     })
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_mcp::Result<()> {
+    /// let servers = Servers::builder().server(clock()).start()?;
+    /// servers.wait(WaitFor::All).await;
+    /// let clock = servers.get("clock").expect("it is configured");
+    /// let schema = clock.input_schema("now").expect("it has this tool");
+    /// assert_eq!(schema["$comment"], "nothing");
+    /// assert_eq!(clock.tools()[0].spec().input.get("$comment"), None);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn input_schema(&self, tool: &str) -> Option<Value> {
         self.0
             .find(tool)
@@ -194,10 +348,38 @@ impl Server {
 
     /// Calls a tool by the name that the server gave it or by the name that models see.
     ///
+    /// A tool that is not in the list is called nevertheless, unless the configuration excludes it,
+    /// because a server may have tools that it does not list. Dropping the future cancels the call
+    /// on the server.
+    ///
     /// # Errors
-    /// Returns an error if the server is unavailable, does not respond in time or rejects the call,
-    /// or if its configuration excludes the tool. A tool that reports its own failure gives
-    /// [`Rejected`](ErrorKind::Rejected) with code 0.
+    /// - [`Unavailable`](ErrorKind::Unavailable) if the server is not ready within 5 s, disabled or
+    ///   stopped;
+    /// - [`Timeout`](ErrorKind::Timeout) after the [call timeout](ServerConfig::call_timeout), or
+    ///   after the [idle timeout](ServerConfig::idle_timeout) without progress;
+    /// - [`Closed`](ErrorKind::Closed) if the connection ends; the server may have performed the
+    ///   call;
+    /// - [`Rejected`](ErrorKind::Rejected) with the code of the server, with -32602 if `args` is
+    ///   neither an object nor null, or with 0 if the tool reports its own failure;
+    /// - [`Unsupported`](ErrorKind::Unsupported) if its configuration excludes the tool;
+    /// - [`TooLarge`](ErrorKind::TooLarge) or [`Protocol`](ErrorKind::Protocol) if the response is
+    ///   not acceptable.
+    ///
+    /// ```
+    /// use levity_mcp::{ErrorKind, ServerConfig, Servers};
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_mcp::Result<()> {
+    /// let files = ServerConfig::stdio("files", "mcp-files").disabled();
+    /// let servers = Servers::builder().server(files).start()?;
+    /// let files = servers.get("files").expect("it is configured");
+    /// let error = files.call("read", json!({"path": "a.txt"})).await.unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Unavailable);
+    /// assert_eq!(error.to_string(), "MCP server `files`: its configuration disables it");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn call(&self, tool: &str, args: Value) -> Result<ToolOutput> {
         let cx = ToolCx::detached();
         self.0.call(tool, args, &cx).await
@@ -206,12 +388,59 @@ impl Server {
     /// Works like [`call`](Self::call), with progress and cancellation through `cx`.
     ///
     /// # Errors
-    /// Returns the errors of [`call`](Self::call), and an error if the call was cancelled.
+    /// Returns the errors of [`call`](Self::call), and [`Cancelled`](ErrorKind::Cancelled) if the
+    /// call was cancelled.
+    ///
+    /// ```
+    /// use levity_core::ToolCx;
+    /// use levity_mcp::{ErrorKind, Servers, WaitFor};
+    /// use serde_json::json;
+    ///
+    /// # fn clock() -> levity_mcp::ServerConfig {
+    /// #     use serde_json::{Value, json};
+    /// #     use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+    /// #     let serve = |pipe: tokio::io::DuplexStream| async move {
+    /// #         let (mut pipe, mut line) = (BufReader::new(pipe), String::new());
+    /// #         while pipe.read_line(&mut line).await.is_ok_and(|read| read > 0) {
+    /// #             let ask: Value = serde_json::from_str(&line).unwrap_or_default();
+    /// #             let answer = json!({"jsonrpc": "2.0", "id": ask["id"], "result": {
+    /// #                 "protocolVersion": "2025-11-25",
+    /// #                 "serverInfo": {"name": "clock", "version": "1"},
+    /// #                 "capabilities": {"tools": {}, "resources": {}, "prompts": {}},
+    /// #                 "tools": [{"name": "now"}],
+    /// #                 "content": [{"type": "text", "text": "noon"}],
+    /// #             }});
+    /// #             let _ = pipe.write_all(format!("{answer}\n").as_bytes()).await;
+    /// #             line.clear();
+    /// #         }
+    /// #     };
+    /// #     levity_mcp::ServerConfig::in_process("clock", move || {
+    /// #         let (client, server) = tokio::io::duplex(1 << 16);
+    /// #         tokio::spawn(serve(server));
+    /// #         client
+    /// #     })
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_mcp::Result<()> {
+    /// let servers = Servers::builder().server(clock()).start()?;
+    /// servers.wait(WaitFor::All).await;
+    /// let clock = servers.get("clock").expect("it is configured");
+    /// let cx = ToolCx::detached();
+    /// assert!(clock.call_with("now", json!({}), &cx).await.is_ok());
+    /// cx.cancel.cancel();
+    /// let error = clock.call_with("now", json!({}), &cx).await.unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Cancelled);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn call_with(&self, tool: &str, args: Value, cx: &ToolCx) -> Result<ToolOutput> {
         self.0.call(tool, args, cx).await
     }
 
     /// Restarts the server in any state; running calls fail.
+    ///
+    /// The function returns at once. A server that is away starts without its delay. A disabled or
+    /// stopped server stays as it is.
     pub fn restart(&self) {
         self.0.restart();
     }
@@ -227,6 +456,8 @@ impl fmt::Debug for Server {
 }
 
 impl ServerInner {
+    /// Creates the shared state; the server is not started. The clock stops during a login, if the
+    /// server has one.
     pub(crate) fn new(
         config: ServerConfig,
         world: Arc<dyn World>,
@@ -338,10 +569,13 @@ impl ServerInner {
         }
     }
 
+    /// Creates the error of a call that was not sent.
     fn unavailable(&self, message: &str) -> Error {
         Error::new(ErrorKind::Unavailable, self.config.name.clone(), message)
     }
 
+    /// Creates the error of a call to a server that is away. If levity has given up, the call also
+    /// requests another start, so that the next call may succeed.
     fn unavailable_error(&self, error: &Error, retry: Option<Timestamp>) -> Error {
         let reason = error.message();
         let message = match retry {
@@ -476,6 +710,7 @@ impl ServerInner {
         }
     }
 
+    /// Creates the error that a server would send for invalid parameters.
     fn invalid_arguments(&self, message: &str) -> Error {
         Error::new(
             ErrorKind::Rejected(-32_602),
@@ -486,6 +721,7 @@ impl ServerInner {
 }
 
 impl Transport {
+    /// Returns the name of the transport in the status of a server.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Stdio(_) => "stdio",

@@ -1,3 +1,5 @@
+//! Truncation of texts at character boundaries.
+
 /// Returns the start of `text`, at most `max` bytes long and never cut within a character.
 pub(crate) fn truncate(text: &str, max: usize) -> &str {
     if text.len() <= max {

@@ -1,4 +1,9 @@
 //! Tools of servers as the tool registry sees them.
+//!
+//! A tool keeps its definition in two forms: the `spec` that models see, and the schema as the
+//! server sent it. It survives a restart of its server, because it refers to the server and not to
+//! a connection. After the servers were dropped, the weak reference is gone and each call fails
+//! with "it was stopped".
 
 use std::sync::{Arc, Weak};
 
@@ -12,6 +17,8 @@ use crate::server::ServerInner;
 use crate::{Error, ErrorKind};
 
 /// One tool of a server.
+///
+/// `tokens` is estimated once, because the status of a server sums it up often.
 pub(crate) struct McpTool {
     spec: ToolSpec,
     original: String,

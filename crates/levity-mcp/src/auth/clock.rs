@@ -1,3 +1,9 @@
+//! A clock that stops during a login.
+//!
+//! A start, a call and a ping have timeouts of seconds, and a person needs minutes to log in. With
+//! this clock, the server's timeouts do not elapse in the meantime, without any of them knowing
+//! about logins. Sleeps that began before a pause are extended by its length.
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,6 +19,7 @@ pub(crate) struct PausableClock {
     paused: watch::Sender<bool>,
 }
 
+/// The pauses so far. Several logins may overlap; the clock stops while one of them is active.
 #[derive(Default)]
 struct Pauses {
     /// The total time of all pauses.
@@ -44,6 +51,7 @@ impl PausableClock {
         Pause(self)
     }
 
+    /// Locks the state of the pauses.
     fn pauses(&self) -> MutexGuard<'_, Pauses> {
         self.pauses.lock().unwrap_or_else(PoisonError::into_inner)
     }

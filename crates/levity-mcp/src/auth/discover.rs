@@ -1,3 +1,10 @@
+//! The discovery of the authorization server, and the checks of its metadata.
+//!
+//! rmcp reads the metadata (RFC 9728 and RFC 8414, with older methods as a fallback). This module
+//! adds the checks that a hostile server makes necessary. Every endpoint must have https or be on
+//! this machine. A server elsewhere may not name endpoints on this machine, where a request could
+//! reach services of the user.
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -76,6 +83,7 @@ impl AuthServer {
         })
     }
 
+    /// Returns the name of the authorization server, which tokens are bound to.
     pub(crate) fn issuer(&self) -> Option<&str> {
         self.metadata.issuer.as_deref()
     }
@@ -85,6 +93,7 @@ impl AuthServer {
         self.issuer().unwrap_or(&self.metadata.token_endpoint)
     }
 
+    /// Returns `true` if the authorization server supports a grant type.
     pub(crate) fn offers_grant(&self, grant: &str) -> bool {
         match self.list("grant_types_supported") {
             Some(grants) => grants.contains(&grant),
@@ -93,6 +102,8 @@ impl AuthServer {
         }
     }
 
+    /// Returns `true` if a URL of a metadata document may be the client id, in place of a
+    /// registration.
     pub(crate) fn supports_metadata_url(&self) -> bool {
         let field = self
             .metadata
@@ -159,6 +170,7 @@ impl AuthServer {
             .unwrap_or_else(|| url.to_string())
     }
 
+    /// Converts an error of rmcp, with secrets masked.
     pub(crate) fn convert_error(&self, error: &AuthError) -> Error {
         convert_error(&self.server, &self.tracker, error, &self.secrets)
     }
@@ -172,6 +184,7 @@ impl AuthServer {
             .flatten()
     }
 
+    /// Returns a list of texts in the metadata; `None` if the field is missing or is no list.
     fn list(&self, field: &str) -> Option<Vec<&str>> {
         let values = self.metadata.additional_fields.get(field)?.as_array()?;
         Some(values.iter().filter_map(|value| value.as_str()).collect())
@@ -197,6 +210,9 @@ impl OAuthHttpClient for FailureTracker {
     }
 }
 
+/// Converts an error of rmcp to one that a person can act on. A request that failed for a reason
+/// that may be temporary gives `Start`, which levity retries; all else gives `Auth`, which it does
+/// not.
 fn convert_error(
     server: &Arc<str>,
     tracker: &FailureTracker,
@@ -265,6 +281,7 @@ fn is_allowed_for(server: &Url, endpoint: &str) -> bool {
     is_safe(endpoint) && (is_local(server) || Url::parse(endpoint).is_ok_and(|url| !is_local(&url)))
 }
 
+/// Returns `true` for loopback addresses and `localhost`.
 fn is_local(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
@@ -274,6 +291,7 @@ fn is_local(url: &Url) -> bool {
     }
 }
 
+/// Returns a query parameter of a URL, decoded.
 pub(crate) fn parameter(url: &str, name: &str) -> Option<String> {
     let url = Url::parse(url).ok()?;
     url.query_pairs()

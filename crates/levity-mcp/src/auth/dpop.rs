@@ -78,6 +78,7 @@ impl ProofKey {
         Some(format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature)))
     }
 
+    /// Returns the public key as a JWK, which each proof contains.
     fn public(&self) -> Option<Value> {
         // An uncompressed point: the byte 4, then both coordinates.
         let point = self.0.public_key().as_ref().strip_prefix(&[4])?;

@@ -1,3 +1,10 @@
+//! The login by a person: authorization code with PKCE (RFC 7636).
+//!
+//! The steps are: choose or register a client, show the login page, check the redirect, exchange
+//! the code for tokens. The `state` of the redirect must be one that this login created, and its
+//! issuer (RFC 9207) must be the expected one, before the code is sent anywhere. The code and its
+//! verifier count as secrets from then on.
+
 use futures_util::future::{Either, select};
 use levity_rpc::mcp::auth::{InMemoryStateStore, StateStore, StoredAuthorizationState};
 
@@ -112,6 +119,8 @@ impl Inner {
         self.register(auth_server, redirect, scopes).await
     }
 
+    /// Registers a client at the authorization server (RFC 7591). The registration is stored with
+    /// the login and reused while the redirect URL stays the same.
     async fn register(
         &self,
         auth_server: &mut AuthServer,
@@ -136,6 +145,7 @@ impl Inner {
         })
     }
 
+    /// Lets the browser show the page, within the login timeout.
     async fn visit(&self, browser: &dyn Browser, login_url: &str) -> Result<String> {
         let limit = self.settings.login_limit;
         match select(browser.visit(login_url), self.world.sleep(limit)).await {

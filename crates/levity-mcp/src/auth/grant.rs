@@ -1,3 +1,9 @@
+//! Tokens without a person, and the renewal of all tokens.
+//!
+//! Each grant builds a form; `request_token` sends it, with the client's authentication and, if the
+//! authorization server supports DPoP, a proof of possession. Assertions are sent only to the
+//! authorization server that they are made for, so a hostile server cannot collect them.
+
 use levity_core::Timestamp;
 use serde_json::Value;
 use url::Url;
@@ -147,6 +153,7 @@ impl Inner {
         Ok(source.record(granted, self.world.now()))
     }
 
+    /// Requests tokens with the client's own credentials.
     async fn request_as_client(
         &self,
         source: &Source,
@@ -161,6 +168,8 @@ impl Inner {
         self.request_token(source, audience, &form).await
     }
 
+    /// Requests tokens with the JWT of this workload, after checking its audience. The JWT is read
+    /// again for each request, because platforms replace it.
     async fn request_as_workload(
         &self,
         source: &Source,
@@ -193,6 +202,7 @@ impl Inner {
         self.request_token(source, audience, &form).await
     }
 
+    /// Requests tokens with an assertion of the identity provider.
     async fn request_by_identity(
         &self,
         source: &Source,
@@ -292,6 +302,7 @@ impl Inner {
         }
     }
 
+    /// Sends one token request. A registered secret takes precedence over a configured one.
     async fn request_token_once(
         &self,
         source: &Source,
@@ -356,6 +367,7 @@ impl Inner {
         format!("{:016x}{:016x}", self.world.random(), self.world.random())
     }
 
+    /// Describes the tokens to request: issuer, resource, endpoint and a new key for proofs.
     async fn source(
         &self,
         auth_server: &mut AuthServer,
@@ -398,6 +410,7 @@ impl Inner {
         })
     }
 
+    /// Signs an assertion of the client's identity, valid for 300 s and for this audience only.
     fn sign(&self, client: &str, audience: &str) -> Option<String> {
         let key = read_key(self.settings.client_key.as_ref().map(Secret::expose)).ok()??;
         key.assert(
@@ -408,6 +421,7 @@ impl Inner {
         )
     }
 
+    /// Converts the error of a token endpoint; only temporary ones are retried by the supervisor.
     pub(super) fn token_error(&self, error: &TokenError) -> Error {
         let kind = match error {
             TokenError::Temporary(_) => ErrorKind::Start,

@@ -1,3 +1,5 @@
+//! HTTP for requests to authorization servers: 30 s per request, 1 MiB per response, no redirects.
+
 use std::time::Duration;
 
 use ::http::{Request, Response};
@@ -16,6 +18,8 @@ const MAX_RESPONSE: usize = 1 << 20;
 pub(crate) struct Http(reqwest::Client);
 
 impl Http {
+    /// Creates a client. It is separate from that of the server, so headers of the server's
+    /// settings never reach an authorization server.
     pub(crate) fn new() -> Result<Self, reqwest::Error> {
         // Another part of the program may have installed a provider already, which works as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -27,6 +31,7 @@ impl Http {
         Ok(Self(client))
     }
 
+    /// Sends a request and reads the whole response. Errors contain no URL.
     pub(crate) async fn send(
         &self,
         request: Request<Vec<u8>>,

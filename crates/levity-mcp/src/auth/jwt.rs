@@ -1,3 +1,5 @@
+//! JSON Web Tokens: assertions of a client's identity (RFC 7523), signed with its private key.
+
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use ring::rand::SystemRandom;
@@ -57,6 +59,7 @@ impl Key {
         Some(format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature)))
     }
 
+    /// Signs the bytes; `None` only if the random generator of the system fails.
     fn sign(&self, text: &[u8]) -> Option<Vec<u8>> {
         let random = SystemRandom::new();
         match self {
@@ -77,10 +80,12 @@ pub(crate) fn claims(jwt: &str) -> Option<Value> {
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(middle).ok()?).ok()
 }
 
+/// Encodes a part of a token: JSON in base64 for URLs.
 pub(super) fn part(value: &Value) -> String {
     URL_SAFE_NO_PAD.encode(value.to_string())
 }
 
+/// Returns the bytes of the first block of a PEM text.
 fn decode(pem: &str) -> Option<Vec<u8>> {
     let begin = pem.find("-----BEGIN ")?;
     let rest = pem[begin..]

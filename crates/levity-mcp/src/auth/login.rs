@@ -1,3 +1,17 @@
+//! The login of one server: when it is loaded, renewed, replaced and stored.
+//!
+//! A login lives in three places: in memory, in the store, and at the authorization server, which
+//! may accept a refresh token only once. The rules that keep them consistent:
+//!
+//! - One task at a time loads, renews or logs in, by `login_lock`. Others wait and then use its
+//!   result.
+//! - A renewal runs in a task of its own, so a dropped caller cannot lose a token between the
+//!   response and its storage.
+//! - Before a renewal, the store's lock is taken and the store is read again, because another
+//!   process may have renewed the login already.
+//! - A rejected refresh token is removed, so that it is not sent again; the access token is used
+//!   until it expires.
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -52,6 +66,7 @@ pub(super) struct Inner {
     login_lock: Arc<tokio::sync::Mutex<()>>,
 }
 
+/// The login in memory. `loaded` is set after the store was read once.
 #[derive(Default)]
 struct State {
     loaded: bool,
@@ -72,7 +87,7 @@ fn is_same(one: &str, other: &str) -> bool {
     one.trim_end_matches('/') == other.trim_end_matches('/')
 }
 
-/// The last nonces for proofs of possession.
+/// The last nonces for proofs of possession: of the authorization server, and of the server itself.
 #[derive(Default)]
 pub(super) struct Nonces {
     pub(super) authority: Option<String>,
@@ -233,6 +248,7 @@ impl Inner {
         self.store_record(record, true).await
     }
 
+    /// Obtains tokens by the grant that the settings and the authorization server allow.
     async fn log_in(
         &self,
         auth_server: &mut AuthServer,
@@ -247,6 +263,7 @@ impl Inner {
         }
     }
 
+    /// Chooses the grant: enterprise, workload, client credentials, or a person, in this order.
     fn grant(&self, auth_server: &AuthServer) -> Grant {
         let settings = &self.settings;
         let known = settings.client_secret.is_some() || settings.client_key.is_some();
@@ -359,6 +376,7 @@ impl Inner {
         }
     }
 
+    /// Reads the store once, before the first request.
     async fn load(&self) -> Result<()> {
         if self.state().loaded {
             return Ok(());
@@ -442,6 +460,8 @@ impl Inner {
             .map_err(|error| self.store_error(&error))
     }
 
+    /// Creates the error for a server that names another authorization server than before, with the
+    /// setting that allows it.
     fn wrong_authority(&self, named: &str, bound: &str) -> Error {
         let (named, bound) = (sanitize(named), sanitize(bound));
         let text = format!(
@@ -452,6 +472,8 @@ impl Inner {
         self.error(ErrorKind::Auth, &text)
     }
 
+    /// Keeps a login in memory and in the store. Memory comes first, so a store that fails does not
+    /// lose the tokens of this process.
     async fn store_record(&self, record: Record, fresh: bool) -> Result<()> {
         self.secrets.add(record.secrets());
         let text = serde_json::to_string(&record).unwrap_or_default();
@@ -466,6 +488,7 @@ impl Inner {
             .map_err(|error| self.store_error(&error))
     }
 
+    /// Forgets the login of another authorization server.
     async fn remove_record(&self) -> Result<()> {
         self.state().record = None;
         self.settings
@@ -493,6 +516,7 @@ impl Inner {
         self.state().record.clone()
     }
 
+    /// Returns `true` if the token expires within 30 s.
     fn ends_soon(&self, record: &Record) -> bool {
         record.ends_by(self.world.now().after(RENEW_BEFORE))
     }
@@ -505,6 +529,7 @@ impl Inner {
         self.nonces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Creates an error of this server, with secrets masked.
     pub(super) fn error(&self, kind: ErrorKind, text: &str) -> Error {
         Error::new(kind, self.server.clone(), text).redacted(&self.secrets)
     }

@@ -1,3 +1,9 @@
+//! The form of a login in the store.
+//!
+//! The record is JSON and is a promise to later versions: new fields need a default. It contains
+//! everything that a renewal needs, so a renewal asks no metadata endpoint and works while the
+//! server is down.
+
 use levity_core::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +37,7 @@ pub(crate) struct Client {
     pub(crate) registered: Option<Registration>,
 }
 
+/// A client that levity registered: the redirect URL that it is valid for, and its secret.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Registration {
     pub(crate) redirect: String,
@@ -58,6 +65,7 @@ pub(crate) enum Grant {
 }
 
 impl Record {
+    /// Returns the value of the `Authorization` header.
     pub(crate) fn header(&self) -> String {
         let scheme = if self.proof_key.is_some() {
             "DPoP"

@@ -1,3 +1,5 @@
+//! A text that `Debug` does not show.
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,9 @@
+//! The settings of a login, and the sources of identity tokens.
+//!
+//! The setters only store values. Contradictions and missing values are found at the login, when
+//! the authorization server's abilities are known, and their errors name the setter that is
+//! missing.
+
 use std::fmt;
 use std::io::{self, Read as _};
 use std::path::PathBuf;
@@ -91,6 +97,17 @@ impl OAuth {
     /// The secret is sent to one authorization server only: the one that [`issuer`](Self::issuer)
     /// names, or otherwise the first that the server named, which is stored in the [`TokenStore`].
     /// levity rejects a server that names another one later.
+    ///
+    /// ```
+    /// use levity_mcp::OAuth;
+    ///
+    /// let oauth = OAuth::new()
+    ///     .client_id("agent-7")
+    ///     .client_secret("hush-hush")
+    ///     .issuer("https://login.example")
+    ///     .client_credentials();
+    /// assert!(!format!("{oauth:?}").contains("hush"), "secrets are not shown");
+    /// ```
     pub fn client_secret(mut self, secret: impl Into<String>) -> Self {
         self.client_secret = Some(Secret::new(secret));
         self
@@ -150,6 +167,18 @@ impl OAuth {
     }
 
     /// Sets the store of tokens; in memory by default.
+    ///
+    /// Share one store between servers with an `Arc`; each server has keys of its own.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use levity_mcp::{MemoryTokenStore, OAuth};
+    ///
+    /// let store = Arc::new(MemoryTokenStore::new());
+    /// let (mail, files) = (OAuth::new().store(store.clone()), OAuth::new().store(store));
+    /// # let _ = (mail, files);
+    /// ```
     pub fn store(mut self, store: impl TokenStore + 'static) -> Self {
         self.store = Arc::new(store);
         self
@@ -206,6 +235,15 @@ impl fmt::Debug for OAuth {
 /// the server's authorization server accepts that (cross-app access).
 ///
 /// Set the client's id and secret, or key, at the server's authorization server on [`OAuth`].
+///
+/// ```
+/// use levity_mcp::{EnterpriseLogin, OAuth};
+///
+/// let id_token = "eyJhbGciOi..".to_owned();
+/// let company = EnterpriseLogin::new("https://idp.example/token", "agent", id_token);
+/// let oauth = OAuth::new().client_id("agent-at-server").enterprise(company);
+/// assert!(!format!("{oauth:?}").contains("eyJ"), "tokens are not shown");
+/// ```
 #[derive(Clone)]
 pub struct EnterpriseLogin {
     pub(crate) token_endpoint: String,
@@ -252,6 +290,32 @@ impl fmt::Debug for EnterpriseLogin {
 /// of a workload, issued by its platform.
 ///
 /// A `String` is a constant token.
+///
+/// # Contract
+/// - The token is valid at the moment of the call. levity asks again for each request that needs
+///   it, and does not cache it.
+/// - An error counts as temporary: levity retries the login later. It does not repeat the text of
+///   the error.
+///
+/// ```
+/// use async_trait::async_trait;
+/// use levity_mcp::IdentityTokenSource;
+/// use std::io;
+///
+/// struct Variable(&'static str);
+///
+/// #[async_trait]
+/// impl IdentityTokenSource for Variable {
+///     async fn id_token(&self) -> io::Result<String> {
+///         std::env::var(self.0).map_err(|_| io::ErrorKind::NotFound.into())
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// assert!(Variable("NO_SUCH_VARIABLE_IS_SET").id_token().await.is_err());
+/// # }
+/// ```
 #[async_trait]
 pub trait IdentityTokenSource: Send + Sync {
     /// Returns an identity token (a JWT) that is valid now.
@@ -286,6 +350,21 @@ pub struct TokenFile {
 
 impl TokenFile {
     /// Creates a source that reads the file at `path`.
+    ///
+    /// Reading fails for a file over 64 KiB; spaces around the token are removed.
+    ///
+    /// ```
+    /// use levity_mcp::{IdentityTokenSource as _, TokenFile};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> std::io::Result<()> {
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("token");
+    /// std::fs::write(&path, "eyJhbGciOi..\n")?;
+    /// assert_eq!(TokenFile::new(path).id_token().await?, "eyJhbGciOi..");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }

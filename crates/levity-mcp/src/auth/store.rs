@@ -1,3 +1,9 @@
+//! The storage of logins, in memory or in a file.
+//!
+//! The trait stores texts under keys, and knows nothing of tokens, so a keychain or a database is a
+//! few lines. Renewal needs one more thing: a lock between processes, because many authorization
+//! servers accept a refresh token only once.
+
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,6 +24,46 @@ pub use file::FileTokenStore;
 /// # Contract
 /// - `load` returns the saved text, to this process or to another one that shares the store.
 /// - A login is replaced as a whole: no reader sees a partial one.
+/// - `try_lock` does not wait. The lock should end with the process that holds it; levity waits at
+///   most 30 s for another one.
+///
+/// ```
+/// use std::collections::HashMap;
+/// use std::io;
+/// use std::sync::Mutex;
+///
+/// use async_trait::async_trait;
+/// use levity_mcp::TokenStore;
+///
+/// #[derive(Default)]
+/// struct Keychain(Mutex<HashMap<String, String>>);
+///
+/// #[async_trait]
+/// impl TokenStore for Keychain {
+///     async fn load(&self, key: &str) -> io::Result<Option<String>> {
+///         Ok(self.0.lock().unwrap().get(key).cloned())
+///     }
+///
+///     async fn save(&self, key: &str, login: &str) -> io::Result<()> {
+///         self.0.lock().unwrap().insert(key.to_owned(), login.to_owned());
+///         Ok(())
+///     }
+///
+///     async fn remove(&self, key: &str) -> io::Result<()> {
+///         self.0.lock().unwrap().remove(key);
+///         Ok(())
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> io::Result<()> {
+/// let keychain = Keychain::default();
+/// keychain.save("mail https://mail.example/mcp", "{..}").await?;
+/// assert!(keychain.load("mail https://mail.example/mcp").await?.is_some());
+/// assert!(keychain.try_lock("mail https://mail.example/mcp").await?.is_some());
+/// # Ok(())
+/// # }
+/// ```
 #[async_trait]
 pub trait TokenStore: Send + Sync {
     /// Returns the login under this key.
@@ -38,6 +84,18 @@ pub trait TokenStore: Send + Sync {
 }
 
 /// A lock for renewing a login, which is released on drop.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use levity_mcp::TokenLock;
+///
+/// let held = Arc::new(());
+/// let lock = TokenLock::new(held.clone());
+/// assert_eq!(Arc::strong_count(&held), 2);
+/// drop(lock);
+/// assert_eq!(Arc::strong_count(&held), 1);
+/// ```
 #[must_use]
 pub struct TokenLock(
     #[expect(dead_code, reason = "its drop releases the lock")] Box<dyn Any + Send>,
@@ -57,6 +115,21 @@ impl fmt::Debug for TokenLock {
 }
 
 /// A store of logins in memory, for the lifetime of the process.
+///
+/// A person has to log in again after each start of the program.
+///
+/// ```
+/// use levity_mcp::{MemoryTokenStore, TokenStore as _};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> std::io::Result<()> {
+/// let store = MemoryTokenStore::new();
+/// store.save("key", "login").await?;
+/// store.remove("key").await?;
+/// assert_eq!(store.load("key").await?, None);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Default)]
 pub struct MemoryTokenStore(Mutex<BTreeMap<String, String>>);
 
@@ -67,6 +140,7 @@ impl MemoryTokenStore {
         Self::default()
     }
 
+    /// Runs `what` with the locked map; a panic of another thread does not poison it for good.
     fn with<T>(&self, what: impl FnOnce(&mut BTreeMap<String, String>) -> T) -> T {
         what(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }

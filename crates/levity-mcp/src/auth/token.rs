@@ -1,3 +1,10 @@
+//! Requests to a token endpoint, and the reading of its responses.
+//!
+//! Responses are read leniently: `expires_in` may be a text, a missing `token_type` means bearer,
+//! and an error may come with any status. Status 5xx, 429 and 408 and two error codes of OAuth
+//! count as temporary; everything else is final. Tokens are registered as secrets before they are
+//! returned, and an error code is cut to 60 harmless characters before it is shown.
+
 use ::http::{Request, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -58,6 +65,7 @@ pub(crate) enum TokenError {
 }
 
 impl TokenError {
+    /// Formats the error as a clause that follows the name of the server.
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Temporary(text) => text.clone(),
@@ -97,6 +105,8 @@ impl Endpoint<'_> {
         }
     }
 
+    /// Builds the form and the headers. Empty parameters are left out, because some servers reject
+    /// an empty `scope`.
     fn build_request(&self, grant: &[(&str, &str)]) -> Result<Request<Vec<u8>>, ::http::Error> {
         let mut form = Serializer::new(String::new());
         form.extend_pairs(grant.iter().filter(|(_, value)| !value.is_empty()));
@@ -129,6 +139,7 @@ impl Endpoint<'_> {
     }
 }
 
+/// Reads a response: the tokens, or the reason why there are none.
 fn read(status: u16, body: &[u8], secrets: &Redactor) -> Result<TokenResponse, TokenError> {
     let value: Option<Value> = serde_json::from_slice(body).ok();
     let field = |name: &str| Some(value.as_ref()?.get(name)?.as_str()?.to_owned());
@@ -167,6 +178,7 @@ fn read(status: u16, body: &[u8], secrets: &Redactor) -> Result<TokenResponse, T
     })
 }
 
+/// Splits a list of scopes at its spaces.
 pub(crate) fn split(scopes: &str) -> Vec<String> {
     scopes.split_whitespace().map(str::to_owned).collect()
 }
@@ -177,6 +189,7 @@ pub(crate) fn sanitize_code(code: &str) -> String {
     code.chars().filter(fits).take(60).collect()
 }
 
+/// Formats HTTP basic authentication; OAuth encodes both parts for forms before (RFC 6749, 2.3.1).
 fn basic(id: &str, secret: &str) -> String {
     let encode = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
     format!(
@@ -185,6 +198,7 @@ fn basic(id: &str, secret: &str) -> String {
     )
 }
 
+/// Creates the error of a request that got no response. It names no URL.
 fn unreachable() -> TokenError {
     TokenError::Temporary("cannot reach its authorization server".to_owned())
 }
@@ -203,6 +217,7 @@ pub(crate) fn proof<'a>(
     }
 }
 
+/// Parses the configured key, if there is one.
 pub(crate) fn read_key(pem: Option<&str>) -> Result<Option<Key>, &'static str> {
     pem.map(Key::read).transpose()
 }

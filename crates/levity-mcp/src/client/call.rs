@@ -1,4 +1,10 @@
 //! Tool calls, including input requests of the server and tasks that are polled for a result.
+//!
+//! Three forms of an answer exist. Most servers return the result at once. A server of the newer
+//! protocol may return `input_required`: levity answers the questions through the sampler, the
+//! elicitor or the roots, and repeats the call with the answers, at most 16 times. A task is polled
+//! until it ends, every 50 ms to 30 s as the server wishes; a dropped task is cancelled. All forms
+//! share the total timeout of the call.
 
 use std::time::Duration;
 
@@ -62,6 +68,7 @@ impl Client {
         self.in_time("tools/call", started, limits, rest).await
     }
 
+    /// Sends `tools/call` once and returns any kind of result.
     async fn call_once(
         &self,
         params: CallToolRequestParams,
@@ -114,6 +121,7 @@ impl Client {
         .await
     }
 
+    /// Repeats a request with the answers to its input requests until the result is final.
     async fn repeat_request(
         &self,
         method: &str,
@@ -171,6 +179,8 @@ impl Client {
         Ok((Some(answers), state))
     }
 
+    /// Answers one input request with the handler for requests of servers, so that both versions of
+    /// the protocol have the same limits.
     async fn answer_input(&self, key: &str, request: InputRequest) -> Result<Value> {
         let request = match request {
             InputRequest::CreateMessage(request) => ServerRequest::CreateMessageRequest(request),
@@ -252,6 +262,8 @@ impl Client {
         }
     }
 
+    /// Returns the result of a finished task: from its last status, or by a request of the older
+    /// version.
     async fn task_result(&self, id: &str, task: Value) -> Result<Value> {
         if let Some(result) = task.get("result") {
             return Ok(result.clone());
@@ -302,6 +314,7 @@ impl Client {
         .map(|_| None)
     }
 
+    /// Creates the error of a failed task, with the reason of the server, masked and truncated.
     fn task_failed(&self, task: &Value, status_message: Option<&str>) -> Error {
         let reason = task
             .get("error")
@@ -315,6 +328,7 @@ impl Client {
         Error::new(ErrorKind::Rejected(0), self.server.clone(), message)
     }
 
+    /// Creates the error of a server that violates the protocol.
     fn protocol_error(&self, message: &str) -> Error {
         Error::new(ErrorKind::Protocol, self.server.clone(), message)
     }
@@ -330,6 +344,7 @@ fn field<'a>(task: &'a Value, name: &str) -> Option<&'a Value> {
     task.get(name).or_else(|| task.get("task")?.get(name))
 }
 
+/// Returns the time until the next poll: the server's wish between 50 ms and 30 s, or 1 s.
 fn poll_interval(task: &Value) -> Duration {
     let interval = field(task, "pollInterval")
         .or_else(|| field(task, "pollIntervalMs"))

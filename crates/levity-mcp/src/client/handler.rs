@@ -1,5 +1,10 @@
 //! Messages that a server sends on its own initiative: progress, log lines, change notifications
 //! and requests.
+//!
+//! Progress finds its call by a token, which some servers return as a text. Log lines have no
+//! token, so they count as progress only if a single call is in progress. At most 16 requests of
+//! the server run at once; while one runs, the server's silence does not count against its calls,
+//! because it waits for levity.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -66,6 +71,7 @@ impl ActiveCalls {
         }
     }
 
+    /// Returns the call with this progress token.
     fn get(&self, token: &ProgressToken) -> Option<Arc<ActiveCall>> {
         self.lock().get(&number(token)?).cloned()
     }
@@ -115,6 +121,7 @@ impl Drop for ServerRequestGuard {
     }
 }
 
+/// Returns the token as levity sent it; a server may have converted it to a text.
 fn number(token: &ProgressToken) -> Option<i64> {
     match &token.0 {
         NumberOrString::Number(number) => Some(*number),
@@ -166,6 +173,7 @@ impl Handler {
         }
     }
 
+    /// Reports progress as text: `3 of 10: reading`.
     fn report_progress(&self, params: &ProgressNotificationParam) {
         let Some(call) = self.calls.get(&params.progress_token) else {
             return;
@@ -184,6 +192,7 @@ impl Handler {
         }
     }
 
+    /// Publishes a log line as an event, and as progress of the only call.
     #[expect(
         deprecated,
         reason = "servers of the older protocol send logs this way"

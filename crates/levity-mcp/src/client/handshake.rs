@@ -3,6 +3,20 @@
 //!
 //! rmcp has a handshake too. However, it waits ten seconds for a server that ignores unknown
 //! requests, and treats an unexpected response as a failure.
+//!
+//! The rules, in order:
+//!
+//! 1. Send `server/discover`, the probe of the newer version, unless the server used the older one
+//!    before.
+//! 2. A valid answer decides for the newer version. An unknown answer and most errors decide for
+//!    the older one. Two errors that only newer servers send end the handshake.
+//! 3. Silence for the probe timeout decides for the older version, if the transport can send
+//!    another request meanwhile. Otherwise the handshake fails, and the caller tries the older
+//!    version on a new connection.
+//! 4. Send `initialize`. An answer to the probe that arrives only now still decides for the newer
+//!    version: the server was slow to start.
+//!
+//! Ids of the handshake start at 1,000,000,000, so that late answers to it match no later request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -119,6 +133,7 @@ impl Handshake<'_> {
         Ok(None)
     }
 
+    /// Sends one probe and waits for its answer.
     async fn send_discover<T: Transport<RoleClient>>(
         &self,
         transport: &mut T,
@@ -144,6 +159,7 @@ impl Handshake<'_> {
             .map_err(|(_, failure)| failure)
     }
 
+    /// Performs the handshake of the older version, and accepts a late answer to a probe.
     async fn initialize<T: Transport<RoleClient>>(
         &self,
         transport: &mut T,
@@ -200,6 +216,7 @@ fn is_probe(id: &RequestId) -> bool {
     (0..MAX_PROBES).any(|probe| same_id(&RequestId::Number(FIRST_ID + probe), id))
 }
 
+/// Returns the server's description, if the answer to a probe names the newer version.
 fn modern(result: ServerResult) -> Option<ServerPeerInfo> {
     let found: DiscoverResult = match result {
         ServerResult::DiscoverResult(found) => found,
@@ -234,6 +251,7 @@ fn is_modern_refusal(code: ErrorCode) -> bool {
     )
 }
 
+/// Converts a result that rmcp did not recognize.
 fn read<T: DeserializeOwned>(result: &ServerResult) -> Option<T> {
     serde_json::from_value(value_of(result)).ok()
 }

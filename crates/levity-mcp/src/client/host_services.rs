@@ -49,10 +49,12 @@ impl HostServices {
         serde_json::from_value(capabilities).unwrap_or_default()
     }
 
+    /// Returns the folders that servers may work in.
     pub(super) fn roots(&self) -> ListRootsResult {
         ListRootsResult::new(self.roots.iter().map(Root::new).collect())
     }
 
+    /// Answers a sampling request, or refuses it as an unknown method without a sampler.
     pub(super) async fn sample(
         &self,
         params: CreateMessageRequestParams,
@@ -67,6 +69,7 @@ impl HostServices {
         answer(sample(&**sampler, &self.server, &json(&params)?).await)
     }
 
+    /// Answers an elicitation request; without an elicitor, every request is declined.
     pub(super) async fn elicit(
         &self,
         params: ElicitRequestParams,
@@ -86,6 +89,7 @@ fn json(params: &impl Serialize) -> Result<Value, ErrorData> {
     })
 }
 
+/// Converts an answer to rmcp's type, or a refusal to an error with its code.
 fn answer<T: DeserializeOwned>(result: Result<Value, Refusal>) -> Result<T, ErrorData> {
     match result {
         Ok(value) => serde_json::from_value(value).map_err(|_| {

@@ -1,3 +1,9 @@
+//! A transport that reports its end.
+//!
+//! rmcp's service ends silently when its transport does. The supervisor and waiting calls must know
+//! at once, so this wrapper sets a flag when a read finds the end, after a close, and when it is
+//! dropped.
+
 use std::borrow::Cow;
 
 use levity_rpc::mcp::{RoleClient, RxJsonRpcMessage, Transport, TxJsonRpcMessage};

@@ -1,4 +1,10 @@
 //! The settings of one server in a file.
+//!
+//! An entry is read in two steps. First, each key is matched to a setting: an unknown key is a
+//! warning with a suggestion, and two names of one setting with different values are an error. Then
+//! the settings are read, in an order that keeps variables of the transport apart from the rest:
+//! only the transport expands variables, and the names that it used are stored to mask their values
+//! and to show them to a person.
 
 use std::sync::Arc;
 
@@ -34,6 +40,7 @@ impl<'a> Entry<'a> {
         entry
     }
 
+    /// Matches one key of the entry to a setting.
     fn find(&mut self, key: &'a str, value: &'a Node) {
         match setting(key) {
             Some(Setting::Note) => {}
@@ -95,6 +102,9 @@ impl<'a> Entry<'a> {
     }
 
     /// Reads all settings. Returns no server if an error prevents its start.
+    ///
+    /// Errors of a disabled server become warnings: a broken entry that nobody starts must not fail
+    /// the check of a file. Such a server is left out all the same.
     pub(super) fn read(
         mut self,
         name: Option<&Arc<str>>,
@@ -164,6 +174,7 @@ impl<'a> Entry<'a> {
         (!names.is_empty()).then(|| names.iter().fold(bare_url(&placeholder), restore))
     }
 
+    /// Reads `enabled` and `disabled`, which other programs use; the default is enabled.
     fn enabled(&mut self) -> bool {
         let enabled = self.flag(Setting::Enabled);
         let disabled = self.flag(Setting::Disabled);
@@ -179,6 +190,8 @@ impl<'a> Entry<'a> {
         }
     }
 
+    /// Reads the transport. Without a name, `command` means stdio and `url` means HTTP; both
+    /// together need a name.
     fn transport(&mut self, expand: &mut Expander<'_>) -> Option<Transport> {
         let named_transport = self.named_transport();
         let (command, url) = (self.get(Setting::Command), self.get(Setting::Url));
@@ -258,6 +271,7 @@ impl<'a> Entry<'a> {
         }
     }
 
+    /// Reads the settings of a program: command, arguments, variables and folder.
     fn stdio(&mut self, expand: &mut Expander<'_>) -> Option<Stdio> {
         let (command, mut args) = self.command(expand);
         if let Some((key, value)) = self.get(Setting::Args) {
@@ -318,6 +332,7 @@ impl<'a> Entry<'a> {
         (strings.pop(), args)
     }
 
+    /// Reads the settings of a URL and its headers.
     fn http(&mut self, expand: &mut Expander<'_>) -> Option<Http> {
         let headers = self.pairs(Setting::Headers, expand, validate_header);
         let Some((key, value)) = self.get(Setting::Url) else {
@@ -332,6 +347,7 @@ impl<'a> Entry<'a> {
         Some(Http::new(url, headers))
     }
 
+    /// Reads the inherited variables: `"basics"`, `"all"` or a list of names.
     fn inherit(&mut self) -> InheritedEnvironment {
         let Some((key, value)) = self.get(Setting::Inherit) else {
             return InheritedEnvironment::default();
@@ -351,6 +367,7 @@ impl<'a> Entry<'a> {
     }
 }
 
+/// The transports that a file can name; a server in this process is set up by code only.
 #[derive(Clone, Copy)]
 enum Kind {
     Stdio,

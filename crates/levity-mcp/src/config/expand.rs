@@ -1,4 +1,17 @@
 //! Expansion of `${VAR}` in settings.
+//!
+//! The syntax is the one that other programs share, plus defaults as in a shell:
+//!
+//! ```text
+//! ${TOKEN}             the value; a problem if it is not set
+//! ${env:TOKEN}         the same
+//! ${TOKEN:-none}       the value, or `none` if it is not set or empty
+//! $${TOKEN}            the text `${TOKEN}` itself
+//! ```
+//!
+//! A value is inserted as it is and not expanded again, so a variable cannot read another one. The
+//! values in use are recorded: their names are shown to a person, and secrets among them are
+//! masked.
 
 use std::collections::BTreeMap;
 
@@ -15,6 +28,7 @@ pub(super) struct Expander<'a> {
 }
 
 impl<'a> Expander<'a> {
+    /// Creates an expander for one configuration, with a budget of 4 MiB for all values.
     pub(super) fn new(vars: &'a dyn Fn(&str) -> Option<String>) -> Self {
         Self {
             vars,
@@ -59,6 +73,7 @@ impl<'a> Expander<'a> {
         }
     }
 
+    /// Remembers the variable with its value.
     fn record_use(&mut self, name: &str, value: String) -> String {
         self.used.insert(name.to_owned(), value.clone());
         value
@@ -128,6 +143,7 @@ pub(super) fn with_placeholders(text: &str) -> (String, Vec<(String, String)>) {
     (whole, names)
 }
 
+/// Returns `true` for letters, digits and `_`, not starting with a digit, up to 128 bytes.
 fn is_name(name: &str) -> bool {
     const MAX_LEN: usize = 128;
     let mut bytes = name.bytes();

@@ -1,4 +1,18 @@
 //! The document formats that files use for servers.
+//!
+//! levity reads the files of other programs unchanged, so it accepts each shape that is in use:
+//!
+//! ```text
+//! {"mcpServers": {"files": {..}}}      Claude, Cursor and most others
+//! {"servers": {"files": {..}}}         VS Code
+//! {"mcp": {"servers": {"files": {..}}}}
+//! {"servers": [{"name": "files", ..}]}
+//! {"files": {"command": ..}}           only the map
+//! [{"name": "files", ..}]              only the list
+//! ```
+//!
+//! A root key is matched without case and separators. Other root keys belong to other programs and
+//! are ignored.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,6 +43,7 @@ impl<'a> ConfigReader<'a> {
         }
     }
 
+    /// Reads the whole document.
     pub(super) fn root(mut self, root: &Node) -> Config {
         match root {
             Node::List(list) => self.list("", list),
@@ -44,6 +59,8 @@ impl<'a> ConfigReader<'a> {
         self.config
     }
 
+    /// Finds the servers in an object. An object without them is read as a map of servers if one of
+    /// its values looks like a server.
     fn object(&mut self, map: &[(String, Node)]) {
         let mut found = false;
         for (key, value) in map {
@@ -80,6 +97,7 @@ impl<'a> ConfigReader<'a> {
         ));
     }
 
+    /// Reads the value of `mcpServers` or `servers`.
     fn servers(&mut self, at: &str, value: &Node) {
         match value {
             Node::Map(map) => self.map(at, map),
@@ -94,6 +112,7 @@ impl<'a> ConfigReader<'a> {
         }
     }
 
+    /// Reads servers by name. Keys with `$` or `_` whose values are no objects are comments.
     fn map(&mut self, at: &str, map: &[(String, Node)]) {
         for (name, value) in map {
             let at = below(at, name);
@@ -108,6 +127,7 @@ impl<'a> ConfigReader<'a> {
         }
     }
 
+    /// Reads servers with a `name` each.
     fn list(&mut self, at: &str, list: &[Node]) {
         for (index, value) in list.iter().enumerate() {
             let at = format!("{at}/{index}");
@@ -130,6 +150,8 @@ impl<'a> ConfigReader<'a> {
         });
     }
 
+    /// Adds one server with its problems. A name counts as used even if its first server has
+    /// errors, so that a second one does not silently take its place.
     fn entry(&mut self, mut entry: Entry<'_>, name: Option<&Arc<str>>) {
         if let Some(name) = name
             && !self.names.insert(name.clone())
@@ -153,6 +175,7 @@ fn has_endpoint(settings: &[(String, Node)]) -> bool {
         .any(|(key, _)| matches!(setting(key), Some(Setting::Command | Setting::Url)))
 }
 
+/// Returns the root key that was probably meant as `mcpServers`.
 fn nearest_root(map: &[(String, Node)]) -> Option<String> {
     let mut keys = map
         .iter()

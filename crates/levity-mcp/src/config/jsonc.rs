@@ -1,4 +1,8 @@
 //! JSON with comments and trailing commas, as editors accept it in files.
+//!
+//! The text keeps its length: comments and trailing commas become spaces, and line ends stay. The
+//! line and the column of a syntax error are therefore those of the file. The scanner works on
+//! bytes, which is safe in UTF-8: the bytes that it looks for never occur inside another character.
 
 /// Replaces comments and trailing commas with spaces, so that lines and columns stay the same.
 pub(super) fn to_json(text: &str) -> String {

@@ -1,4 +1,8 @@
 //! The settings of a server in a file, with all names that other programs use for them.
+//!
+//! A new name of a setting is one line in `KEYS`. Names that are known but have no meaning here are
+//! listed too: `Note` is ignored silently, and `Elsewhere` warns, because a person expects an
+//! effect from it, such as `autoApprove`.
 
 use levity_core::text::{nearest, squeezed};
 

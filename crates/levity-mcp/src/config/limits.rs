@@ -1,4 +1,7 @@
 //! The limits of a server, and the selection of its tools.
+//!
+//! Times are numbers of seconds or texts such as `"20s"`. A missing value keeps its default. An
+//! invalid value is an error of its key, and the server is left out.
 
 use std::time::Duration;
 
@@ -8,6 +11,7 @@ use super::node::Node;
 use super::{ServerConfig, Trust};
 
 impl Entry<'_> {
+    /// Reads the timeouts, the interval of pings, retries, concurrency and the maximum message.
     pub(super) fn limits(&mut self, config: &mut ServerConfig) {
         let times: [(Setting, &mut Duration); 4] = [
             (Setting::StartLimit, &mut config.start_limit),
@@ -61,6 +65,7 @@ impl Entry<'_> {
         }
     }
 
+    /// Reads the selection of tools, their prefix (at most 32 bytes) and the trust in annotations.
     pub(super) fn tools(&mut self, config: &mut ServerConfig) {
         if let Some((key, value)) = self.get(Setting::Allow) {
             config.allow = Some(self.strings(key, value));

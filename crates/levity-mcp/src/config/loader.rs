@@ -1,4 +1,8 @@
 //! The settings of many servers, loaded from one file.
+//!
+//! Reading never fails as a whole: each problem has a place and a reason, and only the server that
+//! it belongs to is left out. A hostile file is bounded: 1 MiB of text, 4 MiB of expanded variables
+//! and 1,000 listed problems.
 
 use std::fmt;
 use std::fs::File;
@@ -54,6 +58,16 @@ impl Config {
 
     /// Adds a server. If the name is already in use, the existing server remains and a problem is
     /// recorded.
+    ///
+    /// ```
+    /// use levity_mcp::{Config, ServerConfig};
+    ///
+    /// let config = Config::new()
+    ///     .server(ServerConfig::stdio("files", "mcp-files"))
+    ///     .server(ServerConfig::stdio("files", "other"));
+    /// assert_eq!(config.servers().len(), 1);
+    /// assert!(!config.is_valid());
+    /// ```
     #[must_use]
     pub fn server(mut self, server: ServerConfig) -> Self {
         if self.servers.iter().any(|known| known.name == server.name) {
@@ -71,11 +85,27 @@ impl Config {
         self
     }
 
-    /// Parses JSON, which may contain comments. `vars` returns the values of variables.
+    /// Parses JSON, which may contain comments and trailing commas. `vars` returns the values of
+    /// variables.
     ///
     /// The format is the one that programs with MCP servers share: an object `mcpServers` or
     /// `servers` with servers by name, or a list of servers with a `name` each. `docs/mcp.md`
     /// describes all settings.
+    ///
+    /// The text decides which programs run and which variables they receive. Parse only files that
+    /// you trust as much as a script.
+    ///
+    /// ```
+    /// use levity_mcp::Config;
+    ///
+    /// let text = r#"{
+    ///     // Comments are allowed.
+    ///     "servers": [{"name": "files", "command": ["mcp-files", "${DOCS:-/srv}"], "retries": 3},]
+    /// }"#;
+    /// let config = Config::parse(text, |_| None);
+    /// assert!(config.is_valid(), "{config}");
+    /// assert_eq!(config.servers()[0].display_args(), ["${DOCS:-/srv}"]);
+    /// ```
     pub fn parse(text: &str, vars: impl Fn(&str) -> Option<String>) -> Self {
         let mut config = Self::default();
         if text.len() as u64 > MAX_BYTES {
@@ -94,7 +124,16 @@ impl Config {
 
     /// Loads a file as [`parse`](Self::parse) does; blocks the current thread.
     ///
-    /// A file that cannot be read or is larger than 1 MiB is reported as a problem.
+    /// A file that cannot be read, is not a regular file, is not UTF-8 or is larger than 1 MiB is
+    /// reported as a problem.
+    ///
+    /// ```
+    /// use levity_mcp::Config;
+    ///
+    /// let config = Config::load("/no/such/mcp.json", |_| None);
+    /// assert!(config.servers().is_empty() && !config.is_valid());
+    /// assert!(config.problems()[0].message.contains("cannot be read"));
+    /// ```
     pub fn load(path: impl AsRef<Path>, vars: impl Fn(&str) -> Option<String>) -> Self {
         match read(path.as_ref()) {
             Ok(text) => Self::parse(&text, vars),
@@ -166,11 +205,35 @@ impl Config {
     }
 
     /// Converts the configuration into its servers.
+    ///
+    /// Report [`problems`](Self::problems) before, because they are dropped here.
+    ///
+    /// ```
+    /// use levity_mcp::{Config, Servers};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_mcp::Result<()> {
+    /// let text = r#"{"a": {"command": "mcp-a", "disabled": true}, "bad": {"command": ""}}"#;
+    /// let config = Config::parse(text, |_| None);
+    /// assert!(config.to_string().starts_with("`/bad/command`: "), "report it to a person");
+    /// let servers = Servers::builder().servers(config.into_servers()).start()?;
+    /// assert_eq!(servers.status().len(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn into_servers(self) -> Vec<ServerConfig> {
         self.servers
     }
 
     /// Returns the errors and warnings. Those beyond 1,000 are only counted, in the last one.
+    ///
+    /// ```
+    /// use levity_mcp::Config;
+    ///
+    /// let config = Config::parse(r#"{"a": {"command": "mcp-a", "timout": 20}}"#, |_| None);
+    /// assert!(config.is_valid(), "an unknown setting is only a warning");
+    /// assert!(config.problems()[0].message.contains("did you mean `timeout`?"));
+    /// ```
     pub fn problems(&self) -> &[ConfigProblem] {
         &self.problems
     }
@@ -185,6 +248,8 @@ impl Config {
         self.servers.push(server);
     }
 
+    /// Records a problem. Beyond the limit, the last entry counts the rest, and is an error if one
+    /// of them is.
     pub(super) fn add_problem(&mut self, problem: ConfigProblem) {
         if self.problems.len() < MAX_PROBLEMS {
             return self.problems.push(problem);
@@ -216,6 +281,7 @@ impl fmt::Display for Config {
     }
 }
 
+/// Converts an error of the JSON parser: its position goes into a field of its own.
 fn syntax_problem(error: &serde_json::Error) -> ConfigProblem {
     let text = error.to_string();
     let message = text.split(" at line ").next().unwrap_or_default();
@@ -237,6 +303,7 @@ fn named_file(set: &impl Fn(&str) -> Option<String>) -> Option<(&'static str, Pa
     }
 }
 
+/// Reads a file within the size limit. The error is a clause that follows the path.
 fn read(path: &Path) -> Result<String, String> {
     let file = File::open(path).map_err(|error| error.to_string())?;
     let metadata = file.metadata().map_err(|error| error.to_string())?;

@@ -1,4 +1,8 @@
 //! JSON as written in a file: keys keep their order, and duplicate keys are preserved.
+//!
+//! `serde_json::Value` would keep only the last of two equal keys. A person who copied an entry and
+//! forgot to rename it would lose a server without a word, so the reader needs to see both. Numbers
+//! are `f64`: settings are small.
 
 use std::fmt;
 

@@ -1,9 +1,23 @@
+//! Problems of a configuration, and the texts in them.
+//!
+//! A problem never quotes a value. Names of servers and settings are quoted, because a person needs
+//! them to find the place; `short` makes them safe for one line of a terminal.
+
 use std::fmt;
 use std::sync::Arc;
 
 /// An error or a warning in a configuration.
 ///
 /// It has the location and the reason, but never a value, because that may be a secret.
+///
+/// ```
+/// use levity_mcp::Config;
+///
+/// let config = Config::parse(r#"{"mcpServers": {"files": {"args": ["."]}}}"#, |_| None);
+/// let problem = &config.problems()[0];
+/// assert_eq!((problem.pointer.as_str(), problem.is_error), ("/mcpServers/files", true));
+/// assert!(problem.message.starts_with("it has neither a `command` nor a `url`"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConfigProblem {
@@ -20,6 +34,7 @@ pub struct ConfigProblem {
 }
 
 impl ConfigProblem {
+    /// Creates an error of the place `at`, a JSON pointer, without a server and a line.
     pub(super) fn new(at: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             server: None,

@@ -1,4 +1,10 @@
 //! The secrets in a server's settings, which must not be displayed even if the server repeats them.
+//!
+//! levity cannot know which settings are secret, so it guesses by place and name: every header,
+//! every query value of the URL, and variables and arguments with names such as `API_KEY`. Values
+//! of these below 8 bytes are not masked, because masking `true` or `admin` everywhere would make
+//! errors unreadable. Parts of a URL are masked as written and decoded from `%` escapes, and long
+//! texts such as keys in PEM also line by line.
 
 use levity_core::Secrets;
 use levity_core::text::bare_url;
@@ -6,7 +12,7 @@ use levity_core::text::bare_url;
 use super::{ServerConfig, Transport};
 use crate::redact::with_lines;
 
-/// The minimum length of a secret; a shorter text may be an ordinary word.
+/// The minimum length of a secret, in bytes; a shorter text may be an ordinary word.
 const MIN_LEN: usize = 8;
 
 impl ServerConfig {

@@ -1,4 +1,8 @@
 //! Durations and sizes in human-readable form.
+//!
+//! Values are bounded here, so that later arithmetic cannot overflow: a duration is between 1 ms
+//! and 30 days. Sizes use binary units: `1kB` and `1KiB` are both 1,024 bytes, because people mean
+//! the same by them in such files.
 
 use std::time::Duration;
 
@@ -44,6 +48,7 @@ pub(super) fn size(text: &str) -> Result<f64, String> {
     Ok(number * bytes)
 }
 
+/// Splits a text into its number and its unit: `"1.5 h"` gives `("1.5", "h")`.
 fn split(text: &str) -> (&str, &str) {
     let text = text.trim();
     let end = text

@@ -1,5 +1,9 @@
 //! Validation of names and values.
+//!
+//! The checks reject what would fail later with a worse error, or would do harm: a line break in a
+//! header could add another header, a control character in a name could change a terminal.
 
+/// Checks the name of a server: not blank, at most 128 bytes, no control characters.
 pub(super) fn validate_name(name: &str) -> Result<(), &'static str> {
     match name {
         _ if name.trim().is_empty() => Err("its name is empty"),
@@ -9,6 +13,7 @@ pub(super) fn validate_name(name: &str) -> Result<(), &'static str> {
     }
 }
 
+/// Checks the name of an environment variable, which must not contain `=`.
 pub(super) fn validate_variable(name: &str, _: &str) -> Result<(), &'static str> {
     match name.is_empty() || name.contains(['=', '\0']) {
         true => Err("this is not a valid name of an environment variable"),
@@ -16,6 +21,7 @@ pub(super) fn validate_variable(name: &str, _: &str) -> Result<(), &'static str>
     }
 }
 
+/// Checks the name of a header as RFC 9110 defines it, and its value for control characters.
 pub(super) fn validate_header(name: &str, value: &str) -> Result<(), &'static str> {
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if name.is_empty() || !name.bytes().all(token) {
@@ -27,6 +33,8 @@ pub(super) fn validate_header(name: &str, value: &str) -> Result<(), &'static st
     }
 }
 
+/// Checks for an `http` or `https` URL with a host. The transport parses it completely at the
+/// start.
 pub(super) fn validate_url(url: &str) -> Result<(), &'static str> {
     let rest = ["http://", "https://"].iter().find_map(|scheme| {
         let start = url.get(..scheme.len())?;

@@ -1,4 +1,8 @@
 //! Readers for single values of a server's settings.
+//!
+//! Each reader returns the value, or records a problem with the place of the value and returns
+//! nothing. A server with several mistakes therefore reports all of them at once. Texts say what
+//! the value must be and which JSON type it has, but never the value.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,6 +15,7 @@ use super::problem::{ConfigProblem, below};
 use super::units::{seconds_of, size, time};
 
 impl<'a> Entry<'a> {
+    /// Returns the key as written in the file, and the value of a setting.
     pub(super) fn get(&self, setting: Setting) -> Option<(&'a str, &'a Node)> {
         self.found
             .iter()
@@ -38,6 +43,7 @@ impl<'a> Entry<'a> {
         }
     }
 
+    /// Reads `true` or `false`; texts such as `"yes"` are rejected.
     pub(super) fn flag(&mut self, setting: Setting) -> Option<(&'a str, bool)> {
         let (key, value) = self.get(setting)?;
         let Node::Bool(flag) = value else {
@@ -50,6 +56,7 @@ impl<'a> Entry<'a> {
         Some((key, *flag))
     }
 
+    /// Reads a duration: a number in `unit` seconds, or a text with a unit of its own.
     pub(super) fn time(&mut self, setting: Setting, unit: f64) -> Option<Duration> {
         let (key, value) = self.get(setting)?;
         let time = match value {

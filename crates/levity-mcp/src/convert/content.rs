@@ -1,5 +1,10 @@
 //! Conversion of content blocks: media that a model can see is passed on, and the rest is described
 //! in text.
+//!
+//! Nothing is dropped silently. A block that cannot be shown leaves a note in its place: its type,
+//! its size and the reason, such as `[an image (image/png) is omitted: its data is not valid
+//! base64]`. Media of one result is limited to 10 MiB in total, because a dispatcher rejects more
+//! and the whole result would be lost.
 
 use std::fmt::Write as _;
 
@@ -17,6 +22,7 @@ use super::text::{bytes, truncate};
 /// more by default.
 const MAX_MEDIA: usize = 10 << 20;
 
+/// The decoder accepts base64 with and without padding.
 const CONFIG: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
 
@@ -28,6 +34,7 @@ pub(super) struct ContentBuilder {
 }
 
 impl ContentBuilder {
+    /// Adds a block of a known type.
     pub(super) fn block(&mut self, block: ContentBlock) {
         match block {
             ContentBlock::Text(text) => self.text(text.text),
@@ -73,6 +80,8 @@ impl ContentBuilder {
         }));
     }
 
+    /// Adds an embedded resource: text with a line that names its URI and type, or its bytes as
+    /// media.
     pub(super) fn resource(&mut self, resource: ResourceContents) {
         match resource {
             ResourceContents::TextResourceContents {
@@ -100,6 +109,7 @@ impl ContentBuilder {
         }
     }
 
+    /// Adds bytes as media, as text if their type is text, or as a note if no model reads them.
     fn media(&mut self, what: &str, mime: &str, base64: &str, name: Option<String>) {
         let mime = essence(mime);
         let Some(data) = decode(base64) else {
@@ -136,6 +146,7 @@ impl ContentBuilder {
         self.content.push(Content::Media(media));
     }
 
+    /// Adds a note in brackets in place of content: `[an image (image/png) is omitted: ..]`.
     fn push_note(&mut self, what: &str, mime: &str, text: &str) {
         let kind = if mime.is_empty() {
             String::new()
@@ -145,6 +156,7 @@ impl ContentBuilder {
         self.text(format!("[{what}{kind} {text}]"));
     }
 
+    /// Adds a block of an unknown type as JSON, so that a newer server loses nothing.
     fn unknown(&mut self, piece: &Value) {
         let kind = piece
             .get("type")
@@ -157,11 +169,13 @@ impl ContentBuilder {
     }
 }
 
+/// Returns `true` if the block is plain text, which needs no parsing by rmcp's types.
 fn is_text(fields: &Map<String, Value>) -> bool {
     fields.get("type").is_some_and(|kind| kind == "text")
         && fields.get("text").is_some_and(Value::is_string)
 }
 
+/// Describes a link: `[link to the resource file:///a.md, `a.md`, text/markdown, 12 bytes]`.
 fn link_text(link: &Resource) -> String {
     let mut text = format!("[link to the resource {}", link.uri);
     // Writing to a string does not fail.

@@ -1,4 +1,17 @@
 //! Conversion of the results of tool calls.
+//!
+//! A result has up to three views of the same data: blocks of content, a structured value, and a
+//! text in the content that repeats the value for older clients. A model must see the data once and
+//! completely. So this module detects the repetition, drops the longer copy, and adds the value as
+//! text only if no block shows it:
+//!
+//! ```text
+//! content                        structuredContent    the model sees
+//! [text "{\"a\": 1}"]            {"a": 1}             the value
+//! [text "sunny"]                 {"result": "sunny"}  the text
+//! [text "done"]                  {"rows": [..]}       the text, then the value as JSON
+//! [image]                        none                 the image
+//! ```
 
 use levity_core::{Content, ToolError, ToolOutput};
 use serde_json::Value;
@@ -51,6 +64,7 @@ pub(crate) fn output(result: Value) -> Result<ToolOutput, ToolError> {
     finish(builder, value, repeats, failed)
 }
 
+/// Combines the content and the value to the output, or to the error of a failed tool.
 fn finish(
     mut builder: ContentBuilder,
     value: Option<Value>,
@@ -131,11 +145,14 @@ fn repeats(value: &Value, content: Option<&Value>) -> bool {
     matches_content(value) || only_field(value).is_some_and(matches_content)
 }
 
+/// Returns the value of the only field of an object: servers wrap lists and texts as `{"result":
+/// ..}`.
 fn only_field(value: &Value) -> Option<&Value> {
     let fields = value.as_object().filter(|fields| fields.len() == 1)?;
     fields.values().next()
 }
 
+/// Returns `true` if there is one text per item of the list, in order.
 fn equals_items(texts: &[&str], list: &Value) -> bool {
     let Some(items) = list.as_array() else {
         return false;

@@ -1,4 +1,7 @@
 //! Conversion of messages of prompts and contents of resources.
+//!
+//! Both use the rules of tool results: text stays text, media that models read stays media, and
+//! everything else becomes a note.
 
 use levity_core::{Content, Message, Part, Role};
 use levity_rpc::mcp::{PromptMessage, ResourceContents};
@@ -23,6 +26,7 @@ pub(crate) fn resource(contents: Vec<ResourceContents>) -> Vec<Content> {
     builder.content
 }
 
+/// Converts content to a part of a message.
 fn part(content: Content) -> Option<Part> {
     match content {
         Content::Text(text) => Some(Part::text(text)),

@@ -3,6 +3,14 @@
 //! The cleanup removes keywords without a meaning for the arguments: the draft of the schema, if
 //! the drafts agree on it; titles that repeat a name; comments; keywords with the prefix `x-`. The
 //! result accepts exactly the same values as before.
+//!
+//! A schema is checked before it is walked: at most 64 levels and 128 KiB, so that a hostile one
+//! cannot exhaust the stack or the context of a model. A schema that fails makes its tool unusable,
+//! because a tool without its schema would be called wrongly.
+//!
+//! An example: `{"$schema": "http://json-schema.org/draft-07/schema#", "title": "readArguments",
+//! "type": "object", "properties": {"path": {"type": "string", "title": "Path"}}}` becomes
+//! `{"type": "object", "properties": {"path": {"type": "string"}}}`.
 
 use levity_rpc::mcp::JsonObject;
 use serde_json::Value;
@@ -80,6 +88,7 @@ pub(super) fn output(schema: &JsonObject) -> Result<Value, String> {
     Ok(Value::Object(schema))
 }
 
+/// Returns an error if the schema is too deep or too large.
 fn check(schema: &JsonObject) -> Result<(), String> {
     if !schema
         .values()
@@ -94,6 +103,8 @@ fn check(schema: &JsonObject) -> Result<(), String> {
     Ok(())
 }
 
+/// Returns `true` if the value has at most `depth` levels of lists and objects. It stops at the
+/// limit, so its own recursion is bounded.
 fn is_shallow(value: &Value, depth: usize) -> bool {
     match value {
         Value::Array(items) => depth > 0 && items.iter().all(|value| is_shallow(value, depth - 1)),
@@ -120,6 +131,8 @@ struct SchemaCleaner {
 }
 
 impl SchemaCleaner {
+    /// Cleans one schema. `name` is the name of its property, which a generated title repeats; it
+    /// is empty for schemas without a name.
     fn schema(&self, schema: &Value, name: &str) -> Value {
         let Value::Object(keywords) = schema else {
             return schema.clone();
@@ -136,16 +149,20 @@ impl SchemaCleaner {
         Value::Object(cleaned)
     }
 
+    /// Cleans the keywords of one object, in their order.
     fn keywords(&self, keywords: &JsonObject) -> JsonObject {
         let kept = keywords.iter().filter(|(name, _)| self.is_kept(name));
         kept.map(|(name, value)| (name.clone(), self.keyword(name, value)))
             .collect()
     }
 
+    /// Returns `true` if the keyword has a meaning for the arguments.
     fn is_kept(&self, keyword: &str) -> bool {
         keyword != "$comment" && (self.extensions || !keyword.starts_with("x-"))
     }
 
+    /// Cleans the schemas inside a keyword. Values that are data, such as `default`, `enum` and
+    /// `const`, stay as they are.
     fn keyword(&self, keyword: &str, value: &Value) -> Value {
         match (keyword_content(keyword), value) {
             (KeywordContent::Named, Value::Object(all)) => all
@@ -171,6 +188,8 @@ enum KeywordContent {
     Other,
 }
 
+/// Returns the content of a keyword, so that data is never mistaken for a schema: a property may be
+/// named `title`.
 fn keyword_content(keyword: &str) -> KeywordContent {
     match keyword {
         "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas" => {
@@ -204,6 +223,7 @@ fn is_generated_title(title: &str, tool: &str) -> bool {
             .any(|suffix| title.ends_with(suffix))
 }
 
+/// Reduces a name to its lowercase letters and digits: `read_file` and `Read File` are equal.
 fn letters(name: &str) -> String {
     name.chars()
         .filter(|c| c.is_alphanumeric())

@@ -1,4 +1,9 @@
 //! Conversion of a server's tools to tools of levity.
+//!
+//! A tool is either offered completely or not at all. Parts that only help, such as an output
+//! schema that levity cannot check or a very long description, are repaired, and the status of the
+//! server reports the repair. The timeout of the tool in the dispatcher is 5 s longer than that of
+//! the call, so that the error of the connection, which names the server, comes first.
 
 use std::time::Duration;
 
@@ -94,6 +99,7 @@ pub(crate) fn spec(
     ))
 }
 
+/// Returns the title of a tool for people; older servers put it into the annotations.
 fn title(tool: &Tool) -> Option<String> {
     let annotated = tool
         .annotations
@@ -103,6 +109,7 @@ fn title(tool: &Tool) -> Option<String> {
     (!title.is_empty()).then(|| truncate(title, MAX_DESCRIPTION).to_owned())
 }
 
+/// Reads the support for tasks from where `tool_entry` stored it.
 fn tasks(tool: &Tool) -> Tasks {
     let support = tool
         .meta

@@ -1,4 +1,9 @@
 //! Repair of tool definitions that rmcp's types cannot represent.
+//!
+//! rmcp parses a list of tools as a whole: one invalid field of one tool would lose all tools. So
+//! levity parses each entry alone, removes optional fields of a wrong type, and moves `execution`,
+//! which rmcp's type lacks, into `_meta`. A tool without a name, or with an input schema that
+//! accepts nothing, is left out with a reason.
 
 use levity_rpc::mcp::{Icon, Tool, ToolAnnotations};
 use serde_json::{Map, Value, json};
@@ -47,6 +52,7 @@ pub(crate) fn tool(entry: Value) -> Result<Tool, String> {
     })
 }
 
+/// A check of one field; `false` removes the field.
 type Check = fn(&Value) -> bool;
 
 /// The fields of a tool, and their checks.

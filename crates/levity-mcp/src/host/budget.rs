@@ -1,4 +1,9 @@
 //! The usage of a model by servers, and its limits.
+//!
+//! A call reserves the highest amount that it can cost, under one lock, before it is sent.
+//! Afterwards the reservation is replaced by the reported usage. Concurrent calls of one server
+//! therefore cannot pass its limits together, and a call that is dropped midway stays counted in
+//! full.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,6 +24,7 @@ pub(super) struct Allowance {
 #[derive(Debug, Default)]
 pub(super) struct Ledger(Mutex<BTreeMap<String, ServerUsage>>);
 
+/// The amounts that one server has used or reserved.
 #[derive(Clone, Copy, Debug, Default)]
 struct ServerUsage {
     requests: u64,
@@ -40,6 +46,10 @@ pub(super) struct Reservation<'a> {
 
 impl Ledger {
     /// Reserves the maximum cost of a call, for a reply of `wanted` tokens or the remaining number.
+    ///
+    /// # Errors
+    /// Returns a refusal if the server has no requests left, if money is limited and the cost is
+    /// unknown, or if fewer tokens remain than a useful reply needs (`CostBound::LEAST_OUTPUT`).
     pub(super) fn reserve(
         &self,
         server: &str,
@@ -124,6 +134,7 @@ impl Reservation<'_> {
         self.replace(0, Money::ZERO);
     }
 
+    /// Replaces the reserved amounts by these.
     fn replace(self, tokens: u64, cost: Money) {
         let mut all = self.ledger.all();
         let used = all.entry(self.server).or_default();

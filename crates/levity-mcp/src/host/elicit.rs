@@ -1,3 +1,9 @@
+//! Questions of a server to a person.
+//!
+//! The trait gets the whole request and returns the whole answer, because user interfaces differ
+//! too much for a finer interface. levity does the rest: it checks the limits of the request,
+//! completes the content with the defaults of the form, and validates it.
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -62,6 +68,19 @@ impl<E: Elicitor + ?Sized> Elicitor for Arc<E> {
 }
 
 /// A request of a server to a person.
+///
+/// ```
+/// use levity_mcp::{ElicitForm, ElicitRequest, ElicitUrl};
+/// use serde_json::json;
+///
+/// let title = |server: &str, ask: &ElicitRequest| match ask {
+///     ElicitRequest::Form(form) => format!("{server} asks: {}", form.message),
+///     ElicitRequest::Url(url) => format!("{server} wants you to visit {}", url.url),
+///     _ => format!("{server} asks for something else"),
+/// };
+/// let form = ElicitRequest::Form(ElicitForm::new("Which city?", json!({"type": "object"})));
+/// assert_eq!(title("weather", &form), "weather asks: Which city?");
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ElicitRequest {
@@ -72,6 +91,19 @@ pub enum ElicitRequest {
 }
 
 /// A form with fields; each is a text, a number, a boolean or a choice.
+///
+/// The message, titles and descriptions are the server's words. A person must see that, because a
+/// hostile server may ask for a password.
+///
+/// ```
+/// use levity_mcp::ElicitForm;
+/// use serde_json::json;
+///
+/// let schema = json!({"properties": {"size": {"type": "string", "enum": ["S", "M"]}}});
+/// let form = ElicitForm::new("Which size?", schema);
+/// let wrong = json!({"size": "XL"}).as_object().cloned().unwrap();
+/// assert_eq!(form.complete(wrong).unwrap_err(), ["`size` is not one of the choices"]);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ElicitForm {
@@ -82,6 +114,16 @@ pub struct ElicitForm {
 }
 
 /// A URL for a person to visit.
+///
+/// levity has checked the scheme, and that the URL has no spaces and control characters, within 8
+/// KiB. It has not checked the host: show it to the person before anything opens it.
+///
+/// ```
+/// use levity_mcp::ElicitUrl;
+///
+/// let visit = ElicitUrl::new("Connect your account", "https://example.com/link", "42");
+/// assert!(visit.url.starts_with("https://"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ElicitUrl {
@@ -94,6 +136,15 @@ pub struct ElicitUrl {
 }
 
 /// The answer of a person to a request.
+///
+/// ```
+/// use levity_mcp::ElicitReply;
+/// use serde_json::json;
+///
+/// let content = json!({"city": "Oslo"}).as_object().cloned().unwrap_or_default();
+/// let reply = ElicitReply::Accept(content);
+/// assert_ne!(reply, ElicitReply::Decline);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ElicitReply {
@@ -152,6 +203,19 @@ impl ElicitUrl {
 }
 
 /// An elicitor that declines every request, for programs without a user.
+///
+/// It is also the behaviour of [`Servers`](crate::Servers) without an elicitor, except that levity
+/// then does not announce the ability to servers.
+///
+/// ```
+/// use levity_mcp::{Decline, ElicitReply, ElicitRequest, ElicitUrl, Elicitor as _};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let visit = ElicitUrl::new("Connect your account", "https://example.com/link", "42");
+/// assert_eq!(Decline.elicit("files", ElicitRequest::Url(visit)).await, ElicitReply::Decline);
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Decline;
 
@@ -164,6 +228,21 @@ impl Elicitor for Decline {
 
 /// An elicitor that accepts forms which their defaults complete, and declines all other requests.
 /// Use it for tests and for trusted servers.
+///
+/// ```
+/// use levity_mcp::{AcceptDefaults, ElicitForm, ElicitReply, ElicitRequest, Elicitor as _};
+/// use serde_json::json;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let schema = json!({"properties": {"days": {"type": "integer", "default": 3}}});
+/// let form = ElicitRequest::Form(ElicitForm::new("How long?", schema));
+/// let ElicitReply::Accept(content) = AcceptDefaults.elicit("weather", form).await else {
+///     panic!("the defaults complete the form");
+/// };
+/// assert_eq!(content["days"], 3);
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AcceptDefaults;
 

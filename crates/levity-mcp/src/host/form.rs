@@ -1,4 +1,10 @@
 //! Validation of the content of a form.
+//!
+//! A form is the part of JSON Schema that the protocol allows for elicitation: an object without
+//! nesting, whose fields are strings, numbers, booleans or choices. A validator of full JSON Schema
+//! would accept more than servers may ask for, and its errors would quote values. Formats are
+//! checked loosely: the server must validate them anyway, and a false rejection would block the
+//! person.
 
 use serde_json::{Map, Value};
 
@@ -47,14 +53,18 @@ pub(super) fn complete(
     }
 }
 
+/// Formats a problem of a field: "`days` must be a whole number".
 fn describe(name: &str, what: &str) -> String {
     format!("`{}` {what}", short(name))
 }
 
+/// Shortens the name of a field, which the server chose, to 64 characters.
 fn short(name: &str) -> String {
     name.chars().take(64).collect()
 }
 
+/// Checks a value against the definition of its field. An unknown type is checked for its choices
+/// only.
 fn check(field: &Value, value: &Value) -> Result<(), &'static str> {
     match field.get("type").and_then(Value::as_str) {
         Some("string") => string(field, value),
@@ -76,6 +86,7 @@ fn check(field: &Value, value: &Value) -> Result<(), &'static str> {
     }
 }
 
+/// Checks the length in characters, the choices and the format of a text.
 fn string(field: &Value, value: &Value) -> Result<(), &'static str> {
     let text = value.as_str().ok_or("must be a string")?;
     let length = text.chars().count() as u64;
@@ -106,6 +117,7 @@ fn number(field: &Value, value: &Value) -> Result<(), &'static str> {
     }
 }
 
+/// Checks a list of chosen texts: their number, and that each is one of `items`.
 fn choices(field: &Value, value: &Value) -> Result<(), &'static str> {
     let chosen = value.as_array().ok_or("must be a list")?;
     let bound = |key: &str| field.get(key).and_then(Value::as_u64);
@@ -145,6 +157,7 @@ fn is_email(text: &str) -> bool {
             .is_some_and(|(user, host)| !user.is_empty() && !host.is_empty())
 }
 
+/// Checks for a scheme and something after it: `mailto:a@example.com`.
 fn is_uri(text: &str) -> bool {
     let scheme = |scheme: &str| {
         let rest = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
@@ -171,6 +184,7 @@ fn is_date(text: &str) -> bool {
         && parts.next().is_none()
 }
 
+/// Checks the format `2026-01-31T12:00:00Z`; any fraction and zone may follow the seconds.
 fn is_time(text: &str) -> bool {
     let Some((date, time)) = text.split_once(['T', 't', ' ']) else {
         return false;

@@ -1,3 +1,9 @@
+//! The sampler that answers servers with a model.
+//!
+//! The order of checks is fixed: the allow list, the form of the request, the approver, then the
+//! budget. A request that is denied costs nothing and is not counted. The reservation is made
+//! directly before the model is called, so requests that wait for a person block no budget.
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -73,6 +79,8 @@ impl ModelSampler {
     }
 
     /// Restricts the sampler to these servers.
+    ///
+    /// Several calls add up. Without a call, every server may use the model.
     #[must_use]
     pub fn only(mut self, servers: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.servers
@@ -83,6 +91,29 @@ impl ModelSampler {
 
     /// Asks for approval of each request. The approver sees a call of `sampling` with the server's
     /// request as its arguments. A text answer goes to the server in place of the model's reply.
+    ///
+    /// Any other decision than to allow or to answer denies the request.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use levity_core::{Ask, Decision};
+    /// use levity_mcp::{ModelSampler, RefusalKind, SampleRequest, Sampler as _};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let careful = |ask: &Ask| match ask.call.args["server"].as_str() {
+    ///     Some("files") => Decision::Allow,
+    ///     _ => Decision::deny("unknown server"),
+    /// };
+    /// let model = Arc::new(ScriptedModel::new().reply("Fine."));
+    /// let sampler = ModelSampler::new(model).approver(Arc::new(careful));
+    /// assert!(sampler.sample("files", SampleRequest::new("Hello", 50)).await.is_ok());
+    /// let refusal = sampler.sample("other", SampleRequest::new("Hello", 50)).await.unwrap_err();
+    /// assert_eq!(refusal.kind(), RefusalKind::Denied);
+    /// # }
+    /// ```
     #[must_use]
     pub fn approver(mut self, approver: Arc<dyn Approver>) -> Self {
         self.approver = Some(approver);
@@ -90,6 +121,20 @@ impl ModelSampler {
     }
 
     /// Allows requests with tools, which the server runs.
+    ///
+    /// The model only proposes calls; levity never runs them. The tools are the server's own, and
+    /// the agent's tools are not offered.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use levity_mcp::{ModelSampler, Sampler as _};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// let sampler = || ModelSampler::new(Arc::new(ScriptedModel::new()));
+    /// assert!(!sampler().supports_tools());
+    /// assert!(sampler().allow_tools().supports_tools());
+    /// ```
     #[must_use]
     pub fn allow_tools(mut self) -> Self {
         self.tools = true;
@@ -98,6 +143,8 @@ impl ModelSampler {
 
     /// Sets the maximum length of a reply, in tokens; 2,048 by default. A request for more is
     /// reduced to this limit.
+    ///
+    /// The limit of the model's card applies as well.
     #[must_use]
     pub fn max_tokens(mut self, tokens: u64) -> Self {
         self.max_tokens = tokens;
@@ -105,6 +152,24 @@ impl ModelSampler {
     }
 
     /// Sets the maximum number of requests per server; 50 by default.
+    ///
+    /// The count lasts as long as the sampler, and includes requests whose model call failed.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use levity_mcp::{ModelSampler, RefusalKind, SampleRequest, Sampler as _};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let model = Arc::new(ScriptedModel::new().reply("Hi."));
+    /// let sampler = ModelSampler::new(model).max_requests(1);
+    /// assert!(sampler.sample("files", SampleRequest::new("Hello", 50)).await.is_ok());
+    /// let refusal = sampler.sample("files", SampleRequest::new("Again", 50)).await.unwrap_err();
+    /// assert_eq!(refusal.kind(), RefusalKind::Limit);
+    /// # }
+    /// ```
     #[must_use]
     pub fn max_requests(mut self, requests: u64) -> Self {
         self.limits.requests = requests;
@@ -120,6 +185,30 @@ impl ModelSampler {
 
     /// Sets the maximum cost per server; unlimited by default. With a limit, a model whose card has
     /// no price is not called, unless a price is [assumed](Self::assumed_price).
+    ///
+    /// The highest possible cost of a request is reserved before it is sent, so concurrent requests
+    /// cannot pass the limit together.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use levity_core::{Money, Price};
+    /// use levity_mcp::{ModelSampler, SampleRequest, Sampler as _};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let sampler = || {
+    ///     let model = Arc::new(ScriptedModel::new().reply("Hi."));
+    ///     ModelSampler::new(model).max_cost(Money::from_dollars(0.5))
+    /// };
+    /// let ask = || SampleRequest::new("Hello", 50);
+    /// let refusal = sampler().sample("files", ask()).await.unwrap_err();
+    /// assert!(refusal.to_string().contains("the price of the model is unknown"));
+    /// let priced = sampler().assumed_price(Price::new(1.0, 5.0));
+    /// assert!(priced.sample("files", ask()).await.is_ok());
+    /// # }
+    /// ```
     #[must_use]
     pub fn max_cost(mut self, money: Money) -> Self {
         self.limits.money = Some(money);
@@ -135,11 +224,28 @@ impl ModelSampler {
 
     /// Returns the number of tokens that a server has used, and their cost if known. Requests in
     /// progress count with their full reservation.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use levity_core::{Message, Money, Response, Usage};
+    /// use levity_mcp::{ModelSampler, SampleRequest, Sampler as _};
+    /// use levity_test::FunctionModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let reply = || Response::new(Message::assistant("Hi.")).with_usage(Usage::new(10, 5));
+    /// let sampler = ModelSampler::new(Arc::new(FunctionModel::new(move |_| Ok(reply()))));
+    /// assert!(sampler.sample("files", SampleRequest::new("Hello", 50)).await.is_ok());
+    /// assert_eq!(sampler.used("files"), (15, Money::ZERO));
+    /// # }
+    /// ```
     pub fn used(&self, server: &str) -> (u64, Money) {
         let (_, tokens, money) = self.ledger.used(server);
         (tokens, money)
     }
 
+    /// Checks a request without calling anyone: the server, its tools, the length and the media.
     fn admit(&self, server: &str, ask: &SampleRequest) -> Result<(), Refusal> {
         let named = |servers: &Vec<String>| servers.iter().any(|known| known == server);
         if !self.servers.as_ref().is_none_or(named) {
@@ -179,6 +285,8 @@ impl ModelSampler {
         }
     }
 
+    /// Converts the server's request for the model. A tool call whose id occurred before gets a new
+    /// one, because some servers number the calls of each reply from the start.
     fn request(ask: SampleRequest, max_tokens: u64) -> Result<Request, Refusal> {
         let history = History::renamed(ask.messages);
         let history =
@@ -196,6 +304,8 @@ impl ModelSampler {
         Ok(request)
     }
 
+    /// Returns the parts of a response that the server may see. Thinking and provider state stay
+    /// here.
     fn reply(&self, response: &Response, tools: bool) -> Result<SampleReply, Refusal> {
         let is_allowed = |part: &&Part| match part {
             Part::Text(_) => true,

@@ -1,3 +1,9 @@
+//! The reason why the host rejects a server's request.
+//!
+//! The kind decides the JSON-RPC code that the server gets: -1 for a denied request and for a
+//! limit, as the protocol shows it for rejections by a person, -32602 for an invalid request and
+//! -32603 for a failure.
+
 use std::fmt;
 
 /// The reason why the host rejects a server's request. It is sent to the server, so it must not
@@ -15,6 +21,13 @@ pub struct Refusal {
 }
 
 /// The kind of a refusal.
+///
+/// ```
+/// use levity_mcp::{Refusal, RefusalKind};
+///
+/// let refusal = Refusal::new(RefusalKind::Limit, "the budget of this server is used up");
+/// assert_eq!(refusal.to_string(), "the budget of this server is used up");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RefusalKind {
@@ -47,10 +60,12 @@ impl Refusal {
         Self::new(RefusalKind::Failed, message)
     }
 
+    /// Creates a refusal because the request is invalid or too large.
     pub(super) fn bad(message: impl Into<String>) -> Self {
         Self::new(RefusalKind::Invalid, message)
     }
 
+    /// Creates a refusal because the server has used up its share.
     pub(super) fn limit(message: impl Into<String>) -> Self {
         Self::new(RefusalKind::Limit, message)
     }

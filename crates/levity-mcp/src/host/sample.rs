@@ -1,3 +1,9 @@
+//! Requests of a server to a model.
+//!
+//! The types are levity's own and not those of the protocol, so an implementation can pass the
+//! messages to any [`Model`](levity_core::Model). levity has converted and bounded the request
+//! before the trait sees it.
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -13,6 +19,29 @@ use super::Refusal;
 /// - The request is untrusted text. The reply contains nothing of the agent's own conversation.
 /// - Dropping the future of `sample` stops the work: the server has cancelled the request or has
 ///   ended.
+///
+/// ```
+/// use async_trait::async_trait;
+/// use levity_mcp::{Refusal, SampleReply, SampleRequest, Sampler};
+///
+/// struct Canned;
+///
+/// #[async_trait]
+/// impl Sampler for Canned {
+///     async fn sample(&self, server: &str, ask: SampleRequest) -> Result<SampleReply, Refusal> {
+///         match (server, ask.max_tokens) {
+///             ("trusted", 1..) => Ok(SampleReply::text("canned", "All is well.")),
+///             _ => Err(Refusal::denied("only `trusted` may use the model")),
+///         }
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// assert!(Canned.sample("trusted", SampleRequest::new("Hello", 10)).await.is_ok());
+/// assert!(Canned.sample("other", SampleRequest::new("Hello", 10)).await.is_err());
+/// # }
+/// ```
 #[async_trait]
 pub trait Sampler: Send + Sync {
     /// Returns a reply, or the reason for a refusal. `server` is the name of the requesting server.
@@ -39,6 +68,14 @@ impl<S: Sampler + ?Sized> Sampler for Arc<S> {
 
 /// A server's request to a model. It has been validated: at most 256 messages, 64 tools and 1 MiB
 /// in total.
+///
+/// ```
+/// use levity_mcp::SampleRequest;
+///
+/// let mut ask = SampleRequest::new("Summarize the log.", 200);
+/// ask.system = Some("Answer in one sentence.".to_owned());
+/// assert_eq!((ask.messages.len(), ask.max_tokens), (1, 200));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SampleRequest {
@@ -77,6 +114,14 @@ impl SampleRequest {
 }
 
 /// A model's reply to a server.
+///
+/// ```
+/// use levity_core::Finish;
+/// use levity_mcp::SampleReply;
+///
+/// let reply = SampleReply::text("small-model", "Two files changed.");
+/// assert_eq!((reply.parts.len(), reply.finish), (1, Finish::Stop));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SampleReply {

@@ -1,4 +1,9 @@
 //! Conversion of server requests from and to the protocol's JSON, within limits.
+//!
+//! All limits are checked before anything is converted or shown: 1 MiB, 256 messages, 64 tools and
+//! 16 stop sequences for sampling; 64 KiB, 64 fields and URLs of 8 KiB for elicitation. A request
+//! over a limit is refused as a whole, because a truncated one would have another meaning. Refusals
+//! name the field and never quote its value.
 
 use std::sync::Arc;
 
@@ -23,6 +28,8 @@ const MAX_FIELDS: usize = 64;
 const MAX_URL_LEN: usize = 8 << 10;
 
 /// Handles `sampling/createMessage`: takes its parameters and returns its result.
+///
+/// A sampler that does not support tools never sees a request with tools.
 pub(crate) async fn sample(
     sampler: &dyn Sampler,
     server: &str,
@@ -36,6 +43,9 @@ pub(crate) async fn sample(
 }
 
 /// Handles `elicitation/create`: takes its parameters and returns its result.
+///
+/// Accepted content is completed and validated against the form here, so no implementation of
+/// [`Elicitor`] can send a server fields that the form does not have.
 pub(crate) async fn elicit(
     elicitor: &dyn Elicitor,
     server: &str,
@@ -64,6 +74,8 @@ pub(crate) async fn elicit(
     })
 }
 
+/// Parses a sampling request. `modelPreferences` becomes `hints`; `includeContext` and `metadata`
+/// are ignored, because a server must not see the agent's conversation.
 pub(super) fn sample_ask(params: &Value) -> Result<SampleRequest, Refusal> {
     if params.to_string().len() > MAX_SAMPLE_BYTES {
         return Err(Refusal::bad(format!(
@@ -145,6 +157,8 @@ fn convert_message(message: &Value, converted: &mut Vec<Message>) -> Result<(), 
     Ok(())
 }
 
+/// Converts one block of content. `last` is the previous message, whose calls a tool result must
+/// answer.
 fn part(block: &Value, last: Option<&Message>) -> Result<Part, Refusal> {
     match text(block, "type") {
         Some("text") => Ok(Part::text(
@@ -165,6 +179,7 @@ fn part(block: &Value, last: Option<&Message>) -> Result<Part, Refusal> {
     }
 }
 
+/// Decodes an image or an audio file from base64.
 fn media(block: &Value) -> Result<Media, Refusal> {
     let mime = text(block, "mimeType").ok_or_else(|| missing("mimeType"))?;
     let data = block.get("data").cloned().ok_or_else(|| missing("data"))?;
@@ -208,6 +223,8 @@ fn result(block: &Value, last: Option<&Message>) -> Result<ToolResult, Refusal> 
     ))
 }
 
+/// Converts a tool of the server. Names that some provider rejects are refused, and not renamed,
+/// because the server matches calls by name.
 fn tool(tool: &Value) -> Result<Arc<ToolSpec>, Refusal> {
     let name = text(tool, "name").ok_or_else(|| missing("name"))?;
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
@@ -225,6 +242,8 @@ fn tool(tool: &Value) -> Result<Arc<ToolSpec>, Refusal> {
     }))
 }
 
+/// Formats a reply. Only text and tool calls leave; the reason for the end becomes `endTurn`,
+/// `maxTokens`, `toolUse` or `other`.
 pub(super) fn sample_result(reply: &SampleReply) -> Value {
     let block = |part: &Part| match part {
         Part::Text(text) => Some(json!({"type": "text", "text": text.text})),
@@ -254,6 +273,8 @@ pub(super) fn sample_result(reply: &SampleReply) -> Value {
     json!({"role": "assistant", "content": content, "model": reply.model, "stopReason": stopped})
 }
 
+/// Parses an elicitation request: a form, or a URL with the scheme `https` or `http`. Other schemes
+/// could start programs on the person's machine.
 pub(super) fn elicit_ask(params: &Value) -> Result<ElicitRequest, Refusal> {
     if params.to_string().len() > MAX_FORM_BYTES {
         return Err(Refusal::bad(format!(
@@ -306,6 +327,7 @@ fn missing(key: &str) -> Refusal {
     Refusal::bad(format!("`{key}` is missing or has the wrong type"))
 }
 
+/// Returns a list of at most `max` entries; a missing list is empty.
 fn list<'a>(params: &'a Value, key: &str, max: usize) -> Result<&'a [Value], Refusal> {
     let Some(value) = params.get(key).filter(|value| !value.is_null()) else {
         return Ok(&[]);

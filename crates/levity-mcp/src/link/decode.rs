@@ -90,6 +90,7 @@ pub(crate) fn fail_too_large(
     }
 }
 
+/// Fails the request that an unreadable response answers. Without a known id, the bytes are junk.
 fn handle_invalid_json(
     bytes: &[u8],
     cause: &serde_json::Error,
@@ -113,6 +114,7 @@ fn handle_invalid_json(
     DecodeOutcome::Message
 }
 
+/// Handles one JSON object: a request, a notification or a response.
 fn handle_object(
     mut object: Map<String, Value>,
     server: &Arc<str>,

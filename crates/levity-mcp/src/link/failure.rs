@@ -66,6 +66,7 @@ pub(crate) fn read(server: &Arc<str>, answer: &ErrorData) -> Option<Error> {
     ))
 }
 
+/// Returns the mark of this process: random, created once, and never sent to a server.
 fn mark() -> &'static str {
     static MARK: OnceLock<String> = OnceLock::new();
     MARK.get_or_init(|| {

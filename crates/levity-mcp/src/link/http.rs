@@ -67,6 +67,8 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
+    /// Derives the limits from the settings: at most 10 s to connect, and for a response 5 s more
+    /// than a call or a start may take.
     pub(crate) fn from_config(config: &ServerConfig) -> Self {
         let connect = config.start_limit.min(Duration::from_secs(10));
         let answer = config
@@ -258,6 +260,7 @@ impl SseRetryPolicy for Backoff {
     }
 }
 
+/// Combines the errors of both transports; the kind is that of the first.
 fn combine_errors(first: &Error, second: &Error) -> Error {
     let message = format!(
         "{}; the fallback to the older HTTP with server-sent events failed too: {}",
@@ -267,6 +270,7 @@ fn combine_errors(first: &Error, second: &Error) -> Error {
     Error::new(first.kind(), first.server(), message)
 }
 
+/// Converts an error of rmcp's worker.
 fn convert_error(caller: &Caller, error: StreamableHttpError<Failure>) -> Error {
     match error {
         StreamableHttpError::Client(failure) => failure.error,

@@ -1,4 +1,4 @@
-//! The requests that wait for a response.
+//! The requests that wait for a response, with the little that decoding must know about them.
 
 use levity_rpc::mcp::{ClientJsonRpcMessage, ClientRequest, cancelled_id};
 

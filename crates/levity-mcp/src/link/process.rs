@@ -1,4 +1,12 @@
 //! The process of a server: its start, its output and its end, including all its descendants.
+//!
+//! A server's program often starts others: `npx` starts `node`, a shell script starts a server. So
+//! levity always handles the whole tree. Three mechanisms together find every descendant: a process
+//! group of its own, a mark in the environment (Linux), and a watchdog process for the case that
+//! levity itself is killed.
+//!
+//! The end is a sequence with limits: close stdin, wait for `grace`, SIGTERM, 1 s, SIGKILL, then
+//! clean up descendants for about 2 s.
 
 mod environment;
 pub(crate) use environment::inherited;
@@ -142,6 +150,7 @@ impl Process {
         }
     }
 
+    /// Waits until the process itself has ended; its descendants may still run.
     async fn wait_exited(&self) {
         self.wait_for_state(|state| state.exit.is_some()).await;
     }
@@ -150,6 +159,7 @@ impl Process {
         self.shared.state.borrow().exit.is_none()
     }
 
+    /// Waits for the exit; returns `false` after `limit`.
     async fn exits_within(&self, limit: Duration) -> bool {
         tokio::select! {
             biased;
@@ -158,12 +168,14 @@ impl Process {
         }
     }
 
+    /// Waits until the state of the process satisfies the condition.
     async fn wait_for_state(&self, reached: impl Fn(&State) -> bool) {
         let mut state = self.shared.state.subscribe();
         // The sender lives as long as this process does.
         let _ = state.wait_for(reached).await;
     }
 
+    /// Sends a signal to the tree, unless the process has ended already.
     fn signal(&self, send: impl FnOnce(&mut ProcessTree)) {
         if let Some(tree) = &mut *self.shared.tree() {
             send(tree);
@@ -252,11 +264,14 @@ async fn wait_for_exit(shared: Arc<ProcessInner>, close_state: CloseState) {
     shared.state.send_modify(|state| state.is_cleaned_up = true);
 }
 
+/// Reads stderr to its end, and records that.
 async fn read_stderr(shared: Arc<ProcessInner>, stderr: ChildStderr) {
     shared.tail.read_stderr(stderr).await;
     shared.state.send_modify(|state| state.stderr_closed = true);
 }
 
+/// Builds the command. Its environment starts empty: inherited variables first, then configured
+/// ones.
 fn command(stdio: &Stdio) -> Command {
     let mut command = Command::new(&stdio.command);
     command.args(&stdio.args).env_clear();

@@ -133,6 +133,7 @@ impl Sender {
         sent
     }
 
+    /// Posts one message and reads a short response, so that its connection can be reused.
     async fn post(&self, body: &[u8]) -> Result<()> {
         let (caller, request) = (&self.caller, HttpRequest::post(&self.endpoint, body));
         let response = caller

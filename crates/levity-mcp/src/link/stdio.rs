@@ -1,4 +1,12 @@
 //! The stdio transport: one JSON message per line, over any pair of byte streams.
+//!
+//! Servers in this process use it too, over a pipe in memory. The reader never blocks the writer: a
+//! server that does not read delays only senders. Programs print banners and log lines to stdout by
+//! mistake. Such lines are skipped, and the first ones of a row appear in the stderr log. A row of
+//! 1,000 lines or 1 MiB ends the connection with an error that says so.
+//!
+//! After the process has exited, the reader takes what is still in the pipe and then stops, even if
+//! a descendant holds the pipe open.
 
 use std::future::poll_fn;
 use std::io;
@@ -196,6 +204,7 @@ where
         true
     }
 
+    /// Counts and reports a long line that is no message.
     fn record_skipped(&mut self, size: u64) -> DecodeOutcome {
         self.junk = (self.junk.0 + 1, self.junk.1);
         if let Some(callback) = &self.on_junk {
@@ -204,6 +213,7 @@ where
         DecodeOutcome::Junk
     }
 
+    /// Ends a row of junk at the next message, or the connection if the row is too long.
     fn count(&mut self, decoded: DecodeOutcome) {
         match decoded {
             DecodeOutcome::Message => self.junk = (0, 0),

@@ -1,4 +1,9 @@
 //! Connections to servers that are reached through HTTP.
+//!
+//! Some servers of the older protocol fail on the probe for the newer one in ways that look like a
+//! broken connection. So the first failure of a server with an unknown version leads to a second
+//! attempt on a fresh connection, with the older version only. A refusal and a failed login are
+//! final.
 
 use super::{ServerInner, lock};
 use crate::client::{Client, Era, HandshakeError};
@@ -7,6 +12,7 @@ use crate::link::{http, sse};
 use crate::{ErrorKind, Result};
 
 impl ServerInner {
+    /// Opens the configured kind of HTTP transport and performs the handshake.
     pub(super) async fn connect_http(&self) -> Result<Client> {
         match &self.config.transport {
             Transport::Sse(settings) => {
@@ -24,6 +30,7 @@ impl ServerInner {
         }
     }
 
+    /// Connects by streamable HTTP, with the second attempt for older servers.
     async fn connect_streamable(&self, settings: &Http) -> Result<Client> {
         let open = || {
             let limits = http::Limits::from_config(&self.config);

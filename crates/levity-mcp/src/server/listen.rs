@@ -1,4 +1,10 @@
 //! The stream of change notifications.
+//!
+//! The older protocol sends notifications on its own; levity only renews its subscriptions after a
+//! restart. The newer one has a request, `subscriptions/listen`, that stays open and names what the
+//! client wants to hear. levity opens it again when a caller subscribes, and after an interruption,
+//! with a delay of 1 s to 60 s. Notifications during an interruption are lost, so the tools are
+//! read again afterwards.
 
 use std::collections::BTreeSet;
 use std::sync::MutexGuard;
@@ -19,6 +25,7 @@ const MAX_DELAY: Duration = Duration::from_secs(60);
 const NO_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 impl ServerInner {
+    /// Locks the set of URIs that callers subscribed to. It survives restarts of the server.
     pub(super) fn subscriptions(&self) -> MutexGuard<'_, BTreeSet<String>> {
         lock(&self.subscribed)
     }

@@ -1,4 +1,10 @@
 //! The start of a server: its transport, the handshake and the list of its tools.
+//!
+//! A server is ready only after its tools are listed, so an agent never sees a ready server without
+//! its tools. Lists are bounded: 200 pages, 10,000 items and, after the first page, `max_message`
+//! bytes in total. A server that lists more is used with what fits, and its status reports the rest
+//! as a problem. A cursor that repeats ends the list, because some servers return the same page
+//! forever.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -38,6 +44,8 @@ impl ServerInner {
         Ok(Arc::new(client))
     }
 
+    /// Opens the transport and performs the handshake. The process is registered before the
+    /// handshake, so that a stop during it finds the process.
     async fn connect(&self) -> Result<Client> {
         match &self.config.transport {
             Transport::InProcess(connect) => {
@@ -88,6 +96,9 @@ impl ServerInner {
         }
     }
 
+    /// Performs the handshake on an open transport. `interleaves` is `true` if another request may
+    /// be sent while the first one is unanswered. The worker for streamable HTTP waits for the
+    /// first response, so it cannot.
     pub(super) async fn connect_client<T: Wire<RoleClient> + 'static>(
         &self,
         wire: T,
@@ -122,12 +133,16 @@ impl ServerInner {
         .await
     }
 
+    /// Returns levity's name, version and capabilities, as the server sees them.
     fn client_info(&self) -> ClientConfig {
         let implementation = Implementation::new("levity", env!("CARGO_PKG_VERSION"));
         ClientConfig::new(self.host_services.capabilities(), implementation)
     }
 
     /// Lists all tools of the server that its configuration allows.
+    ///
+    /// A server that does not announce tools is asked anyway, with the short timeout of a probe. If
+    /// it does not answer, it has none.
     pub(super) async fn list_tools(self: &Arc<Self>, client: &Client) -> Result<Tools> {
         let announced = client.info().capabilities.tools.is_some() || client.era() == Era::Modern;
         // Some servers have tools but do not announce the capability.
@@ -162,6 +177,7 @@ impl ServerInner {
             .await
     }
 
+    /// Fetches pages until the list ends or reaches a limit.
     async fn pages(
         &self,
         client: &Client,
@@ -213,6 +229,8 @@ impl ServerInner {
         Ok(listed)
     }
 
+    /// Converts the listed definitions. A definition that cannot become a tool is reported and left
+    /// out; the others remain.
     fn build_tools(self: &Arc<Self>, listed: ItemList) -> Tools {
         let (mut tools, mut problems) = (Vec::<Arc<McpTool>>::new(), Vec::new());
         let mut names = HashSet::new();

@@ -1,4 +1,9 @@
 //! Requests to a server other than tool calls.
+//!
+//! Each request has the call timeout in total and the idle timeout without activity. A server of
+//! the newer protocol may ask for input before it answers; `request_in_rounds` handles that.
+//! Responses are parsed leniently: a field that levity does not know is ignored, and a list that is
+//! missing is an error of the kind `Protocol`.
 
 use levity_core::ToolOutput;
 use levity_rpc::mcp::{PromptMessage, ResourceContents, ServerCapabilities};
@@ -14,8 +19,50 @@ use crate::{Error, ErrorKind, Result};
 impl Server {
     /// Pings the server and returns the response time.
     ///
+    /// An error response counts as alive. The limit is 10 s, or the idle timeout if that is
+    /// shorter. The newer protocol has no ping, so levity sends `server/discover` there.
+    ///
     /// # Errors
     /// Returns an error if the server is unavailable or does not respond in time.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use levity_mcp::{Servers, WaitFor};
+    ///
+    /// # fn clock() -> levity_mcp::ServerConfig {
+    /// #     use serde_json::{Value, json};
+    /// #     use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+    /// #     let serve = |pipe: tokio::io::DuplexStream| async move {
+    /// #         let (mut pipe, mut line) = (BufReader::new(pipe), String::new());
+    /// #         while pipe.read_line(&mut line).await.is_ok_and(|read| read > 0) {
+    /// #             let ask: Value = serde_json::from_str(&line).unwrap_or_default();
+    /// #             let answer = json!({"jsonrpc": "2.0", "id": ask["id"], "result": {
+    /// #                 "protocolVersion": "2025-11-25",
+    /// #                 "serverInfo": {"name": "clock", "version": "1"},
+    /// #                 "capabilities": {"tools": {}, "resources": {}, "prompts": {}},
+    /// #                 "tools": [{"name": "now"}],
+    /// #                 "content": [{"type": "text", "text": "noon"}],
+    /// #             }});
+    /// #             let _ = pipe.write_all(format!("{answer}\n").as_bytes()).await;
+    /// #             line.clear();
+    /// #         }
+    /// #     };
+    /// #     levity_mcp::ServerConfig::in_process("clock", move || {
+    /// #         let (client, server) = tokio::io::duplex(1 << 16);
+    /// #         tokio::spawn(serve(server));
+    /// #         client
+    /// #     })
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_mcp::Result<()> {
+    /// let servers = Servers::builder().server(clock()).start()?;
+    /// servers.wait(WaitFor::All).await;
+    /// let clock = servers.get("clock").expect("it is configured");
+    /// assert!(clock.ping().await? < Duration::from_secs(10));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn ping(&self) -> Result<std::time::Duration> {
         let client = self.0.client().await?;
         let started = self.0.world.now();
@@ -25,9 +72,51 @@ impl Server {
 
     /// Lists the server's resources; empty if it has none.
     ///
+    /// levity follows all pages of the list, up to 200 pages and 10,000 items.
+    ///
     /// # Errors
     /// Returns an error if the server is unavailable, does not respond in time or sends an invalid
     /// response.
+    ///
+    /// ```
+    /// use levity_mcp::{Servers, WaitFor};
+    ///
+    /// # fn clock() -> levity_mcp::ServerConfig {
+    /// #     use serde_json::{Value, json};
+    /// #     use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+    /// #     let serve = |pipe: tokio::io::DuplexStream| async move {
+    /// #         let (mut pipe, mut line) = (BufReader::new(pipe), String::new());
+    /// #         while pipe.read_line(&mut line).await.is_ok_and(|read| read > 0) {
+    /// #             let ask: Value = serde_json::from_str(&line).unwrap_or_default();
+    /// #             let answer = json!({"jsonrpc": "2.0", "id": ask["id"], "result": {
+    /// #                 "protocolVersion": "2025-11-25",
+    /// #                 "serverInfo": {"name": "clock", "version": "1"},
+    /// #                 "capabilities": {"tools": {}, "resources": {}, "prompts": {}},
+    /// #                 "tools": [],
+    /// #                 "resources": [{"uri": "clock://now", "name": "now"}],
+    /// #                 "contents": [{"uri": "clock://now", "text": "noon"}],
+    /// #             }});
+    /// #             let _ = pipe.write_all(format!("{answer}\n").as_bytes()).await;
+    /// #             line.clear();
+    /// #         }
+    /// #     };
+    /// #     levity_mcp::ServerConfig::in_process("clock", move || {
+    /// #         let (client, server) = tokio::io::duplex(1 << 16);
+    /// #         tokio::spawn(serve(server));
+    /// #         client
+    /// #     })
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_mcp::Result<()> {
+    /// let servers = Servers::builder().server(clock()).start()?;
+    /// servers.wait(WaitFor::All).await;
+    /// let clock = servers.get("clock").expect("it is configured");
+    /// let resource = clock.resources().await?.remove(0);
+    /// let content = clock.read_resource(&resource.uri).await?.remove(0);
+    /// assert_eq!(content.text.as_deref(), Some("noon"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn resources(&self) -> Result<Vec<Resource>> {
         self.list("resources/list", "resources", |has| has.resources.is_some())
             .await
@@ -77,6 +166,9 @@ impl Server {
     /// # Errors
     /// Returns an error if the server is unavailable, does not respond in time or does not support
     /// subscriptions.
+    ///
+    /// A subscription lasts until [`unsubscribe`](Self::unsubscribe) or until the servers are
+    /// dropped.
     pub async fn subscribe(&self, uri: &str) -> Result<()> {
         let client = self.0.client().await?;
         let can_subscribe = client
@@ -127,6 +219,46 @@ impl Server {
     ///
     /// # Errors
     /// Returns the errors of [`resources`](Self::resources).
+    ///
+    /// ```
+    /// use levity_mcp::{Servers, WaitFor};
+    ///
+    /// # fn clock() -> levity_mcp::ServerConfig {
+    /// #     use serde_json::{Value, json};
+    /// #     use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+    /// #     let serve = |pipe: tokio::io::DuplexStream| async move {
+    /// #         let (mut pipe, mut line) = (BufReader::new(pipe), String::new());
+    /// #         while pipe.read_line(&mut line).await.is_ok_and(|read| read > 0) {
+    /// #             let ask: Value = serde_json::from_str(&line).unwrap_or_default();
+    /// #             let answer = json!({"jsonrpc": "2.0", "id": ask["id"], "result": {
+    /// #                 "protocolVersion": "2025-11-25",
+    /// #                 "serverInfo": {"name": "clock", "version": "1"},
+    /// #                 "capabilities": {"tools": {}, "resources": {}, "prompts": {}},
+    /// #                 "tools": [], "prompts": [
+    /// #                     {"name": "greet", "arguments": [{"name": "name", "required": true}]},
+    /// #                 ],
+    /// #             }});
+    /// #             let _ = pipe.write_all(format!("{answer}\n").as_bytes()).await;
+    /// #             line.clear();
+    /// #         }
+    /// #     };
+    /// #     levity_mcp::ServerConfig::in_process("clock", move || {
+    /// #         let (client, server) = tokio::io::duplex(1 << 16);
+    /// #         tokio::spawn(serve(server));
+    /// #         client
+    /// #     })
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_mcp::Result<()> {
+    /// let servers = Servers::builder().server(clock()).start()?;
+    /// servers.wait(WaitFor::All).await;
+    /// let clock = servers.get("clock").expect("it is configured");
+    /// let prompts = clock.prompts().await?;
+    /// assert_eq!(prompts[0].name, "greet");
+    /// assert!(prompts[0].arguments[0].required);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn prompts(&self) -> Result<Vec<Prompt>> {
         self.list("prompts/list", "prompts", |has| has.prompts.is_some())
             .await
@@ -206,6 +338,7 @@ impl Server {
             .map(drop)
     }
 
+    /// Requests completions of an argument of a prompt or a template.
     async fn complete(
         &self,
         reference: Value,
@@ -220,6 +353,8 @@ impl Server {
         )
     }
 
+    /// Sends a request with the default limits, without a permit: such requests are short, and a
+    /// status page must work while calls use all permits.
     async fn send_request(&self, method: &str, params: Value) -> Result<Value> {
         let client = self.0.client().await?;
         client
@@ -227,6 +362,8 @@ impl Server {
             .await
     }
 
+    /// Lists items of one kind, if the server announces them. A server without the capability is
+    /// not asked, because some of them never answer.
     async fn list<T: DeserializeOwned>(
         &self,
         method: &str,
@@ -254,6 +391,8 @@ fn take_part(mut answer: Value, pointer: &str) -> Value {
 }
 
 impl ServerInner {
+    /// Converts a part of a response. The error names the method; the parser's reason in it may
+    /// quote a value of the response.
     fn parse_result<T: DeserializeOwned>(&self, method: &str, value: Value) -> Result<T> {
         serde_json::from_value(value).map_err(|error| {
             let message = format!("the response to `{method}` violates the protocol: {error}");
@@ -261,6 +400,7 @@ impl ServerInner {
         })
     }
 
+    /// Returns the limits of a request: the configured timeouts, without progress and cancellation.
     pub(super) fn limits(&self) -> RequestLimits<'static> {
         RequestLimits {
             total: self.config.call_limit,

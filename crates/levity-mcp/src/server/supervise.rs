@@ -1,4 +1,13 @@
 //! The supervisor of a server: starts it, checks its health, follows its changes and restarts it.
+//!
+//! One task per server runs this loop: start, run the connection until it ends, clean up, wait,
+//! start again. The delay doubles from 0.5 s to 60 s, with jitter of a quarter in both directions.
+//! A server that was up for 30 s starts again with the first delay. After more than `retries`
+//! consecutive failures, and at once after an error of the configuration or the login, the loop
+//! waits for a caller that needs the server.
+//!
+//! Cleanup comes before the delay: the process and its descendants have ended before the next
+//! start, so two processes of one server never run at the same time.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -60,6 +69,7 @@ impl ServerInner {
         }
     }
 
+    /// Starts the server within its timeout, and publishes the phases on the way.
     async fn start(self: &Arc<Self>) -> Result<Arc<Client>> {
         self.enter_phase(Phase::Starting, ServerEventKind::Starting);
         self.starts.fetch_add(1, Ordering::Relaxed);
@@ -80,6 +90,7 @@ impl ServerInner {
         Ok(client)
     }
 
+    /// Adds the exit status of the process to an error, if the server has a process.
     async fn with_exit_status(&self, error: Error) -> Error {
         let process = lock(&self.process).clone();
         match process {
@@ -152,6 +163,7 @@ impl ServerInner {
         }
     }
 
+    /// Returns the error after two failed pings, with both attempts named.
     fn ping_error(&self, error: Error) -> Error {
         if error.kind() != ErrorKind::Timeout {
             return error;
@@ -163,6 +175,7 @@ impl ServerInner {
         Error::new(ErrorKind::Timeout, self.config.name.clone(), message)
     }
 
+    /// Sleeps; `Duration::MAX` means forever, without a timer.
     async fn pause(&self, time: Duration) {
         if time == Duration::MAX {
             return std::future::pending().await;
@@ -198,6 +211,7 @@ impl ServerInner {
         }
     }
 
+    /// Returns the timeout of a ping: 10 s, or the idle timeout if that is shorter.
     fn ping_limit(&self) -> Duration {
         PING_TIMEOUT.min(self.config.idle_limit)
     }
@@ -288,6 +302,8 @@ impl ServerInner {
         }
     }
 
+    /// Returns the delay before the next start: `500ms << (failures - 1)`, at most 60 s, times 0.75
+    /// to 1.25.
     fn backoff(&self, failures: u32) -> Duration {
         let pause = MIN_BACKOFF
             .saturating_mul(1 << failures.saturating_sub(1).min(16))
@@ -296,6 +312,7 @@ impl ServerInner {
         pause.mul_f64(0.75 + (self.world.random() % 1000) as f64 / 2000.0)
     }
 
+    /// Changes the phase and publishes the event, unless the server was stopped.
     pub(super) fn enter_phase(&self, phase: Phase, event: ServerEventKind) {
         if self.set_phase(phase) {
             self.events.send(event);
@@ -313,6 +330,7 @@ impl ServerInner {
         })
     }
 
+    /// Requests a restart; the supervisor performs it.
     pub(crate) fn restart(&self) {
         self.restart_requested.notify_one();
     }

@@ -1,3 +1,10 @@
+//! A browser login with a redirect to a port of this machine.
+//!
+//! The port is bound when the value is created, so the redirect URL is known and no other program
+//! can take the port meanwhile. The listener joins a tokio runtime only with the first login,
+//! because it may be created outside one. It serves plain requests by hand: one `GET` at a time, at
+//! most 16 KiB and 5 s each, 64 unrelated ones per login.
+
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener as Listener};
@@ -41,6 +48,7 @@ pub struct LoopbackBrowser {
     listener: Arc<Mutex<ListenerState>>,
 }
 
+/// The listener before and after its first use; `Gone` means that it could not be opened.
 enum ListenerState {
     Bound(Listener),
     Open(TcpListener),
@@ -49,11 +57,17 @@ enum ListenerState {
 
 impl LoopbackBrowser {
     /// Binds a free port of 127.0.0.1.
+    ///
+    /// # Errors
+    /// Returns an error if no port can be bound.
     pub fn bind(show: impl Fn(&str) + Send + Sync + 'static) -> io::Result<Self> {
         Self::bind_port(0, show)
     }
 
     /// Binds this port of 127.0.0.1, for a client that was registered with it.
+    ///
+    /// # Errors
+    /// Returns an error if another program uses the port.
     pub fn bind_port(port: u16, show: impl Fn(&str) + Send + Sync + 'static) -> io::Result<Self> {
         let listener = Listener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
         listener.set_nonblocking(true)?;

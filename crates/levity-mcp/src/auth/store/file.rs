@@ -1,3 +1,10 @@
+//! The storage of logins in one file.
+//!
+//! Changes read, modify and replace the whole file under the lock `FILE.lock`, so concurrent
+//! processes lose no login of each other. Readers need no lock, because a replacement is atomic.
+//! Renewals have one lock file per login, named by a hash of its key, so two servers do not wait
+//! for each other. The system releases both kinds of locks when a process ends.
+
 use std::collections::BTreeMap;
 use std::fs::{self, TryLockError};
 use std::io::{self};
@@ -13,6 +20,28 @@ use super::{TokenLock, TokenStore};
 /// The file is replaced as a whole, so no reader sees a partial one, and it has the mode 0600.
 /// Processes that share it do not renew a login at the same time. For that, small lock files are
 /// next to it, which stay empty and may be removed while no process runs.
+///
+/// The file is not encrypted. A damaged file is an error that asks to remove it, and never silently
+/// replaced.
+///
+/// ```
+/// use levity_mcp::{FileTokenStore, TokenStore as _};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> std::io::Result<()> {
+/// let folder = tempfile::tempdir()?;
+/// let (one, other) = (
+///     FileTokenStore::new(folder.path().join("tokens.json")),
+///     FileTokenStore::new(folder.path().join("tokens.json")),
+/// );
+/// one.save("key", "login").await?;
+/// assert_eq!(other.load("key").await?.as_deref(), Some("login"));
+///
+/// let lock = one.try_lock("key").await?;
+/// assert!(lock.is_some() && other.try_lock("key").await?.is_none());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct FileTokenStore {
     path: PathBuf,
@@ -25,6 +54,7 @@ impl FileTokenStore {
         Self { path: path.into() }
     }
 
+    /// Runs blocking work on the file in tokio's pool of blocking threads.
     async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
@@ -82,6 +112,7 @@ impl TokenStore for FileTokenStore {
     }
 }
 
+/// Reads all logins; a missing file has none.
 fn read(path: &Path) -> io::Result<BTreeMap<String, String>> {
     let text = match fs::read(path) {
         Ok(text) => text,
@@ -116,6 +147,7 @@ fn change(
         .write(&serde_json::to_vec(&logins)?)
 }
 
+/// Creates the folder of the file, if it does not exist.
 fn create_parent(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => files::make_dir(folder),
@@ -123,6 +155,7 @@ fn create_parent(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Returns the path of a lock file next to the store: `tokens.json.lock`.
 fn with_suffix(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".");

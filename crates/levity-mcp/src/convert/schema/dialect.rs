@@ -1,4 +1,9 @@
 //! The drafts of JSON Schema, and their common meaning.
+//!
+//! Most servers name draft 7, and nearly all of their schemas mean the same in the newest draft.
+//! Without the name, a schema is shorter and every provider accepts it. This module decides if the
+//! name can be left out. It errs on the side of keeping it: a keyword whose meaning or validation
+//! differs between the drafts keeps the name.
 
 use levity_rpc::mcp::JsonObject;
 use serde_json::Value;
@@ -19,6 +24,8 @@ pub(super) enum Dialect {
 }
 
 impl Dialect {
+    /// Returns the draft of a schema by its `$schema`. The scheme of the URL and a trailing `#`
+    /// make no difference.
     pub(super) fn of(schema: &JsonObject) -> Self {
         let Some(named) = schema.get("$schema").and_then(Value::as_str) else {
             return Self::Unknown;
@@ -76,6 +83,7 @@ fn has_same_meaning(schema: &JsonObject) -> bool {
         })
 }
 
+/// Checks the schemas inside a keyword; data has the same meaning in every draft.
 fn have_same_meaning(keyword: &str, value: &Value) -> bool {
     let same = |schema: &Value| schema.as_object().is_none_or(has_same_meaning);
     match (keyword_content(keyword), value) {

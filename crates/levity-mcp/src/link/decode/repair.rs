@@ -1,4 +1,8 @@
 //! Repairs of common mistakes in messages of servers.
+//!
+//! Repairs run only after strict parsing has failed, so valid messages pay nothing for them. They
+//! never change the meaning of a valid part: invalid characters become U+FFFD, and an error of any
+//! shape becomes an error with the text that it has.
 
 use std::borrow::Cow;
 
@@ -60,6 +64,7 @@ fn escape(bytes: &[u8]) -> (usize, bool) {
     }
 }
 
+/// Returns the code unit of a `\uXXXX` escape at the start.
 fn unit(bytes: &[u8]) -> Option<u16> {
     let digits = bytes.strip_prefix(b"\\u")?.get(..4)?;
     if !digits.iter().all(u8::is_ascii_hexdigit) {
@@ -84,6 +89,7 @@ pub(super) fn error(error: &Value) -> ErrorData {
     })
 }
 
+/// Returns an error code that a server wrote as a text or with a fraction.
 fn number(code: &Value) -> Option<i32> {
     match code {
         Value::String(text) => text.parse().ok(),

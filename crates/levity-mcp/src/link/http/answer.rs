@@ -1,4 +1,8 @@
 //! Classification of the response to a message.
+//!
+//! The status and the content type decide how a response is read. Servers are inconsistent here, so
+//! the rules accept some mistakes: content after a notification, 400 in place of 404 for an expired
+//! session, and an error status with a JSON-RPC error in its body, which then is the answer.
 
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
@@ -101,6 +105,7 @@ fn type_of(response: &Response) -> &str {
         .trim()
 }
 
+/// Creates the error of a response that violates the protocol.
 fn protocol_error(caller: &Caller, message: &str) -> PostError {
     client_error(caller.error(ErrorKind::Protocol, message))
 }
@@ -121,6 +126,7 @@ fn accept(
     Ok(PostOutcome::Answer(StreamableHttpPostResponse::Accepted))
 }
 
+/// Reads a JSON body and returns the response to the request in it.
 async fn json(
     caller: &Caller,
     response: Response,
@@ -196,6 +202,7 @@ async fn read_error_response(
     }
 }
 
+/// Returns `true` for a status by which older servers reject the probe for the newer version.
 fn rejects_discover(status: StatusCode) -> bool {
     let broken = matches!(
         status,

@@ -1,4 +1,13 @@
 //! The sender of requests to one server, with its headers and its login, and to no other origin.
+//!
+//! One `send` may lead to several requests:
+//! - at most 3 more after login challenges;
+//! - at most 2 more after a new nonce for a proof of possession;
+//! - at most 2 more after `Retry-After` of up to 10 s;
+//! - one more if the server closed a pooled connection, but never for a call of a tool.
+//!
+//! Redirects are followed only within the origin and only if they keep the method and the body,
+//! because another origin would receive the login.
 
 use std::fmt;
 use std::future::Future;
@@ -193,6 +202,8 @@ impl Caller {
         }
     }
 
+    /// Sends a request with the settings' headers, the login and its own headers. The outer error
+    /// is levity's; the inner one decides about a repetition.
     async fn send_once(
         &self,
         http_request: &HttpRequest<'_>,
@@ -239,6 +250,7 @@ impl Caller {
         })
     }
 
+    /// Returns the client for this kind of connection; that without a pool is created on first use.
     fn client(&self, mode: ConnectionMode) -> Result<&Client> {
         if mode == ConnectionMode::Reused {
             return Ok(&self.pooled);
@@ -294,6 +306,8 @@ impl Caller {
         Err(self.error(ErrorKind::Auth, message))
     }
 
+    /// Creates the error of a redirect that is not followed. It names only the origin of the
+    /// target.
     fn redirect_error(&self, response: &Response) -> Error {
         let status = response.status().as_u16();
         let target = response
@@ -347,6 +361,8 @@ impl Caller {
         )
     }
 
+    /// Converts an error of the HTTP client. `Start` means that nothing was sent; after `Closed`
+    /// the server may have received the request.
     pub(crate) fn transport_error(&self, error: &reqwest::Error) -> Error {
         // The error itself contains the URL, which may contain a key.
         let mut next = std::error::Error::source(error);
@@ -414,6 +430,7 @@ fn retry_after(response: &Response) -> Option<Duration> {
     value.trim().parse().ok().map(Duration::from_secs)
 }
 
+/// Parses the configured URL.
 fn parse_url(server: &Arc<str>, url: &str) -> Result<Url> {
     let invalid = |problem: &str| {
         Error::new(
@@ -429,6 +446,7 @@ fn parse_url(server: &Arc<str>, url: &str) -> Result<Url> {
     }
 }
 
+/// Converts the configured headers; those that the transport sets itself are rejected.
 fn headers(server: &Arc<str>, config: &config::Http) -> Result<HeaderMap> {
     let invalid = |name: &str, problem: &str| {
         Error::new(

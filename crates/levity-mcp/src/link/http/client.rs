@@ -1,4 +1,9 @@
 //! The HTTP client of rmcp's worker for streamable HTTP.
+//!
+//! The worker handles sessions and protocol versions. This client performs its requests and
+//! guarantees that each one ends: in a response, or in an error with a reason. A response that
+//! arrives as events within 50 ms is passed on as a whole, which saves the worker a stream; a
+//! slower one becomes a stream that can be resumed.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -69,6 +74,7 @@ impl From<Error> for Failure {
 
 pub(super) type PostError = StreamableHttpError<Failure>;
 
+/// Wraps levity's error for the worker.
 pub(super) fn client_error(error: Error) -> PostError {
     StreamableHttpError::Client(error.into())
 }
@@ -129,12 +135,14 @@ impl<'a> OutgoingMessage<'a> {
     }
 }
 
+/// Returns a number for requests that take about the same time: the same method and tool.
 fn kind_of(method: &str, tool: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     (method, tool).hash(&mut hasher);
     hasher.finish()
 }
 
+/// Returns the name of the tool that a request calls; empty for other requests.
 fn tool_of(request: &ClientRequest) -> &str {
     match request {
         ClientRequest::CallToolRequest(call) => &call.params.name,
@@ -181,6 +189,8 @@ impl Client {
         }))
     }
 
+    /// Sends a message and reads its response, with one deadline for both. The stream of changes
+    /// has none.
     async fn post(
         &self,
         message: &ClientJsonRpcMessage,
@@ -295,6 +305,7 @@ impl Client {
         }
     }
 
+    /// Reads the rest of a finished response in the background for at most 100 ms.
     fn drain(&self, mut events: Events) {
         if events.drain().now_or_never().is_some() {
             return;
@@ -307,6 +318,7 @@ impl Client {
         });
     }
 
+    /// Opens a stream: to resume a response after its last event, or for notifications.
     async fn get(
         &self,
         session: Option<&str>,
@@ -421,6 +433,7 @@ impl fmt::Debug for Client {
     }
 }
 
+/// Adds the session id to a request.
 fn add_session(request: &mut HttpRequest<'_>, session: Option<&str>) -> Result<(), PostError> {
     if let Some(session) = session {
         let invalid = |_| {

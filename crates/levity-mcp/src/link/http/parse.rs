@@ -1,4 +1,9 @@
 //! A parser of server-sent events from chunks of bytes, within a size limit.
+//!
+//! It follows the HTML standard: lines end with CR, LF or both, comments are skipped, and several
+//! `data` lines form one text. Data stays bytes, because a chunk may end inside a character. The
+//! size limit counts all lines of an event, and an event that exceeds it is an error at once,
+//! before its end arrives.
 
 use std::collections::VecDeque;
 
@@ -74,6 +79,7 @@ impl Parser {
         self.extend(bytes)
     }
 
+    /// Adds a part of a line, within the limit of the event.
     fn extend(&mut self, part: &[u8]) -> Result<(), TooLarge> {
         // A comment is not stored, however long it is.
         if self.line.first().or(part.first()) == Some(&b':') {
@@ -92,6 +98,7 @@ impl Parser {
         Ok(())
     }
 
+    /// Ends a line; an empty one ends the event.
     fn end_line(&mut self) {
         let mut line = std::mem::take(&mut self.line);
         if line.is_empty() {
@@ -108,6 +115,7 @@ impl Parser {
         self.line = line;
     }
 
+    /// Sets one field of the event; unknown fields are ignored.
     fn field(&mut self, line: &[u8]) {
         let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
         let colon = memchr::memchr(b':', line);

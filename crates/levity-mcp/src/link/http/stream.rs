@@ -171,6 +171,7 @@ impl Stream {
         .boxed()
     }
 
+    /// Returns the next event for the worker.
     async fn next(&mut self) -> Option<Sse> {
         if let Some(sse) = self.buffered.pop_front() {
             return Some(sse);
@@ -197,6 +198,7 @@ impl Stream {
         }
     }
 
+    /// Reads until the next message or control event, within the deadline of the response.
     async fn read(&mut self) -> ReadOutcome {
         loop {
             if let Some(message) = self.reader.as_mut().and_then(Reader::pop) {
@@ -228,6 +230,7 @@ impl Stream {
         (event.id.is_some() || event.retry.is_some()).then(|| control(event))
     }
 
+    /// Decides if a message is the response, and stops the measurement if so.
     fn classify(&mut self, message: ServerJsonRpcMessage) -> ReadOutcome {
         if !is_answer(&message) {
             return ReadOutcome::Other(event_of(&message));

@@ -1,4 +1,8 @@
 //! The part of the host's environment that a server's program inherits.
+//!
+//! A server is often a package from the network. It must not see the keys of the host, so the
+//! default is a list of names that are needed to start programs and to reach the network. A
+//! variable that is missing here is added by its name in the settings, and not by inheriting all.
 
 use std::ffi::OsString;
 
@@ -112,6 +116,7 @@ pub(crate) fn inherited(inherit: &InheritedEnvironment) -> Vec<(OsString, OsStri
         .collect()
 }
 
+/// Returns `true` if the program inherits a variable of this name.
 fn is_inherited(name: &str, inherit: &InheritedEnvironment) -> bool {
     match inherit {
         InheritedEnvironment::All => true,

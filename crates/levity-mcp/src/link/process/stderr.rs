@@ -1,4 +1,9 @@
 //! The stderr output of a server.
+//!
+//! The output serves two purposes: the last 2 KiB are part of errors, and each line is an event.
+//! Both are free of the server's secrets, of escape codes and of control characters, which could
+//! change a terminal. Lines without an end are reported in chunks of about 4 KiB; a chunk never
+//! ends inside a secret or a character.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -108,6 +113,7 @@ impl Tail {
         }
     }
 
+    /// Returns a line as text without control characters and secrets.
     fn redact_line(&self, line: &[u8]) -> String {
         self.events
             .secrets()

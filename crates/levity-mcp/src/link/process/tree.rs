@@ -1,4 +1,9 @@
 //! A process with its descendants, and their cleanup.
+//!
+//! On Unix, the process is the leader of a group of its own, so one signal reaches all descendants
+//! that stayed in it. On Linux, those that left it are found by a mark in their environment.
+//! Elsewhere only the process itself is killed. Cleanup repeats its scan, because a descendant may
+//! start another process while it is being killed.
 
 use std::io;
 use std::process::ExitStatus;
@@ -72,6 +77,7 @@ impl ProcessTree {
         }
     }
 
+    /// Returns `true` after the exit status of the process was collected.
     fn is_reaped(&mut self) -> bool {
         match &mut self.child {
             Some(child) => !matches!(child.try_wait(), Ok(None)),
