@@ -1,4 +1,7 @@
 //! Runs blocking work on a separate thread.
+//!
+//! Disk access may take seconds on a busy system. It therefore never runs on the threads of the
+//! async runtime.
 
 use levity_core::{MemoryError, MemoryErrorKind};
 

@@ -1,3 +1,9 @@
+//! Conversations: a store with queues, expiry and limits.
+//!
+//! A store only promises that two writers do not interleave. This layer adds an order: runs of one
+//! conversation wait for each other, first in a queue of this process, then for the lease of the
+//! store. The queue keeps the order of arrival, and the lease excludes other processes.
+
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
@@ -87,6 +93,29 @@ impl Conversations {
     }
 
     /// Sets the time after which an unchanged conversation is removed; 30 days by default.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use levity_core::{ConversationChange, ConversationId, Message};
+    /// use levity_memory::{Conversations, InMemory};
+    /// use levity_test::ManualWorld;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::MemoryError> {
+    /// let (world, id) = (ManualWorld::new(), ConversationId::new("monday"));
+    /// let conversations = Conversations::new(InMemory::new())
+    ///     .world(world.clone())
+    ///     .expire_after(Duration::from_secs(60));
+    /// world.advance(Duration::from_secs(1));
+    /// let open = conversations.open(&id, 10).await?;
+    /// open.save(ConversationChange::at(0).with_messages([Message::user("Hello")])).await?;
+    /// drop(open);
+    /// world.advance(Duration::from_secs(61));
+    /// assert_eq!(conversations.clean_up().await?.removed, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn expire_after(mut self, time: Duration) -> Self {
         self.expiry = Some(time);
@@ -102,6 +131,23 @@ impl Conversations {
 
     /// Sets how many messages that the summary covers a conversation retains; 10,000 by default.
     /// Messages without a summary are retained up to twice this number.
+    ///
+    /// ```
+    /// use levity_core::{ConversationChange, Message};
+    /// use levity_memory::{Conversations, InMemory};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::MemoryError> {
+    /// let conversations = Conversations::new(InMemory::new()).max_messages(10);
+    /// let id = conversations.new_id();
+    /// let messages = (0..50).map(|n| Message::user(format!("message {n}")));
+    /// let open = conversations.open(&id, 100).await?;
+    /// open.save(ConversationChange::at(0).with_messages(messages)).await?;
+    /// drop(open);
+    /// assert_eq!(conversations.open(&id, 100).await?.remembered().first, 30);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn max_messages(mut self, count: u64) -> Self {
         self.max_messages = count;
@@ -138,6 +184,12 @@ impl Conversations {
     }
 
     /// Creates a new id of 128 random bits, which an outsider cannot guess.
+    ///
+    /// ```
+    /// # use levity_memory::{Conversations, InMemory};
+    /// let conversations = Conversations::new(InMemory::new());
+    /// assert_ne!(conversations.new_id(), conversations.new_id());
+    /// ```
     pub fn new_id(&self) -> ConversationId {
         ConversationId::random(&*self.world)
     }
@@ -224,6 +276,8 @@ impl Conversations {
 
     /// Trims messages beyond the limit, and returns the position at which the conversation then
     /// begins.
+    ///
+    /// Messages without a summary are kept longer, because trimming them loses what they say.
     async fn bound(&self, id: &ConversationId, remembered: &LoadedConversation) -> u64 {
         let upto = remembered
             .summary
@@ -248,6 +302,23 @@ impl Conversations {
     ///
     /// # Errors
     /// As [`open`](Self::open).
+    ///
+    /// ```
+    /// use levity_core::{ConversationChange, Message};
+    /// use levity_memory::{Conversations, InMemory};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::MemoryError> {
+    /// let conversations = Conversations::new(InMemory::new());
+    /// let id = conversations.new_id();
+    /// let open = conversations.open(&id, 10).await?;
+    /// open.save(ConversationChange::at(0).with_messages([Message::user("Hello")])).await?;
+    /// drop(open);
+    /// assert!(conversations.forget(&id).await?);
+    /// assert!(!conversations.forget(&id).await?, "it is gone");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn forget(&self, id: &ConversationId) -> Result<bool, MemoryError> {
         let _slot = QueueSlot::acquire(&self.queue, id).await;
         let mut busy_retry = BusyRetry::new(self);
@@ -270,6 +341,22 @@ impl Conversations {
     ///
     /// # Errors
     /// Returns the errors of the store.
+    ///
+    /// ```
+    /// # use levity_core::{ConversationChange, ConversationQuery, Message};
+    /// # use levity_memory::{Conversations, InMemory};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::MemoryError> {
+    /// let conversations = Conversations::new(InMemory::new());
+    /// let id = conversations.new_id();
+    /// let change = ConversationChange::at(0).with_messages([Message::user("Good morning")]);
+    /// conversations.open(&id, 100).await?.save(change).await?;
+    ///
+    /// let found = conversations.list(&ConversationQuery::new()).await?;
+    /// assert_eq!(found[0].id, id);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn list(
         &self,
         query: &ConversationQuery,
@@ -314,6 +401,9 @@ impl Conversations {
 }
 
 /// Drops messages that were trimmed after loading, and tool results whose calls were left out.
+///
+/// It runs after [`bound`](Conversations::bound), which may have trimmed messages that were already
+/// loaded.
 fn shorten(remembered: &mut LoadedConversation) {
     let count = remembered.end.saturating_sub(remembered.first);
     let count = usize::try_from(count).unwrap_or(usize::MAX);

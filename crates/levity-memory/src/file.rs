@@ -1,3 +1,9 @@
+//! Conversations as JSON files, one each.
+//!
+//! The store is made for people who read and edit their conversations. So a file is one readable
+//! document, and a save rewrites all of it. A cache avoids reading a file again that this process
+//! wrote last.
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -100,6 +106,24 @@ impl FileMemory {
     ///
     /// # Errors
     /// If the path does not name a file.
+    ///
+    /// ```
+    /// use levity_core::{
+    ///     ConversationChange, ConversationId, MemoryErrorKind, MemoryStore, Message,
+    /// };
+    /// use levity_memory::FileMemory;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::MemoryError> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let store = FileMemory::single_file(dir.path().join("chat.json"))?;
+    /// let change = ConversationChange::at(0).with_messages([Message::user("Good morning")]);
+    /// store.save(&ConversationId::new("monday"), &change).await?;
+    /// let error = store.save(&ConversationId::new("tuesday"), &change).await.unwrap_err();
+    /// assert_eq!(error.kind(), MemoryErrorKind::Refused);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn single_file(file: impl Into<PathBuf>) -> Result<Self, MemoryError> {
         let file = absolute_path(&file.into())?;
         if file.file_name().and_then(|name| name.to_str()).is_none() {
@@ -136,6 +160,8 @@ impl FileMemory {
     }
 
     /// Runs blocking work on a thread where it delays no other task.
+    ///
+    /// The permit moves into the work, so that abandoned calls still count as concurrent ones.
     async fn with<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Folder) -> Result<T, MemoryError> + Send + 'static,

@@ -1,3 +1,8 @@
+//! Conversations in the memory of the process, optionally within limits.
+//!
+//! A bounded store is a cache for servers. It forgets the conversation whose last save is oldest,
+//! never one that a run holds, and it can give each user a fair share.
+
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io;
@@ -43,6 +48,8 @@ struct Inner {
 }
 
 /// The limits of a bounded store and its current usage.
+///
+/// `clock` counts saves, which is enough to order them and independent of the system clock.
 struct Bounds {
     limit: Usage,
     /// The limit for each owner, and the function that returns the owner of a conversation.
@@ -82,6 +89,9 @@ enum Excess {
 
 impl Inner {
     /// Records the size of a conversation, and removes others to make room for it.
+    ///
+    /// It stops when only held conversations remain: a limit that is exceeded for a moment is
+    /// better than a run that loses its conversation.
     fn enforce_limits(&mut self, id: &ConversationId) {
         let Self {
             conversations,
@@ -142,6 +152,9 @@ impl Usage {
 
     /// Returns the used part of `limit` in millionths: of conversations or of bytes, whichever is
     /// larger.
+    ///
+    /// Comparing the larger of the two parts treats a user with many short conversations like one
+    /// with few long ones.
     fn part_of(self, limit: Self) -> u128 {
         let part = |used: usize, limit: usize| used as u128 * 1_000_000 / (limit as u128).max(1);
         part(self.count, limit.count).max(part(self.bytes, limit.bytes))
@@ -239,6 +252,23 @@ impl InMemory {
     /// conversation larger than a sixteenth of the bytes loses its oldest messages.
     /// [Held](MemoryStore::hold) conversations are never removed, so usage may exceed the limit by
     /// a sixteenth for each run in progress.
+    ///
+    /// ```
+    /// use levity_core::{ConversationChange, ConversationId, MemoryStore, Message};
+    /// use levity_memory::InMemory;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::MemoryError> {
+    /// let store = InMemory::bounded(2, 1 << 20);
+    /// let change = ConversationChange::at(0).with_messages([Message::user("Hello")]);
+    /// for id in ["monday", "tuesday", "wednesday"] {
+    ///     store.save(&ConversationId::new(id), &change).await?;
+    /// }
+    /// assert_eq!(store.load(&ConversationId::new("monday"), 10).await?.end, 0); // forgotten
+    /// assert_eq!(store.load(&ConversationId::new("wednesday"), 10).await?.end, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn bounded(limit: usize, bytes: usize) -> Self {
         let limit = Usage {
             count: limit.max(1),
@@ -269,6 +299,19 @@ impl InMemory {
     /// `owner_of` returns the owner of a conversation by its id; conversations without an owner
     /// have no separate share. Call this method before the first save. It has no effect on an
     /// unbounded store.
+    ///
+    /// ```
+    /// use levity_core::ConversationId;
+    /// use levity_memory::InMemory;
+    ///
+    /// /// Returns the user in ids such as `ann/monday`.
+    /// fn user(id: &ConversationId) -> Option<std::sync::Arc<str>> {
+    ///     id.as_str().split_once('/').map(|(user, _)| user.into())
+    /// }
+    ///
+    /// let store = InMemory::bounded(1_000, 64 << 20).with_share(5, user);
+    /// # drop(store);
+    /// ```
     #[must_use]
     pub fn with_share(
         self,

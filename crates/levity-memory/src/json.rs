@@ -1,4 +1,7 @@
 //! Messages as JSON that can be read back.
+//!
+//! A store must never accept a message that it cannot return. JSON parsers limit the nesting, so it
+//! is checked when a message is written.
 
 use levity_core::{ConversationId, MemoryError, MemoryErrorKind, Message};
 

@@ -1,3 +1,8 @@
+//! Conversations in any database that can compare and swap.
+//!
+//! The four operations of [`KeyValueStore`] exist in object stores, key-value databases and SQL.
+//! Everything else is built from them: atomic saves, leases, and cleaning up after a crash.
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -146,6 +151,12 @@ impl<S: KeyValueStore + ?Sized> KeyValueStore for Arc<S> {
 }
 
 /// The version of a value in the database's own form: a number or an entity tag.
+///
+/// ```
+/// # use levity_memory::Version;
+/// assert_eq!(Version::from(7).as_str(), "7");
+/// assert_ne!(Version::from("\"a1b2\""), Version::from("\"c3d4\"")); // entity tags
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Version(Arc<str>);
 
@@ -169,6 +180,13 @@ impl From<&str> for Version {
 }
 
 /// A value together with its version.
+///
+/// ```
+/// # use levity_memory::Versioned;
+/// let entry = Versioned::new("hello", 7);
+/// assert_eq!(entry.value, b"hello");
+/// assert_eq!(format!("{entry:?}"), "Versioned { version: Version(\"7\"), .. }");
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Versioned {

@@ -8,7 +8,8 @@
 //! let messages: Vec<_> = (1..=10_000)
 //!     .map(|n| Message::user(format!("message {n}")).into())
 //!     .collect();
-//! let shown = Window::new().tokens(2_000).contents(&messages, Some("They counted."), &Counter::new());
+//! let window = Window::new().tokens(2_000);
+//! let shown = window.contents(&messages, Some("They counted."), &Counter::new());
 //! assert!(shown.fits && shown.tokens <= 2_000);
 //! ```
 //!
@@ -29,6 +30,21 @@
 //!
 //! # Features
 //! - `sqlite`: enables `SqliteMemory` and `Recall`.
+//!
+//! # Choosing a store
+//! | store | conversations | processes | survives |
+//! |---|---|---|---|
+//! | [`InMemory`] | any number, optionally bounded | one | nothing |
+//! | [`FileMemory`] | a small number, readable as JSON | several | a power failure |
+//! | `SqliteMemory` | any number | several | a power failure |
+//! | [`KeyValueMemory`] | any number | several machines | what the database promises |
+//!
+//! All of them pass the same conformance suite, `levity_test::conformance::memory_store`.
+//!
+//! # Where to go next
+//! - [`Conversations`] adds queues and expiry to a store; agents use it.
+//! - [`Window`] and [`Counter`] decide what a model sees; [`WindowView`] is the result.
+//! - `docs/memory.md` and `docs/recall.md` describe the formats of the files.
 
 mod blocking;
 mod conversations;

@@ -1,4 +1,7 @@
 //! Words of messages and of search queries.
+//!
+//! All stores split texts in the same way, so that a search finds the same messages in each of
+//! them.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,11 @@
 //! Long-term recall: facts that remain useful beyond one conversation.
+//!
+//! A search combines two rankings: by words, with BM25, and by meaning, with vectors. Words work
+//! without any model and find names and numbers; vectors find paraphrases. The embedder is optional
+//! in every call. If it fails, words are enough to answer.
+//!
+//! Everything that a fact says is untrusted. A fact was perhaps written by a model that had read a
+//! hostile page, so it is shown to models as data with its source.
 
 use std::fmt;
 use std::path::Path;
@@ -148,10 +155,25 @@ impl Recall {
     /// embedders cannot be compared, so use one embedder per file.
     ///
     /// A failure of the embedder, or a call that exceeds 20 seconds, does not fail the operation.
-    /// Facts are then stored without a vector and found by their words; [`SavedFact::embedding_error`]
-    /// and [`RecallResult::embedding_error`] report it. The store retries the embedder after 30 seconds.
-    /// Facts without a vector get one later: a few with every `remember` or `recall`, or all by
-    /// [`embed_missing`](Self::embed_missing).
+    /// Facts are then stored without a vector and found by their words;
+    /// [`SavedFact::embedding_error`] and [`RecallResult::embedding_error`] report it. The store
+    /// retries the embedder after 30 seconds. Facts without a vector get one later: a few with
+    /// every `remember` or `recall`, or all by [`embed_missing`](Self::embed_missing).
+    ///
+    /// ```
+    /// use levity_memory::{Recall, Scope};
+    /// use levity_test::WordEmbedder;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::MemoryError> {
+    /// let embedder = WordEmbedder::new().synonyms(["tea", "infusion"]);
+    /// let (recall, user) = (Recall::in_memory()?.with_embedder(embedder), Scope::user("u-17"));
+    /// recall.remember(&user, "Prefers tea.", "chat of Monday").await?;
+    /// let found = recall.recall(&[user], "infusion", 5).await?;
+    /// assert_eq!(found.facts[0].text, "Prefers tea."); // no word in common
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn with_embedder(mut self, embedder: impl Embedder + 'static) -> Self {
         self.embedding = Some(Embedding::new(Arc::new(embedder)));
@@ -173,8 +195,24 @@ impl Recall {
     ///
     /// # Errors
     /// [`Refused`](MemoryErrorKind::Refused) if the text is empty or longer than 8 KiB, or its
-    /// source longer than 1 KiB; [`Full`](MemoryErrorKind::Full) if the scope has reached its
-    /// maximum number of facts; and if the file cannot be written.
+    /// source is empty or longer than 1 KiB; [`Full`](MemoryErrorKind::Full) if the scope has
+    /// reached its maximum number of facts; and if the file cannot be written.
+    ///
+    /// ```
+    /// use levity_core::MemoryErrorKind;
+    /// use levity_memory::{Recall, Scope};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::MemoryError> {
+    /// let (recall, user) = (Recall::in_memory()?, Scope::user("u-17"));
+    /// let first = recall.remember(&user, "Prefers tea.", "chat of Monday").await?;
+    /// let again = recall.remember(&user, " Prefers tea. ", "chat of Tuesday").await?;
+    /// assert!(first.new && !again.new && first.id == again.id);
+    /// let error = recall.remember(&user, "  ", "chat").await.unwrap_err();
+    /// assert_eq!(error.kind(), MemoryErrorKind::Refused);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn remember(
         &self,
         scope: &Scope,
@@ -189,6 +227,20 @@ impl Recall {
     ///
     /// # Errors
     /// As [`remember`](Self::remember).
+    ///
+    /// ```
+    /// # use levity_core::ConversationId;
+    /// # use levity_memory::{Recall, Scope};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::MemoryError> {
+    /// let (recall, ada) = (Recall::in_memory()?, Scope::user("ada"));
+    /// let chat = ConversationId::new("monday");
+    /// recall.remember_session(&ada, &chat, "They planned a trip to Rome.").await?;
+    /// recall.remember_session(&ada, &chat, "They booked a trip to Rome.").await?;
+    /// assert_eq!(recall.forget_scope(&ada).await?, 1); // the second replaced the first
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn remember_session(
         &self,
         scope: &Scope,
@@ -268,6 +320,19 @@ impl Recall {
     /// # Errors
     /// If the file cannot be written. [`Busy`](MemoryErrorKind::Busy) also if the fact is removed,
     /// but another program still reads the old state of the file; then call `forget` again later.
+    ///
+    /// ```
+    /// use levity_memory::{Recall, Scope};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::MemoryError> {
+    /// let (recall, user) = (Recall::in_memory()?, Scope::user("u-17"));
+    /// let tea = recall.remember(&user, "Prefers tea.", "chat of Monday").await?.id;
+    /// assert!(!recall.forget(&[Scope::user("u-18")], tea).await?, "another scope");
+    /// assert!(recall.forget(&[user], tea).await?);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn forget(&self, scopes: &[Scope], id: FactId) -> Result<bool, MemoryError> {
         check_scopes(scopes)?;
         let scopes = scopes.to_vec();
@@ -289,6 +354,19 @@ impl Recall {
     ///
     /// # Errors
     /// As [`forget`](Self::forget).
+    ///
+    /// ```
+    /// # use levity_memory::{Recall, Scope};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::MemoryError> {
+    /// let recall = Recall::in_memory()?;
+    /// let ada = Scope::user("ada");
+    /// recall.remember(&ada, "Ada drinks tea.", "a chat").await?;
+    /// assert_eq!(recall.forget_scope(&ada).await?, 1);
+    /// assert_eq!(recall.forget_scope(&ada).await?, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn forget_scope(&self, scope: &Scope) -> Result<usize, MemoryError> {
         let scope = scope.clone();
         let forget = move |file: &File| {
@@ -321,6 +399,22 @@ impl Recall {
     ///
     /// # Errors
     /// If the file cannot be read.
+    ///
+    /// ```
+    /// use levity_memory::{Recall, Scope};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::MemoryError> {
+    /// let (recall, user) = (Recall::in_memory()?, Scope::user("u-17"));
+    /// for fact in ["Prefers tea.", "Lives near the harbour."] {
+    ///     recall.remember(&user, fact, "chat of Monday").await?;
+    /// }
+    /// let first = recall.list(&user, None, 1).await?;
+    /// let rest = recall.list(&user, Some(first[0].id), 10).await?;
+    /// assert_eq!((first.len(), rest[0].text.as_str()), (1, "Lives near the harbour."));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn list(
         &self,
         scope: &Scope,
@@ -380,6 +474,8 @@ impl Recall {
     }
 
     /// Runs work that may wait for the disk where it delays no other task.
+    ///
+    /// One operation uses the file at a time; waiting callers hold no thread.
     async fn run_on_file<T: Send + 'static>(
         &self,
         work: impl FnOnce(&File) -> Result<T, MemoryError> + Send + 'static,
@@ -410,6 +506,9 @@ impl Recall {
 type QueryVector = Result<(Arc<str>, Vec<f32>), ModelError>;
 
 /// Finds the best facts by their words and, with a vector, by their meaning.
+///
+/// At least 50 candidates of each ranking are fused, even for a small limit: a fact that is tenth
+/// in both may be the best overall.
 fn search(
     view: &Connection,
     scopes: &[Scope],

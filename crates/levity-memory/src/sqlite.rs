@@ -1,3 +1,9 @@
+//! Conversations in one SQLite file.
+//!
+//! One thread writes and groups the requests of all callers into transactions; four connections
+//! read beside it. The word index is filled lazily, by the first search, since most conversations
+//! are never searched.
+
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -126,6 +132,20 @@ impl SqliteMemory {
     ///
     /// # Errors
     /// If the file cannot be written.
+    ///
+    /// ```
+    /// use levity_core::{ConversationId, MemoryStore};
+    /// use levity_memory::SqliteMemory;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::MemoryError> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let store = SqliteMemory::new(dir.path().join("memory.db"))?;
+    /// store.forget(&ConversationId::new("monday")).await?;
+    /// store.wipe().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn wipe(&self) -> Result<(), MemoryError> {
         self.writer()?
             .submit(|reply| WriteRequest::Wipe { reply })
@@ -160,6 +180,8 @@ impl SqliteMemory {
         result.await
     }
 
+    /// The index is cleaned in small steps before the transaction that removes the rows, so that
+    /// other writers wait for milliseconds and not for seconds.
     async fn remove(
         &self,
         id: &ConversationId,

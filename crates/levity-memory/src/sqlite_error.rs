@@ -1,4 +1,7 @@
 //! Converts SQLite errors into memory errors.
+//!
+//! A locked file becomes an I/O error and not `Busy`: callers would treat `Busy` as a conversation
+//! that is held, and wait again.
 
 use levity_core::{MemoryError, MemoryErrorKind};
 use levity_sqlite::{Error, ErrorKind};

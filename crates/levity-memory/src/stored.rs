@@ -1,4 +1,7 @@
 //! The content of a conversation and the effect of a save, identical in every store.
+//!
+//! [`classify`] decides for all stores if a change is written, was written before, or comes too
+//! late. So a repeated save after a crash has the same effect everywhere.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -123,6 +126,13 @@ pub(crate) enum SaveAction {
 
 /// Classifies a change without reading messages. `upto` is the end of the current summary, if there
 /// is one.
+///
+/// | the change | result |
+/// |---|---|
+/// | begins at the end | it is written |
+/// | lies before the end, with the same messages | nothing: it was saved before |
+/// | begins elsewhere, or has other messages | [`Moved`](MemoryErrorKind::Moved) |
+/// | has a summary beyond its own end | [`Refused`](MemoryErrorKind::Refused) |
 pub(crate) fn classify(
     id: &ConversationId,
     end: u64,

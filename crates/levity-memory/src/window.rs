@@ -1,4 +1,8 @@
 //! Context windows: the part of a conversation that a model receives, so that it always fits.
+//!
+//! A window never changes a conversation. It computes a [`WindowView`], which is a few numbers, and
+//! the view produces the history to send. Views move forward only: text that a provider has cached
+//! stays the same as long as possible.
 
 use std::sync::Arc;
 
@@ -25,8 +29,10 @@ pub use view::WindowView;
 /// use levity_core::{History, Message};
 /// use levity_memory::{Counter, Window};
 ///
-/// let messages: Vec<_> = (1..=40).map(|n| Message::user(format!("message {n}")).into()).collect();
-/// let shown = Window::new().messages(10).contents(&messages, Some("They counted."), &Counter::new());
+/// let message = |n| Message::user(format!("message {n}")).into();
+/// let messages: Vec<_> = (1..=40).map(message).collect();
+/// let window = Window::new().messages(10);
+/// let shown = window.contents(&messages, Some("They counted."), &Counter::new());
 /// assert_eq!(shown.left_out, 30);
 /// assert_eq!(shown.history.messages()[0].text(), "Previous Summary: They counted.");
 /// assert_eq!(shown.history.messages()[1].text(), "message 31");
@@ -79,6 +85,16 @@ impl Window {
     }
 
     /// Removes the limit on the number of messages; only the tokens limit the window.
+    ///
+    /// ```
+    /// use levity_core::Message;
+    /// use levity_memory::{Counter, Window};
+    ///
+    /// let message = |n| Message::user(format!("message {n}")).into();
+    /// let messages: Vec<_> = (1..=40).map(message).collect();
+    /// let shown = Window::new().all_messages().tokens(8_000);
+    /// assert_eq!(shown.contents(&messages, None, &Counter::new()).left_out, 0);
+    /// ```
     #[must_use]
     pub fn all_messages(mut self) -> Self {
         self.messages = None;
@@ -93,12 +109,30 @@ impl Window {
     }
 
     /// Returns the token limit, if there is one.
+    ///
+    /// A limit below [`MIN_TOKENS`](Self::MIN_TOKENS) counts as that minimum.
+    ///
+    /// ```
+    /// # use levity_memory::Window;
+    /// assert_eq!(Window::new().max_tokens(), None);
+    /// assert_eq!(Window::new().tokens(8_000).max_tokens(), Some(8_000));
+    /// assert_eq!(Window::new().tokens(1).max_tokens(), Some(Window::MIN_TOKENS));
+    /// ```
     pub fn max_tokens(&self) -> Option<u64> {
         self.tokens.map(|tokens| tokens.max(Self::MIN_TOKENS))
     }
 
     /// Returns `true` if the contents exceed the limits: `estimate` is the estimated number of
     /// tokens, and `past` the number of messages from before the current run.
+    ///
+    /// ```
+    /// use levity_memory::{Counter, Window};
+    ///
+    /// let window = Window::new().tokens(8_000).messages(20);
+    /// assert!(!window.exceeds_limits(3_000, 12, &Counter::new()));
+    /// assert!(window.exceeds_limits(3_000, 21, &Counter::new()));
+    /// assert!(window.exceeds_limits(9_000, 12, &Counter::new()));
+    /// ```
     pub fn exceeds_limits(&self, estimate: u64, past: usize, counter: &Counter) -> bool {
         let too_long = self
             .max_tokens()
@@ -119,6 +153,19 @@ impl Window {
 
     /// Returns the same, and always includes the messages at the indices `pins`. A message that
     /// calls tools or answers a call cannot be pinned.
+    ///
+    /// ```
+    /// use levity_core::Message;
+    /// use levity_memory::{Counter, Window};
+    ///
+    /// let message = |n| Message::user(format!("message {n}")).into();
+    /// let messages: Vec<_> = (1..=40).map(message).collect();
+    /// let window = Window::new().messages(2);
+    /// let shown = window.contents_with_pins(&messages, &[0], None, &Counter::new());
+    /// let texts: Vec<_> = shown.history.messages().iter().map(|message| message.text()).collect();
+    /// assert_eq!(texts[0], "message 1"); // pinned, for example the goal
+    /// assert_eq!(texts[2..], ["message 39", "message 40"]);
+    /// ```
     pub fn contents_with_pins(
         &self,
         messages: &[Arc<Message>],
@@ -141,6 +188,16 @@ impl Window {
 }
 
 /// The visible part of a conversation, and the number of omitted messages.
+///
+/// ```
+/// use levity_core::Message;
+/// use levity_memory::{Counter, Window};
+///
+/// let long = vec![Message::user("word ".repeat(10_000)).into()];
+/// let shown = Window::new().tokens(1_000).contents(&long, None, &Counter::new());
+/// assert!(shown.fits && shown.tokens <= 1_000);
+/// assert_eq!((shown.left_out, shown.shortened), (0, 1));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct WindowContents {

@@ -1,4 +1,7 @@
 //! Waiting for another process that holds a conversation.
+//!
+//! A store cannot notify a waiter in another process, so the waiter asks again: after 5 ms, then
+//! with doubled delays of up to 200 ms.
 
 use std::time::Duration;
 

@@ -1,4 +1,8 @@
 //! The removal of conversations that have expired.
+//!
+//! Cleaning lists the expired conversations in pages of 200, oldest first. The date is checked
+//! again by the store in the step that removes it, so a conversation that continues meanwhile is
+//! safe.
 
 use levity_core::{ConversationId, ConversationQuery, MemoryError, MemoryErrorKind, Timestamp};
 
@@ -8,6 +12,17 @@ use super::{Conversations, QueueSlot, is_expired};
 const PAGE: usize = 200;
 
 /// The result of one clean-up pass.
+///
+/// ```
+/// use levity_memory::{Conversations, InMemory, MemoryCleanup};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), levity_core::MemoryError> {
+/// let conversations = Conversations::new(InMemory::new());
+/// assert_eq!(conversations.clean_up().await?, MemoryCleanup::default());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryCleanup {

@@ -1,3 +1,5 @@
+//! A conversation that a run holds.
+
 use std::fmt;
 
 use levity_core::{
@@ -7,6 +9,26 @@ use levity_core::{
 use super::{Conversations, QueueSlot};
 
 /// A conversation that no other run can open until this value is dropped.
+///
+/// ```
+/// use levity_core::{ConversationChange, Message, Summary};
+/// use levity_memory::{Conversations, InMemory};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), levity_core::MemoryError> {
+/// let conversations = Conversations::new(InMemory::new());
+/// let id = conversations.new_id();
+/// let open = conversations.open(&id, 10).await?;
+/// let messages = [Message::user("Good morning"), Message::assistant("Hello!")];
+/// let change = ConversationChange::at(0).with_messages(messages);
+/// open.save(change.with_summary(Summary::new("They met.", 2))).await?;
+/// drop(open);
+/// // The summary covers both messages, so none is loaded.
+/// let again = conversations.open(&id, 10).await?;
+/// assert_eq!((again.remembered().messages.len(), again.remembered().end), (0, 2));
+/// # Ok(())
+/// # }
+/// ```
 pub struct OpenConversation {
     pub(super) id: ConversationId,
     pub(super) remembered: LoadedConversation,

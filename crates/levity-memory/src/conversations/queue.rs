@@ -1,4 +1,7 @@
 //! The queue of runs for each conversation within this process.
+//!
+//! Each conversation in use has a semaphore with one permit, which serves waiters in order. The
+//! last user removes it, so that idle conversations cost nothing.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -51,6 +54,7 @@ impl QueueSlot {
         slot.permit.is_some().then_some(slot)
     }
 
+    /// The count of references to the semaphore is the count of places in the queue.
     fn enqueue(queue: &Arc<OpenQueue>, id: &ConversationId) -> Self {
         let semaphore = queue
             .lock()

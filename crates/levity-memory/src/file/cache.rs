@@ -1,4 +1,8 @@
 //! A cache of recently read or written conversations, so that a save need not read the file again.
+//!
+//! An entry is valid only for the exact file that it came from: inode, length and time of change.
+//! The cache holds at most 64 conversations and 16 MiB of files; the least recently used leave
+//! first.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,6 +40,9 @@ struct Inner {
 
 impl Cache {
     /// Returns the cached content of a file if the file is unchanged.
+    ///
+    /// A miss because of another stamp leaves the old entry in place until the new content replaces
+    /// it.
     pub(super) fn find(&self, name: &str, stamp: Stamp) -> Option<CachedConversation> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.uses += 1;

@@ -1,4 +1,6 @@
 //! File access: atomic reads, atomic replacement and locks.
+//!
+//! Nothing here follows a link or waits for a pipe, since the folder may come from someone else.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _};
@@ -21,6 +23,9 @@ const LOCK_TIMEOUT: Duration = Duration::from_millis(if cfg!(test) { 50 } else {
 const LOCK_POLL: Duration = Duration::from_millis(1);
 
 /// The metadata that shows whether a file has changed.
+///
+/// Two writes within the resolution of the clock normally differ in the inode, because each save
+/// creates a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     file_number: u64,
@@ -75,6 +80,9 @@ pub(super) fn stamp(path: &Path) -> io::Result<Option<Stamp>> {
 }
 
 /// Opens a regular file; `None` if there is none.
+///
+/// The name is checked before and after opening, so that a file replaced in between is not mixed up
+/// with its successor.
 fn open(path: &Path) -> io::Result<Option<(File, Stamp)>> {
     // Another program may replace the file between the two checks, but not forever.
     for _ in 0..100 {

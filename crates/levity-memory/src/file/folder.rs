@@ -1,4 +1,8 @@
 //! Blocking operations on conversations in files.
+//!
+//! A write takes one of 32 lock files, chosen by the hash of the name. The number is fixed, so that
+//! a folder of thousands of conversations does not collect thousands of lock files. A hold is a
+//! file with the number of its owner; it counts only while that owner lives.
 
 use std::collections::HashMap;
 use std::fs;
@@ -25,6 +29,7 @@ const LOCK_COUNT: u64 = 32;
 /// The maximum length of an id that does not become a file name.
 const MAX_ID_BYTES: usize = 1_000;
 
+/// `owner` is created by the first hold; a store that only reads leaves no trace in the folder.
 pub(super) struct Folder {
     pub(super) location: Location,
     pub(super) durability: Durability,
@@ -136,8 +141,9 @@ impl Folder {
         }
     }
 
-    /// Returns a conversation as stored in its file, and reads the file only if another process
-    /// wrote it. `None` if there is none, or if the file contains another conversation.
+    /// Returns a conversation as stored in its file, and reads the file again only if another
+    /// process has written it since. Returns `None` if there is no such conversation, or if the
+    /// file contains another conversation.
     fn find(
         &self,
         id: &ConversationId,
@@ -204,6 +210,8 @@ impl Folder {
     }
 
     /// Applies `change` to a conversation, and writes the file if `change` returns `true`.
+    ///
+    /// The lock is held from reading to replacing the file, so no other writer can be overwritten.
     fn change(
         &self,
         id: &ConversationId,
@@ -276,6 +284,9 @@ impl Folder {
     }
 
     /// Removes all files of a conversation, and returns `true` if the conversation existed.
+    ///
+    /// The hold, the temporary file and the document go in this order: a crash in between leaves
+    /// the conversation as it was.
     fn erase(&self, id: &ConversationId, paths: &FilePaths) -> Result<bool, MemoryError> {
         self.cache.remove(&paths.name);
         let erase = || {
@@ -318,6 +329,8 @@ impl Folder {
     }
 
     /// Returns `true` if a live process holds a conversation.
+    ///
+    /// A hold file that cannot be parsed counts as not held; one that cannot be read is an error.
     fn is_held(&self, id: &ConversationId, paths: &FilePaths) -> Result<bool, MemoryError> {
         let text = match fs::read(self.hold_path(paths)) {
             Ok(bytes) => String::from_utf8(bytes).unwrap_or_default(),

@@ -1,5 +1,17 @@
 //! One conversation as one JSON document: `{"summary": "..", "history": [..]}`, preceded by
 //! metadata.
+//!
+//! ```text
+//! {"levity_memory":1,"id":"monday","changed":…,"first":0,"end":2,
+//! "summary":"",
+//! "history":[
+//! {"role":"user","content":"Good morning"},
+//! {"role":"assistant","content":"…","parts":[…]}
+//! ]}
+//! ```
+//!
+//! The first line has everything that a list shows. A message of plain text is written as its
+//! content alone; any other message has its parts and, for readers, a preview of its text.
 
 use levity_core::{
     ConversationChange, ConversationId, ConversationInfo, MemoryError, MemoryErrorKind, Message,
@@ -32,6 +44,7 @@ struct Head {
     upto: Option<u64>,
 }
 
+/// Unknown keys are an error: a save would otherwise drop what another program added.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
@@ -175,6 +188,8 @@ pub(super) fn read(
 }
 
 impl Document {
+    /// The positions must add up, so that an edited file with a missing message is reported instead
+    /// of shifting all later positions.
     fn into_conversation(self, modified: Timestamp) -> Result<ParsedConversation, String> {
         let (mut messages, mut at) = (std::collections::VecDeque::new(), self.first);
         for entry in self.history {

@@ -1,4 +1,7 @@
 //! Conversation metadata, read without reading whole files.
+//!
+//! The first 8 KiB of a file are enough, unless another program wrote it; such a file is read
+//! completely.
 
 use std::fs;
 use std::path::Path;

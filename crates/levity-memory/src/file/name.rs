@@ -1,5 +1,8 @@
 //! Conversation ids as file names: every id has exactly one name, and no two ids share a name on
 //! any file system.
+//!
+//! File systems differ: some ignore case, some reserve names such as `con`, all limit the length.
+//! Every byte that could cause a collision is escaped, so two conversations never share a file.
 
 /// The maximum length. A name with its extension and its temporary affixes must fit into 255 bytes.
 const MAX_BYTES: usize = 200;

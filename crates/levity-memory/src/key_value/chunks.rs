@@ -67,6 +67,8 @@ impl ChunkKey {
 }
 
 /// Returns the keys and values of a change at the end of the conversation.
+///
+/// `max_bytes` limits each value; a chunk that is longer is split into parts.
 pub(super) fn write(
     id: &ConversationId,
     prefix: &str,
@@ -121,6 +123,9 @@ fn split_chunk(
 }
 
 /// Assembles chunks from keys in their order.
+///
+/// It checks that positions follow each other without a gap. Chunks of interrupted saves sort
+/// behind the valid one of the same position and are skipped.
 pub(super) struct Reader<'a> {
     pub(super) id: &'a ConversationId,
     pub(super) prefix: &'a str,

@@ -1,4 +1,7 @@
 //! The head of a conversation: the one value by which every change becomes visible.
+//!
+//! It is written with the version that was read, so a change either replaces exactly the state that
+//! it was computed from, or fails and is computed again.
 
 use levity_core::{
     ConversationChange, ConversationId, MemoryError, MemoryErrorKind, Summary, Timestamp,
@@ -88,6 +91,8 @@ impl Head {
     }
 
     /// Returns `true` if the head can be removed.
+    ///
+    /// Such a head only marks that a conversation was held or removed.
     pub(super) fn is_idle(&self, now: Timestamp) -> bool {
         !self.exists
             && self

@@ -1,5 +1,9 @@
 //! The conversations that this store holds. A task for each hold renews its lease in the store, and
 //! ends it.
+//!
+//! The table in memory keeps holders of this process apart, and the lease in the store those of
+//! other processes. A lease that cannot be renewed is not an error at once: the next save notices
+//! that it was lost.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +24,7 @@ pub(super) struct Holds {
     tasks: Mutex<JoinSet<()>>,
 }
 
+/// `released` is set when the guard is dropped, and `done` closes when the store knows.
 struct Hold {
     token: u64,
     /// Set once the lease is in the store.
@@ -110,6 +115,8 @@ impl Holds {
 
 impl KeyValueMemory {
     /// Adds a hold to the table, and starts the task that maintains its lease.
+    ///
+    /// The task belongs to the store's set of tasks and ends with it.
     pub(super) async fn register_hold(
         &self,
         id: &ConversationId,

@@ -1,3 +1,9 @@
+//! The store over four operations.
+//!
+//! Reads take no lock: they read the head, then the chunks, then the head again. If the beginning
+//! or the generation has changed meanwhile, they start over. Writers retry up to 100 times while
+//! others win.
+
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -40,6 +46,19 @@ const ATTEMPTS: usize = 100;
 ///   message. No call returns them.
 ///
 /// Clones share the same store. It requires a tokio runtime. [`KeyValueStore`] has an example.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use levity_memory::{KeyValueMemory, KeyValueStore};
+///
+/// /// Uses short leases and the small values of a database with a limit of 64 KiB.
+/// fn memory(database: impl KeyValueStore + 'static) -> KeyValueMemory {
+///     KeyValueMemory::new(database)
+///         .with_lease(Duration::from_secs(5))
+///         .with_max_value_bytes(64 << 10)
+/// }
+/// ```
 #[derive(Clone)]
 pub struct KeyValueMemory {
     store: Arc<dyn KeyValueStore>,
@@ -138,6 +157,8 @@ impl KeyValueMemory {
     }
 
     /// Changes the head, unless `change` returns `None`. Returns the replaced head.
+    ///
+    /// `change` may be called several times, once for each head that it meets.
     async fn update(
         &self,
         id: &ConversationId,
@@ -274,6 +295,9 @@ impl KeyValueMemory {
     }
 
     /// Removes chunks that no head refers to.
+    ///
+    /// It is safe beside other writers: only chunks that no current or future head can refer to are
+    /// removed.
     async fn discard_chunks(&self, id: &ConversationId) -> Result<(), MemoryError> {
         let Ok(chunks) = chunk_prefix(id) else {
             return Ok(());
@@ -615,6 +639,8 @@ fn conversation_of(first: u64, messages: Vec<(u64, Arc<Message>)>) -> StoredConv
 }
 
 /// Rejects a change by a holder whose lease ended and was taken over.
+///
+/// A change without a hold passes, since the store also serves programs that do not use leases.
 fn check_lease(id: &ConversationId, head: &Head, token: Option<u64>) -> Result<(), MemoryError> {
     let lost = token.is_some_and(|token| !head.is_held_by(token));
     if lost {

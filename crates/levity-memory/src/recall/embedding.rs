@@ -1,4 +1,8 @@
 //! The embedder of a file of facts. Its failures never prevent saving or finding facts by words.
+//!
+//! Three rules keep a bad embedder harmless. A call has 20 seconds. After a failure, no call is
+//! made for 30 seconds. A text that the embedder rejects is marked, so that it is not sent again
+//! and again. Facts without a vector are caught up with later calls.
 
 use std::fmt;
 use std::pin::pin;
@@ -79,6 +83,8 @@ impl Embedding {
     }
 
     /// Embeds facts, with an error for each fact that the embedder rejects while it accepts others.
+    ///
+    /// A batch that fails because of one text is repeated one by one, to find that text.
     async fn embed_documents(
         &self,
         world: &dyn World,
@@ -187,6 +193,8 @@ fn may_concern_one_text(error: &ModelError) -> bool {
 }
 
 /// Validates vectors against the contract of embedders, before any get into the file.
+///
+/// A vector with an infinite component would be the nearest to everything.
 fn validate(embedded: Embeddings, texts: usize) -> Result<Embeddings, ModelError> {
     let vectors = &embedded.vectors;
     let dimensions = vectors.first().map_or(0, Vec::len);

@@ -1,3 +1,5 @@
+//! The types of facts and of the results about them.
+
 use std::fmt;
 
 use levity_core::{ConversationId, ModelError, Timestamp, Usage};
@@ -6,6 +8,11 @@ use serde::{Deserialize, Serialize};
 use super::Scope;
 
 /// The id of one fact; it is never reused, even after the fact is removed.
+///
+/// ```
+/// # use levity_memory::FactId;
+/// assert_eq!((FactId::new(7).get(), FactId::new(7).to_string()), (7, "7".to_owned()));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FactId(u32);
@@ -33,6 +40,20 @@ impl fmt::Display for FactId {
 }
 
 /// A stored fact, or the summary of a past session.
+///
+/// ```
+/// use levity_memory::{Recall, Scope};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), levity_core::MemoryError> {
+/// let (recall, user) = (Recall::in_memory()?, Scope::user("u-17"));
+/// recall.remember(&user, "Prefers tea.", "chat of Monday").await?;
+/// let fact = recall.recall(&[user.clone()], "tea", 1).await?.facts.remove(0);
+/// assert_eq!((fact.source.as_str(), &fact.scope), ("chat of Monday", &user));
+/// assert!(fact.conversation.is_none(), "it is a fact, not a session");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RecalledFact {
@@ -55,6 +76,24 @@ pub struct RecalledFact {
 }
 
 /// The result of saving a fact.
+///
+/// An embedder that fails does not make saving fail; `embedding_error` reports it.
+///
+/// ```
+/// use levity_core::{ModelError, ModelErrorKind};
+/// use levity_memory::{Recall, Scope};
+/// use levity_test::WordEmbedder;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), levity_core::MemoryError> {
+/// let embedder = WordEmbedder::new();
+/// embedder.fail(ModelError::new(ModelErrorKind::Overloaded, "the service is busy"));
+/// let recall = Recall::in_memory()?.with_embedder(embedder);
+/// let saved = recall.remember(&Scope::user("u-17"), "Prefers tea.", "chat").await?;
+/// assert!(saved.new && saved.embedding_error.is_some());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SavedFact {
@@ -70,6 +109,17 @@ pub struct SavedFact {
 }
 
 /// The result of a recall query.
+///
+/// ```
+/// use levity_memory::{Recall, Scope};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), levity_core::MemoryError> {
+/// let found = Recall::in_memory()?.recall(&[Scope::user("u-17")], "tea", 5).await?;
+/// assert!(found.facts.is_empty() && found.embedding_error.is_none());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct RecallResult {
@@ -82,6 +132,20 @@ pub struct RecallResult {
 }
 
 /// The result of embedding facts that had no vector.
+///
+/// ```
+/// use levity_memory::{Recall, Scope};
+/// use levity_test::WordEmbedder;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), levity_core::MemoryError> {
+/// let recall = Recall::in_memory()?;
+/// recall.remember(&Scope::user("u-17"), "Prefers tea.", "chat").await?;
+/// let report = recall.with_embedder(WordEmbedder::new()).embed_missing().await?;
+/// assert_eq!((report.facts, report.error), (1, None));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct EmbeddingReport {

@@ -1,4 +1,7 @@
 //! The file of facts, with its read and write transactions.
+//!
+//! Forgetting is a promise: after it, the text is neither in the file nor in the log beside it.
+//! Deleted rows are overwritten, the log is truncated, and small files are rewritten.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -171,6 +174,8 @@ impl From<rusqlite::Error> for WriteError {
 
 /// Moves the log into the file, and returns `true` if the log is empty afterwards. SQLite waits for
 /// readers and writers, but not for concurrent checkpoints, so this function retries.
+///
+/// SQLite reports a busy log in the result and not as an error, so both are checked.
 fn empty_log(connection: &mut Connection) -> rusqlite::Result<bool> {
     connection.busy_handler(None::<fn(i32) -> bool>)?;
     let mut attempts = BUSY_TIMEOUT.as_millis() / PAUSE.as_millis() / 5;

@@ -1,4 +1,8 @@
 //! Text for the word index, and queries on it.
+//!
+//! The index splits texts at spaces, which Chinese, Japanese, Thai and other scripts do not use.
+//! Their characters become words of their own, and a query looks for pairs of them. A question is
+//! reduced to quoted words, so no part of it can be search syntax.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -69,6 +73,7 @@ fn phrases(text: &str) -> Vec<String> {
     phrases
 }
 
+/// `東京tower` becomes the pairs of its Chinese part and the word `tower`.
 fn split_scripts(word: &str) -> Vec<String> {
     let mut parts = Vec::new();
     let mut rest = word;

@@ -1,4 +1,6 @@
 //! Fusion of several rankings into one.
+//!
+//! The scores of words and of vectors cannot be compared, and their ranks can.
 
 use std::collections::HashMap;
 

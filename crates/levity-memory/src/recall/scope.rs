@@ -1,3 +1,5 @@
+//! Scopes: whose facts are searched.
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -44,6 +46,12 @@ impl Scope {
     }
 
     /// Returns `user`, `project` or `session`.
+    ///
+    /// ```
+    /// # use levity_memory::Scope;
+    /// assert_eq!(Scope::user("ada").kind(), "user");
+    /// assert_eq!(Scope::project("engine").kind(), "project");
+    /// ```
     pub fn kind(&self) -> &'static str {
         match self {
             Self::User(_) => "user",
@@ -53,6 +61,11 @@ impl Scope {
     }
 
     /// Returns the id of the user, project or session.
+    ///
+    /// ```
+    /// # use levity_memory::Scope;
+    /// assert_eq!(Scope::session("monday").id(), "monday");
+    /// ```
     pub fn id(&self) -> &str {
         match self {
             Self::User(id) | Self::Project(id) | Self::Session(id) => id,

@@ -10,6 +10,21 @@ use super::{Recall, Scope, VACUUM_AFTER_FACT_BYTES};
 use crate::SessionNotes;
 
 /// Notes on conversations, stored in a [`Recall`] under one scope; see [`Recall::sessions`].
+///
+/// ```
+/// use levity_core::ConversationId;
+/// use levity_memory::{Recall, Scope, SessionNotes};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), levity_core::MemoryError> {
+/// let (recall, user) = (Recall::in_memory()?, Scope::user("u-17"));
+/// let notes = recall.sessions(user.clone());
+/// notes.save(&ConversationId::new("monday"), "They planned the harbour trip.").await?;
+/// let found = recall.recall(&[user], "harbour", 5).await?;
+/// assert_eq!(found.facts[0].conversation, Some(ConversationId::new("monday")));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct RecallSessionNotes {
     recall: Recall,
@@ -18,8 +33,8 @@ pub struct RecallSessionNotes {
 
 impl Recall {
     /// Returns a store of conversation notes under a scope, for
-    /// [`Conversations::with_session_notes`](crate::Conversations::with_session_notes). A query finds the notes like
-    /// facts.
+    /// [`Conversations::with_session_notes`](crate::Conversations::with_session_notes). A query
+    /// finds the notes like facts.
     pub fn sessions(&self, scope: Scope) -> RecallSessionNotes {
         RecallSessionNotes {
             recall: self.clone(),

@@ -1,3 +1,5 @@
+//! Facts as context beside the goal of a run.
+
 use std::fmt::Write;
 
 use async_trait::async_trait;
@@ -35,6 +37,21 @@ const CUT: &str = " […]";
 ///
 /// Without a goal, or without matching facts, there is no block. If the facts cannot be read, the
 /// block states this, and the run continues.
+///
+/// ```
+/// use levity_core::{ContextRequest, ContextSource};
+/// use levity_memory::{Recall, Scope};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let (recall, user) = (Recall::in_memory()?, Scope::user("u-17"));
+/// recall.remember(&user, "Prefers tea to coffee.", "chat of Monday").await?;
+/// let source = recall.context([user]).budget(500);
+/// let blocks = source.blocks(&ContextRequest::new(8_000).for_goal("Buy some tea")).await?;
+/// assert!(blocks[0].text.contains("source: chat of Monday] Prefers tea to coffee."));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct RecallContext {
     recall: Recall,
@@ -130,6 +147,8 @@ fn line(fact: &RecalledFact) -> String {
 }
 
 /// Unifies line ends and removes control characters.
+///
+/// A fact with a line separator of another alphabet could otherwise look like two facts.
 fn sanitize(text: &str, line_end: char) -> String {
     let text = text.replace("\r\n", "\n");
     let sanitize = |c| match c {

@@ -1,4 +1,7 @@
 //! Recall as tools for a model: `remember`, `recall` and `forget`, within the scopes of its agent.
+//!
+//! The model names no scopes by id: it chooses among the names that its agent has. So it cannot
+//! reach the facts of another user, whatever a prompt tells it.
 
 use std::sync::Arc;
 
@@ -219,6 +222,8 @@ fn invalid_args(message: String) -> ToolError {
     ToolError::new(ToolErrorKind::InvalidArgs, message)
 }
 
+/// The text of a database error is left to the source, and the model learns only that the facts are
+/// unavailable.
 fn tool_error(error: MemoryError) -> ToolError {
     match error.kind() {
         MemoryErrorKind::Refused => invalid_args(error.to_string()),

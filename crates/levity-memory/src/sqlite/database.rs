@@ -1,4 +1,7 @@
 //! The database file: its format and its connections.
+//!
+//! The messages of a conversation have adjacent row ids: its key in the upper half, the position in
+//! the lower one. So a window is one range of the table.
 
 use std::io;
 use std::path::{Path, PathBuf};

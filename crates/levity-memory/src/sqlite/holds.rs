@@ -1,4 +1,7 @@
 //! The holders of conversations. All functions run within a transaction.
+//!
+//! A hold is a row with the number of its owner. It counts as long as the owner's lock file is
+//! locked, so the end of a process releases all of its holds without a timeout.
 
 use std::path::Path;
 

@@ -1,4 +1,7 @@
 //! The word index. All functions run within a transaction.
+//!
+//! A conversation is indexed between `words_from` and `words_to`. Both move in steps, so that
+//! indexing and removing never hold the writer for long.
 
 use levity_core::ConversationId;
 use rusqlite::{Connection, params};

@@ -1,4 +1,6 @@
 //! Reads, concurrent with the writer.
+//!
+//! Each read sees one snapshot of the file, however many queries it makes.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -193,6 +195,8 @@ fn message_at(
 }
 
 /// Returns an FTS query for any of the words. They contain neither quotes nor other syntax.
+///
+/// An empty query finds nothing, and needs no database.
 fn expression(query: &str) -> Option<String> {
     let words: Vec<_> = QueryWords::of(query)
         .iter()

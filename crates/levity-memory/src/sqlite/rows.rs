@@ -1,4 +1,7 @@
 //! The rows of the tables and their changes. All functions run within a transaction.
+//!
+//! Numbers from the file are checked before they are used: another program may have changed them,
+//! and a wrong position would mix two conversations.
 
 use std::sync::Arc;
 
@@ -44,6 +47,8 @@ impl From<rusqlite::Error> for RowError {
 }
 
 /// The row of a conversation.
+///
+/// It has everything about a conversation except its messages and the text of its summary.
 pub(super) struct Row {
     pub(super) key: i64,
     pub(super) changed: u64,
@@ -190,6 +195,8 @@ fn text(id: &ConversationId, at: u64, message: &Message) -> Result<String, Memor
 }
 
 /// Writes the row without the messages, and returns its key.
+///
+/// The date never goes backwards, even if the clock does.
 fn write_row(
     connection: &Connection,
     id: &ConversationId,

@@ -1,4 +1,10 @@
 //! Execution of write requests on the writer's thread.
+//!
+//! Replies are sent after the commit. A request that is invalid fails alone; an error of SQLite
+//! fails the whole batch, and nothing of it is stored.
+//!
+//! Removed data must leave the log as well. If another program still reads the old state, the
+//! worker retries each second.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,6 +35,7 @@ const VACUUM_LIMIT: u64 = 4 << 20;
 /// Sends the reply of a request, once the outcome of the transaction is known.
 type Completion = Box<dyn FnOnce(&mut WriteWorker, Option<&MemoryError>)>;
 
+/// It is used by the writer's thread alone, so it needs no locks.
 pub(super) struct WriteWorker {
     database: Arc<Database>,
     owners: PathBuf,
@@ -154,6 +161,8 @@ impl WriteWorker {
 
     /// Moves the log into the file and truncates it, which removes pages from before a removal. A
     /// retry does not wait for other programs: a long-running reader would slow down every save.
+    ///
+    /// The first attempt waits up to 100 ms for readers, and retries do not wait at all.
     fn wipe(&mut self, wait_for_readers: bool) {
         let written = self.vacuum();
         let Some(connection) = &mut self.connection else {

@@ -1,4 +1,7 @@
 //! The writer thread, which batches concurrent requests into one transaction.
+//!
+//! At most 1,024 requests wait in the queue. A dropped caller does not cancel its request, and a
+//! hold keeps the order: a release is executed after every save that was requested before it.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

@@ -1,3 +1,9 @@
+//! Token counts without a tokenizer, calibrated by the provider.
+//!
+//! Two requests of one conversation give two equations: a fixed part for instructions and tools,
+//! and a factor between estimated and counted tokens. The factor is used from 256 tokens of growth
+//! on, and limited to a quarter up to four times.
+
 use serde::{Deserialize, Serialize};
 
 /// The minimum number of tokens from which a ratio can be derived.
@@ -39,6 +45,14 @@ impl Counter {
 
     /// Sets the approximate number of tokens sent beside the messages: instructions and tools. The
     /// first count of the provider replaces it.
+    ///
+    /// ```
+    /// # use levity_memory::Counter;
+    /// let mut counter = Counter::new().with_overhead(300);
+    /// assert_eq!(counter.count(1_000), 1_300);
+    /// counter.record(1_000, 1_200); // the provider knows better
+    /// assert_eq!(counter.count(1_000), 1_200);
+    /// ```
     #[must_use]
     pub fn with_overhead(mut self, tokens: u64) -> Self {
         self.beside = tokens;
@@ -77,6 +91,14 @@ impl Counter {
 
     /// Returns the maximum estimate of the messages for which the provider counts no more than
     /// `tokens`.
+    ///
+    /// ```
+    /// # use levity_memory::Counter;
+    /// let mut counter = Counter::new();
+    /// counter.record(1_000, 1_700);
+    /// let most = counter.max_estimate(5_000);
+    /// assert!(counter.count(most) <= 5_000);
+    /// ```
     pub fn max_estimate(&self, tokens: u64) -> u64 {
         let (theirs, ours) = self.ratio();
         let convert = |tokens: u64| scale(tokens, ours, theirs, 0);
@@ -101,6 +123,9 @@ impl Counter {
 
     /// Returns the lowest plausible ratio of provider tokens to estimated tokens, as (theirs,
     /// ours). The messages made up at most all of the counted tokens.
+    ///
+    /// It is used for shrinking: a request that gets shorter must not be expected to shrink by more
+    /// than it can.
     fn min_ratio(&self, last_estimate: u64, counted: u64) -> (u64, u64) {
         let (theirs, ours) = self.ratio();
         let total_ratio = (counted.max(1), last_estimate.max(1));

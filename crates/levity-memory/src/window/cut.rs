@@ -1,4 +1,8 @@
 //! Shortening of texts and results.
+//!
+//! A cut shows two thirds of its room from the beginning and one third from the end, with a note in
+//! between. Replies of the model are never cut, because their reasoning must stay unchanged; they
+//! are shown whole or replaced by a note.
 
 use std::sync::Arc;
 

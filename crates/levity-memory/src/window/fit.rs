@@ -1,4 +1,9 @@
 //! Finding a view that fits.
+//!
+//! The steps are tried in this order, until the request fits: shorten old tool results; drop the
+//! oldest steps; cut the last step. A step is a message, or a call with its results, and is never
+//! torn apart. Half of the room stays free afterwards, so that the next message does not start the
+//! search again.
 
 use std::sync::Arc;
 
@@ -11,6 +16,16 @@ use super::{Counter, Window, WindowView};
 const SHORT_RESULT: u64 = 256;
 
 /// A view that fits, when the whole conversation does not.
+///
+/// ```
+/// use levity_core::Message;
+/// use levity_memory::{Counter, Window, WindowView};
+///
+/// let messages: Vec<_> = (1..=40).map(|n| Message::user(format!("message {n}")).into()).collect();
+/// let (window, all) = (Window::new().messages(10), WindowView::default());
+/// let fit = window.fit(&messages, messages.len(), &[], &all, &Counter::new()).unwrap();
+/// assert!(fit.fits && fit.view.start() == 35); // half of the ten places stay free
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WindowFit {
@@ -195,6 +210,8 @@ impl Fitter<'_> {
     }
 
     /// Retains the last steps that fit, with old results shortened.
+    ///
+    /// It walks backwards from the newest message and reads no more messages than fit.
     fn drop_oldest(&self, view: &WindowView) -> WindowView {
         let mut folded = view.clone();
         let mut start = self.messages.len();
@@ -241,6 +258,8 @@ impl Fitter<'_> {
     }
 
     /// Makes the view fit when a single step is too long.
+    ///
+    /// Even a single message may be larger than the window of the model.
     fn cut_last_step(&self, mut view: WindowView) -> WindowView {
         if self.fits(&view) {
             return view;

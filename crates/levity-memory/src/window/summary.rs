@@ -1,4 +1,8 @@
 //! Summaries of messages that have left the window.
+//!
+//! A summary has at most 120 words by default. The messages are given to the model as data, each
+//! within a limit, and the request tells it to follow no instructions in them. The digest is the
+//! substitute without a model: one short line for each message.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -52,6 +56,17 @@ impl Window {
     ///
     /// # Errors
     /// A message if the summary is empty, or longer than its input.
+    ///
+    /// ```
+    /// use levity_core::{Message, Response};
+    /// use levity_memory::Window;
+    ///
+    /// let window = Window::new().summary_words(4);
+    /// let reply = Response::new(Message::assistant("They planned a trip to Rome."));
+    /// assert!(window.take_summary(&reply, 500)?.starts_with("They planned a trip"));
+    /// assert!(window.take_summary(&reply, 1).is_err()); // longer than its input
+    /// # Ok::<(), String>(())
+    /// ```
     pub fn take_summary(&self, reply: &Response, given: u64) -> Result<String, String> {
         let text = reply.message.text();
         let text = text.trim();
@@ -65,6 +80,15 @@ impl Window {
     }
 
     /// Builds a summary without a model: the old one, and a few words on each message.
+    ///
+    /// ```
+    /// use levity_core::Message;
+    /// use levity_memory::Window;
+    ///
+    /// let leaving = [Message::user("My name is Ada.").into()];
+    /// let digest = Window::new().digest(Some("They met."), &leaving);
+    /// assert!(digest.contains("They met.") && digest.contains("Ada"));
+    /// ```
     pub fn digest(&self, old: Option<&str>, leaving: &[Arc<Message>]) -> String {
         // Without this limit, digests of digests would soon fill the whole summary.
         let old = old.map(|old| first_words(old, self.summary_words / 2));
@@ -89,6 +113,9 @@ impl Window {
 }
 
 /// Returns the messages as text, within about so many tokens.
+///
+/// If even 80 bytes per message are too much, the middle is left out: the beginning has the task,
+/// and the end has the state.
 fn transcript(messages: &[Arc<Message>], tokens: u64) -> String {
     let all = |length| {
         messages

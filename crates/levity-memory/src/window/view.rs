@@ -1,3 +1,5 @@
+//! A view: which part of a conversation is shown, and how.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -9,6 +11,16 @@ use super::cut;
 /// The part of a conversation that is shown, as a few numbers regardless of its length.
 ///
 /// [`Window::fit`](crate::Window::fit) returns one that fits; later messages are shown unchanged.
+///
+/// ```
+/// use levity_core::Message;
+/// use levity_memory::WindowView;
+///
+/// let messages: Vec<_> = (1..=3).map(|n| Message::user(format!("message {n}")).into()).collect();
+/// let view = WindowView::new(Some("They counted.".into()));
+/// let history = view.history(&messages, &[], "");
+/// assert_eq!((view.start(), history.len()), (0, 4)); // the summary and three messages
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowView {
     /// The first message that is shown.
