@@ -40,6 +40,11 @@
 //!
 //! # Features
 //! - `dag`: views of runs of a plan, and their session files.
+//!
+//! # Where to go next
+//! - `PlanView` lists the renderings of a run: `tree`, `summary`, `mermaid`, `dot` and the log.
+//! - `SessionFolder` describes the layout of session files on disk, and `Session` their content.
+//! - `levity_dag::PlanNotice` and `levity_core::EventKind` are the events behind the views.
 
 mod lineage;
 #[cfg(feature = "dag")]

@@ -1,4 +1,8 @@
 //! The origin of each event of a run and its children.
+//!
+//! Runs form a tree by their ids: the effect 3 of the run `r1` starts the run `r1.3`. The lineage
+//! maps each id to the name of its agent and drops it when the run ends, so its size follows the
+//! work in progress and not the length of the run.
 
 #[cfg(test)]
 mod tests;
@@ -58,6 +62,23 @@ struct Entry {
 /// The origin of an event: the agents and the tool it comes from.
 ///
 /// Its `Display` form is the path: `swarm › coder › read_file`.
+///
+/// ```
+/// use levity_core::{EffectId, Event, EventKind, RunId, Timestamp, ToolCall};
+/// use levity_observe::Lineage;
+/// use serde_json::json;
+///
+/// let event = |run: &str, kind| Event::new(run.into(), 1, Timestamp::default(), kind);
+/// let mut lineage = Lineage::with_root("swarm", RunId::new("r1"));
+/// let (effect, child) = (EffectId::new(3), RunId::new("r1.3"));
+/// lineage.apply(&event("r1", EventKind::ChildStarted { effect, child, agent: "coder".into() }));
+///
+/// let call = ToolCall::new("c1", "read_file", json!({}));
+/// let started = EventKind::ToolStarted { effect, call };
+/// let origin = lineage.apply(&event("r1.3", started));
+/// assert_eq!((origin.worker(), origin.tool()), (Some("coder"), Some("read_file")));
+/// assert_eq!(origin.agents().len(), 2);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Origin {
@@ -124,6 +145,8 @@ impl Lineage {
     }
 
     /// Applies an event and returns its origin.
+    ///
+    /// The event that ends a run or a call still has its full origin; later events do not.
     pub fn apply(&mut self, event: &Event) -> Origin {
         self.find_root(event);
         self.begin(event);
@@ -133,6 +156,19 @@ impl Lineage {
     }
 
     /// Returns the origin of a run's events, if the run is in progress.
+    ///
+    /// ```
+    /// use levity_core::{EffectId, Event, EventKind, RunId, Timestamp};
+    /// use levity_observe::Lineage;
+    ///
+    /// let mut lineage = Lineage::new("swarm");
+    /// let (effect, child) = (EffectId::new(3), RunId::new("r1.3"));
+    /// let kind = EventKind::ChildStarted { effect, child, agent: "coder".into() };
+    /// lineage.apply(&Event::new("r1".into(), 1, Timestamp::default(), kind));
+    /// assert_eq!(lineage.origin_of(&"r1.3".into()).unwrap().to_string(), "swarm › coder");
+    /// assert!(lineage.origin_of(&"r1.4".into()).is_none());
+    /// assert_eq!(lineage.runs_of("coder"), [RunId::new("r1.3")]);
+    /// ```
     pub fn origin_of(&self, run: &RunId) -> Option<Origin> {
         let known = self.root.as_ref() == Some(run) || self.runs.contains_key(run);
         known.then(|| self.origin(run, None))
@@ -283,6 +319,9 @@ impl Lineage {
     }
 
     /// Returns the names from the root down to a run.
+    ///
+    /// For the root `r` and the run `r.3.1`, the ids to name are `r.3` and `r.3.1`. The root itself
+    /// may contain dots, so the search starts behind it.
     fn names(&self, run: &RunId) -> Vec<Arc<str>> {
         let below = self
             .root

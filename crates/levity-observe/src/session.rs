@@ -1,3 +1,11 @@
+//! Session files: the plan of a run, the state of its steps and their outputs, for people and
+//! tools.
+//!
+//! The journal of a run is the truth, and a session file is a view of it that other programs can
+//! read. A writer folds the events of the run into the content of the file, and replaces the file
+//! after each settled step. Reading accepts files of other programs, and continues or repeats their
+//! work.
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -85,6 +93,23 @@ pub struct Session {
 }
 
 /// One step of a session.
+///
+/// ```
+/// use levity_dag::StepStatus;
+/// use levity_observe::Session;
+/// use serde_json::json;
+///
+/// let session = Session::parse(br#"{
+///     "graph": {"globals_schema": {"page": "full moon"}},
+///     "nodes": [{"id": "a", "agent": "Retriever", "writes": ["page"], "status": "completed",
+///                "output": {"page": "full moon"}, "label": "mine"}]
+/// }"#)?;
+/// let step = session.step("a").unwrap();
+/// assert_eq!((step.status, &*step.written[0].name), (StepStatus::Completed, "page"));
+/// // Attributes of other programs are retained.
+/// assert_eq!(step.extra["label"], json!("mine"));
+/// # Ok::<(), levity_observe::SessionProblem>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SessionStep {
@@ -121,6 +146,25 @@ impl Session {
 
     /// Reads a session file of at most [`MAX_BYTES`](Self::MAX_BYTES).
     ///
+    /// The file is read on a blocking thread if there is a tokio runtime.
+    ///
+    /// ```
+    /// use levity_observe::{Session, SessionProblem};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_observe::SessionError> {
+    /// let folder = tempfile::tempdir().unwrap();
+    /// let path = folder.path().join("session.json");
+    /// std::fs::write(&path, r#"{"nodes": [{"id": "a", "agent": "Coder"}]}"#).unwrap();
+    /// assert_eq!(Session::load(&path).await?.steps.len(), 1);
+    ///
+    /// std::fs::write(&path, r#"{"nodes": "#).unwrap();
+    /// let error = Session::load(&path).await.unwrap_err();
+    /// assert!(matches!(error.problem, SessionProblem::Json { line: 1, .. }));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// If the file cannot be read or is not a session; the error names the file and the location in
     /// it.
@@ -141,6 +185,9 @@ impl Session {
 
     /// Parses a session from the bytes of its file.
     ///
+    /// Missing statuses are `pending`, nodes without an id get their position, and a node with the
+    /// id `ROOT` is not a step. A file of a newer version of levity is rejected.
+    ///
     /// # Errors
     /// If the bytes are not a session; the error names the location.
     pub fn parse(bytes: &[u8]) -> Result<Self, SessionProblem> {
@@ -158,6 +205,17 @@ impl Session {
     }
 
     /// Returns the completed steps.
+    ///
+    /// ```
+    /// use levity_observe::Session;
+    ///
+    /// let session = Session::parse(
+    ///     br#"{"nodes": [{"id": "a", "status": "completed"}, {"id": "b", "status": "failed"}]}"#,
+    /// )?;
+    /// let ids: Vec<_> = session.finished().map(|step| step.step.id.as_str()).collect();
+    /// assert_eq!(ids, ["a"]);
+    /// # Ok::<(), levity_observe::SessionProblem>(())
+    /// ```
     pub fn finished(&self) -> impl Iterator<Item = &SessionStep> {
         self.steps
             .iter()
@@ -165,12 +223,56 @@ impl Session {
     }
 
     /// Returns the starting point for a run that continues this one: all completed steps are done.
+    ///
+    /// Pass the result to `Team::run`. The new run has its own id and file.
+    ///
+    /// ```
+    /// use levity_dag::{StepInput, Team};
+    /// use levity_observe::Session;
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let session = Session::parse(br#"{
+    ///     "graph": {"globals_schema": {"page": "full moon"}},
+    ///     "nodes": [
+    ///         {"id": "a", "agent": "fetch", "writes": ["page"], "status": "completed",
+    ///          "output": {"page": "full moon"}},
+    ///         {"id": "b", "agent": "count", "reads": ["page"], "writes": ["words"]}]
+    /// }"#)?;
+    /// let team = Team::builder()
+    ///     .function("fetch", |_: StepInput| async { unreachable!("it is done") })
+    ///     .function("count", |input: StepInput| async move {
+    ///         Ok(json!(input.parse::<String>("page")?.split(' ').count()))
+    ///     })
+    ///     .build()?;
+    /// let finished = team.run(session.starting_plan()).await?;
+    /// assert_eq!(finished.variable("words"), Some(&json!(2)));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn starting_plan(&self) -> StartingPlan {
         self.seed_except(&HashSet::new())
     }
 
     /// Returns the starting point for a run that repeats these steps, and all steps that depend on
     /// them.
+    ///
+    /// ```
+    /// use levity_observe::Session;
+    ///
+    /// let session = Session::parse(br#"{
+    ///     "nodes": [{"id": "a", "status": "completed"}, {"id": "b", "status": "completed"},
+    ///               {"id": "c", "status": "completed"}],
+    ///     "edges": [{"source": "a", "target": "b"}]
+    /// }"#)?;
+    /// // `b` depends on `a`, so both run again.
+    /// let start = session.starting_plan_repeating(&["a".into()])?;
+    /// let done: Vec<_> = start.completed.iter().map(|step| step.step.as_str()).collect();
+    /// assert_eq!(done, ["c"]);
+    /// assert!(session.starting_plan_repeating(&["z".into()]).is_err());
+    /// # Ok::<(), levity_observe::SessionProblem>(())
+    /// ```
     ///
     /// # Errors
     /// If there is no such step.
@@ -218,6 +320,20 @@ impl Session {
     }
 
     /// Returns the session as a view for rendering.
+    ///
+    /// The view has no log and no live activity, because the file stores neither.
+    ///
+    /// ```
+    /// use levity_observe::{Session, TreeOptions};
+    ///
+    /// let session = Session::parse(br#"{
+    ///     "graph": {"original_query": "tides"},
+    ///     "nodes": [{"id": "a", "agent": "Retriever", "status": "completed"}]
+    /// }"#)?;
+    /// let tree = session.to_view().tree(TreeOptions::new().ascii());
+    /// assert_eq!(tree, "ROOT tides\n`-- a [x] Retriever\n");
+    /// # Ok::<(), levity_observe::SessionProblem>(())
+    /// ```
     pub fn to_view(&self) -> PlanView {
         PlanView::of_session(self)
     }

@@ -1,3 +1,10 @@
+//! A view of a run of a plan, folded from its events, and its renderings.
+//!
+//! The fold knows which step each effect of the run belongs to (`owners`), so the events of an
+//! agent's own run update the activity and usage of its step. Renderings read the fold and never
+//! change it. Texts may come from models and tools; the renderings make them safe for a terminal or
+//! a diagram.
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,6 +72,20 @@ pub struct PlanView {
 }
 
 /// The current state of one step.
+///
+/// ```
+/// use levity_dag::{Plan, Step, StepStatus};
+/// use levity_observe::PlanView;
+///
+/// let plan = Plan::new()
+///     .step(Step::new("fetch", "Retriever").writes(["page"]))
+///     .step(Step::new("sum", "Summarizer").reads(["page"]));
+/// let view = PlanView::of_plan(plan);
+/// let step = view.step("sum").unwrap();
+/// assert_eq!((step.status, step.attempt), (StepStatus::Pending, 0));
+/// assert_eq!(step.before, ["fetch".into()]);
+/// assert!(step.activity.is_none() && step.took(None).is_none());
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StepView {
@@ -100,6 +121,8 @@ pub struct StepView {
 }
 
 /// The progress of a step over the elements of a list.
+///
+/// Elements that a quorum made unnecessary are never settled, so `done` may stay below `total`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ItemProgress {
@@ -128,6 +151,16 @@ pub struct Preparation {
 }
 
 /// The current usage of the whole run.
+///
+/// ```
+/// use levity_dag::{Plan, Step};
+/// use levity_observe::PlanView;
+///
+/// let view = PlanView::of_plan(Plan::new().step(Step::new("a", "Coder")));
+/// let totals = view.totals();
+/// assert_eq!((totals.completed, totals.steps), (0, 1));
+/// assert_eq!(totals.usage.total(), 0);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Totals {
@@ -154,6 +187,8 @@ impl PlanView {
     }
 
     /// Creates a view of this run, whatever the first event is.
+    ///
+    /// Use it for a run inside a larger one, such as a team that a swarm runs.
     pub fn of_run(run: RunId) -> Self {
         Self {
             root: Some(run),
@@ -162,6 +197,19 @@ impl PlanView {
     }
 
     /// Creates a view of a plan that is not running. The plan may be unchecked.
+    ///
+    /// Unknown references in the plan are ignored, so a draft can be shown before it is valid.
+    ///
+    /// ```
+    /// use levity_dag::{Plan, Step};
+    /// use levity_observe::PlanView;
+    ///
+    /// let plan = Plan::new()
+    ///     .step(Step::new("a", "Coder"))
+    ///     .step(Step::new("b", "Coder").after("a").after("nowhere"));
+    /// let view = PlanView::of_plan(plan).with_goal("build it");
+    /// assert_eq!((view.goal(), view.edges()), ("build it", &[(0, 1)][..]));
+    /// ```
     pub fn of_plan(plan: impl Into<Arc<Plan>>) -> Self {
         let mut view = Self::default();
         let plan = plan.into();
@@ -203,6 +251,15 @@ impl PlanView {
     }
 
     /// Returns the step with this id.
+    ///
+    /// ```
+    /// use levity_dag::{Plan, Step};
+    /// use levity_observe::PlanView;
+    ///
+    /// let view = PlanView::of_plan(Plan::new().step(Step::new("a", "Coder")));
+    /// assert_eq!(&*view.step("a").unwrap().agent, "Coder");
+    /// assert!(view.step("b").is_none());
+    /// ```
     pub fn step(&self, id: &str) -> Option<&StepView> {
         self.steps.get(*self.index.get(id)? as usize)
     }
@@ -234,6 +291,8 @@ impl PlanView {
     }
 
     /// Returns all pending requests, each with its step.
+    ///
+    /// Show these to a person, and answer with the handle of the run.
     pub fn all_asks(&self) -> impl Iterator<Item = (Option<&StepId>, &Ask)> {
         let steps = self
             .steps

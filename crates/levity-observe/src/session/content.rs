@@ -1,4 +1,9 @@
 //! The content of a session file, stored so that an update costs only what it changes.
+//!
+//! A run of 10,000 steps writes its file up to 10,000 times. Each write copies the whole file, but
+//! only the nodes that changed are serialized again; outputs and variables are serialized once and
+//! shared. A value that is both an output and the value of its variable is stored only once in the
+//! file.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
@@ -99,6 +104,8 @@ impl SessionContent {
 
     /// Chooses the path of the file. If the events do not begin at the start of the run, the
     /// content of an existing file is restored.
+    ///
+    /// That is the case if a host passes only the new events of a resumed run.
     fn choose_path(&mut self, event: &Event) -> Result<(), SessionProblem> {
         let path = self.sessions.path(&self.run, event.at);
         disk::remove_leftovers(&path);

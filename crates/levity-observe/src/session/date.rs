@@ -1,4 +1,7 @@
 //! ISO 8601 dates in the forms that other programs write.
+//!
+//! Other programs write `2025-01-15T10:30:00`, with a fraction of any length, with `Z` or an
+//! offset, or with a space in place of `T`. Dates before 1970 give `None`.
 
 use levity_core::Timestamp;
 

@@ -1,4 +1,8 @@
 //! File access with atomic replacement.
+//!
+//! Session files may hold private data and lie in folders that other programs write to. New files
+//! are readable by their owner only, links in place of the day folders are refused, and pipes and
+//! devices are never opened for reading.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read as _};

@@ -1,7 +1,21 @@
+//! Errors of session files. They name the file and the place in it, and never quote outputs.
+
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// An error of reading or writing a session file.
+///
+/// ```
+/// use levity_observe::{Session, SessionProblem};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let error = Session::load("no/such/file.json").await.unwrap_err();
+/// assert!(matches!(error.problem, SessionProblem::Io(_)));
+/// assert!(error.to_string().starts_with("session file `no/such/file.json`: "));
+/// assert!(!error.is_retryable());
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[error("session file `{}`: {problem}", path.display())]
 #[non_exhaustive]
@@ -13,6 +27,13 @@ pub struct SessionError {
 }
 
 /// The reason why a session file cannot be read or written.
+///
+/// ```
+/// use levity_observe::{Session, SessionProblem};
+///
+/// let problem = Session::parse(br#"{"nodes": [{"id": "a"}, {"id": "a"}]}"#).unwrap_err();
+/// assert_eq!(problem.to_string(), "at `/nodes/1/id`: another node has the same id");
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionProblem {

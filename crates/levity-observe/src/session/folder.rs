@@ -1,3 +1,9 @@
+//! The folder of session files: names, search and listings.
+//!
+//! The day of a run is part of its path, so a listing of the newest sessions reads a few folders
+//! only. File names are derived from run ids reversibly for usual ids; bytes that a file system may
+//! not accept become `%xx`, and a long id ends with its hash.
+
 use std::fmt::{self, Write as _};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,6 +30,9 @@ use super::{Session, date};
 /// }
 /// # Ok(()) }
 /// ```
+///
+/// Several processes may share a folder, as long as each run is driven by one of them. Clones are
+/// cheap and share nothing but the settings.
 #[derive(Clone)]
 pub struct SessionFolder {
     dir: Arc<Path>,
@@ -32,6 +41,26 @@ pub struct SessionFolder {
 }
 
 /// Metadata of a session, read without reading the whole file.
+///
+/// ```
+/// use levity_core::{RunId, Timestamp};
+/// use levity_observe::{SessionFilter, SessionFolder};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), levity_observe::SessionError> {
+/// let folder = tempfile::tempdir().unwrap();
+/// let sessions = SessionFolder::open(folder.path());
+/// let path = sessions.path(&RunId::new("monday"), Timestamp::from_millis(0));
+/// std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+/// std::fs::write(&path, "not JSON").unwrap();
+///
+/// // A file that cannot be read is listed, with the reason.
+/// let found = sessions.list(&SessionFilter::new()).await?;
+/// assert_eq!((&*found[0].id, found[0].bytes), ("monday", 8));
+/// assert!(found[0].problem.is_some());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionInfo {
@@ -52,6 +81,20 @@ pub struct SessionInfo {
 }
 
 /// A filter for the list of sessions.
+///
+/// All conditions must hold.
+///
+/// ```
+/// use levity_core::Timestamp;
+/// use levity_observe::SessionFilter;
+///
+/// let filter = SessionFilter::new()
+///     .status("failed")
+///     .query("tides")
+///     .since(Timestamp::from_millis(0))
+///     .limit(5);
+/// assert_eq!((filter.limit, filter.status.as_deref()), (5, Some("failed")));
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SessionFilter {
@@ -156,6 +199,8 @@ impl SessionFolder {
     }
 
     /// Sets the maximum size of a session file; [`Session::MAX_BYTES`] by default.
+    ///
+    /// A write beyond the limit fails and leaves the last complete file in place.
     #[must_use]
     pub fn max_bytes(mut self, bytes: u64) -> Self {
         self.max_bytes = bytes;
@@ -164,6 +209,32 @@ impl SessionFolder {
 
     /// Sets a handler for failed writes, called on the writing thread. The run continues
     /// regardless.
+    ///
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    /// use levity_dag::{Plan, Step, StepInput, Team};
+    /// use levity_observe::{SessionFolder, SessionProblem};
+    /// use serde_json::Value;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_dag::Result<()> {
+    /// let folder = tempfile::tempdir().unwrap();
+    /// let errors = Arc::new(Mutex::new(0));
+    /// let count = errors.clone();
+    /// let sessions = SessionFolder::open(folder.path()).max_bytes(10).on_error(move |error| {
+    ///     assert!(matches!(error.problem, SessionProblem::TooLarge { max_bytes: 10 }));
+    ///     *count.lock().unwrap() += 1;
+    /// });
+    /// let team = Team::builder()
+    ///     .function("noop", |_: StepInput| async { Ok(Value::Null) })
+    ///     .observe(sessions)
+    ///     .build()?;
+    /// // The run completes although no file can be written.
+    /// team.run(Plan::new().step(Step::new("a", "noop"))).await?;
+    /// assert!(*errors.lock().unwrap() > 0);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn on_error(mut self, handler: impl Fn(&SessionError) + Send + Sync + 'static) -> Self {
         self.on_error = Some(Arc::new(handler));
@@ -180,6 +251,15 @@ impl SessionFolder {
     }
 
     /// Returns the path of the session of a run that began at this time.
+    ///
+    /// ```
+    /// use levity_core::{RunId, Timestamp};
+    /// use levity_observe::SessionFolder;
+    ///
+    /// let sessions = SessionFolder::open("sessions");
+    /// let path = sessions.path(&RunId::new("a/b"), Timestamp::from_millis(0));
+    /// assert_eq!(path.to_str(), Some("sessions/1970/01/01/session_a%2fb.json"));
+    /// ```
     pub fn path(&self, run: &RunId, began: Timestamp) -> PathBuf {
         let time = began.to_string();
         let day = time.split('T').next().unwrap_or_default();
@@ -207,6 +287,29 @@ impl SessionFolder {
     }
 
     /// Returns the file of the session with this id, or of the only one whose id begins with it.
+    ///
+    /// An exact match has priority over a prefix. The error of an ambiguous prefix names five of
+    /// the ids.
+    ///
+    /// ```
+    /// use levity_core::{RunId, Timestamp};
+    /// use levity_observe::{SessionFolder, SessionProblem};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_observe::SessionError> {
+    /// let folder = tempfile::tempdir().unwrap();
+    /// let sessions = SessionFolder::open(folder.path());
+    /// for id in ["monday", "monsoon"] {
+    ///     let path = sessions.path(&RunId::new(id), Timestamp::from_millis(0));
+    ///     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    ///     std::fs::write(&path, r#"{"nodes": []}"#).unwrap();
+    /// }
+    /// assert!(sessions.find("mond").await?.ends_with("session_monday.json"));
+    /// let error = sessions.find("mon").await.unwrap_err();
+    /// assert!(matches!(error.problem, SessionProblem::Ambiguous { .. }));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// If there is none, or more than one.

@@ -1,3 +1,9 @@
+//! Reads the first attributes of a session file without parsing the rest.
+//!
+//! A listing of 100 sessions must not parse 100 files of up to 64 MiB. levity writes the attributes
+//! that a listing needs first, and the visitor stops with an error on purpose once it has them. A
+//! file with another order is read up to `graph`, which is slower and gives the same result.
+
 use std::cell::RefCell;
 use std::fmt;
 use std::io::{BufReader, Read as _};

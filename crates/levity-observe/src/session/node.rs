@@ -1,4 +1,7 @@
 //! The serialized form of the nodes and edges of a session file.
+//!
+//! The forms define the file format, which other programs read. Some names differ from those of
+//! the code, such as `agent_prompt` and `execution_time`; changing one breaks those programs.
 
 use levity_core::{Stats, Timestamp, Usage};
 use levity_dag::{Plan, Step, StepId};

@@ -1,4 +1,7 @@
 //! Parsing of session files, including those of other programs in the same format.
+//!
+//! Each attribute that is read is removed from its object, so that the rest is exactly what other
+//! programs added. Errors have a JSON Pointer to the place, such as `/nodes/3/status`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

@@ -1,4 +1,8 @@
 //! Conversion of the nodes of a session file into steps.
+//!
+//! A node combines the definition of a step, its state and its output. Attributes of the definition
+//! are deserialized as a [`Step`](levity_dag::Step); the rest is read one by one, and what remains
+//! is kept as `extra`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,3 +1,9 @@
+//! Writes session files in the background.
+//!
+//! An event is reduced and queued under a short lock; a blocking task folds the queue and replaces
+//! the file. At most one task runs for each writer, and it continues until the queue needs no
+//! write. So a fast run causes few writes, and a slow disk never delays a run.
+
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -79,6 +85,8 @@ impl SessionWriter {
     /// ignored.
     ///
     /// Pass every event in order: if a listener misses some, the file is wrong until the next plan.
+    ///
+    /// Outside of a tokio runtime, a due write happens on the calling thread.
     pub fn apply(&self, event: &Event) {
         let Some(event) = self.0.reduce(event) else {
             return;
@@ -116,6 +124,8 @@ impl SessionWriter {
     ///
     /// # Errors
     /// If the last write failed.
+    ///
+    /// Call it before the process ends. An observed run does so itself.
     pub async fn flush(&self) -> Result<(), Arc<SessionError>> {
         let mut idle = self.0.idle.subscribe();
         loop {
@@ -139,6 +149,23 @@ impl SessionWriter {
     }
 
     /// Returns the path of the file, after the first write.
+    ///
+    /// ```
+    /// use levity_core::{Event, EventKind, RunId, Timestamp};
+    /// use levity_observe::SessionFolder;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), std::sync::Arc<levity_observe::SessionError>> {
+    /// let folder = tempfile::tempdir().unwrap();
+    /// let writer = SessionFolder::open(folder.path()).writer(&RunId::new("r"));
+    /// assert!(writer.path().is_none());
+    /// let goal = EventKind::Goal { text: "compare two pages".into() };
+    /// writer.apply(&Event::new("r".into(), 1, Timestamp::from_millis(0), goal));
+    /// writer.flush().await?;
+    /// assert!(writer.path().unwrap().is_file() && writer.last_error().is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn path(&self) -> Option<PathBuf> {
         self.0.inbox().path.clone()
     }

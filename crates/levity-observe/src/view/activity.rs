@@ -1,3 +1,5 @@
+//! The current activity of a step, in words for a person.
+
 use std::fmt;
 use std::sync::Arc;
 

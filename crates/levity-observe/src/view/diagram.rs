@@ -1,4 +1,7 @@
 //! Plans as diagrams: Mermaid and Graphviz.
+//!
+//! Labels contain texts of models, so every character that has a meaning in the target language is
+//! escaped. Node names are numbers, because ids may contain anything.
 
 use std::fmt::Write as _;
 
@@ -25,6 +28,16 @@ impl PlanView {
     ///
     /// The nodes are named `s0`, `s1` and so on in the order of the plan; ids and other texts are
     /// in escaped labels.
+    ///
+    /// ```
+    /// use levity_dag::{Plan, Step};
+    /// use levity_observe::PlanView;
+    ///
+    /// let plan = Plan::new().step(Step::new("a", "Coder")).step(Step::new("b", "QA").after("a"));
+    /// let diagram = PlanView::of_plan(plan).mermaid();
+    /// assert!(diagram.starts_with("flowchart TD\n"));
+    /// assert!(diagram.contains("    s0 --> s1\n"));
+    /// ```
     pub fn mermaid(&self) -> String {
         let mut out = String::from("flowchart TD\n");
         let _ = writeln!(
@@ -58,6 +71,16 @@ impl PlanView {
     ///
     /// The nodes are named `s0`, `s1` and so on in the order of the plan; ids and other texts are
     /// in escaped labels.
+    ///
+    /// ```
+    /// use levity_dag::{Plan, Step};
+    /// use levity_observe::PlanView;
+    ///
+    /// let plan = Plan::new().step(Step::new("a", "Coder")).step(Step::new("b", "QA").after("a"));
+    /// let diagram = PlanView::of_plan(plan).dot();
+    /// assert!(diagram.starts_with("digraph plan {\n"));
+    /// assert!(diagram.contains("    s0 -> s1 [style=solid];\n"));
+    /// ```
     pub fn dot(&self) -> String {
         let mut out = String::from(
             "digraph plan {\n    node [shape=box, style=\"rounded,filled\", \

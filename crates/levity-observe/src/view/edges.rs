@@ -1,3 +1,8 @@
+//! The edges of a plan for drawing, with the reason for each.
+//!
+//! A running plan reports its edges. For an unchecked plan they are derived here, more simply than
+//! the check does: a draft may contain cycles and unknown names, and is drawn all the same.
+
 use std::collections::{BTreeSet, HashMap};
 
 use levity_dag::{Graph, OnFailure, Plan, Step, StepId};
@@ -15,6 +20,7 @@ pub(crate) struct EdgeKind {
     pub(crate) is_fallback: bool,
 }
 
+/// Returns all reasons for an edge; several can apply, such as `after` and a variable.
 pub(crate) fn edge_kind(from: &Step, to: &Step) -> EdgeKind {
     let after = to.after.iter().find(|after| after.step == from.id);
     let fallback = matches!(&from.on_failure, OnFailure::Fallback(id) if *id == to.id);
@@ -99,6 +105,24 @@ impl<'a> PlanIndex<'a> {
 
 impl super::PlanView {
     /// Creates a view of a checked plan that is not running.
+    ///
+    /// ```
+    /// use levity_dag::{Plan, Step, StepInput, Team};
+    /// use levity_observe::PlanView;
+    /// use serde_json::Value;
+    ///
+    /// # fn main() -> levity_dag::Result<()> {
+    /// let team = Team::builder()
+    ///     .function("noop", |_: StepInput| async { Ok(Value::Null) })
+    ///     .build()?;
+    /// let plan = Plan::new()
+    ///     .step(Step::new("a", "noop").writes(["x"]))
+    ///     .step(Step::new("b", "noop").reads(["x"]));
+    /// let view = PlanView::of_graph(&team.check(plan)?);
+    /// assert_eq!(view.edges(), [(0, 1)]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn of_graph(graph: &Graph) -> Self {
         let mut view = Self::default();
         let place = |(from, to): (&StepId, &StepId)| {

@@ -1,3 +1,9 @@
+//! The fold over events.
+//!
+//! Events of the run itself carry notices about the plan; events of runs below it belong to the
+//! step whose effect started them. The usage that an agent reports on the way is replaced by the
+//! final usage when its run ends, so nothing counts twice.
+
 use std::sync::Arc;
 
 use levity_core::{EffectId, Ending, Event, EventKind, RunId, Timestamp};
@@ -20,6 +26,25 @@ pub(super) enum Owner {
 
 impl PlanView {
     /// Applies an event of the run, or of a run below it.
+    ///
+    /// The order matters: pass events as the run emits them. After missed events, a step is wrong
+    /// until the next notice about it.
+    ///
+    /// ```
+    /// use levity_core::{Event, EventKind, Timestamp};
+    /// use levity_dag::PlanNotice;
+    /// use levity_observe::{PlanStage, PlanView};
+    /// use serde_json::json;
+    ///
+    /// let mut view = PlanView::of_run("r".into());
+    /// let data = json!({"notice": "planning", "effect": 1, "again": 0, "replan": 0});
+    /// let kind = EventKind::Custom { name: PlanNotice::NAME.to_owned(), data };
+    /// view.apply(&Event::new("r".into(), 1, Timestamp::from_millis(0), kind.clone()));
+    /// assert_eq!((view.stage(), view.planning().times), (PlanStage::Planning, 1));
+    /// // Events of other runs are ignored.
+    /// view.apply(&Event::new("other".into(), 1, Timestamp::from_millis(0), kind));
+    /// assert_eq!(view.planning().times, 1);
+    /// ```
     pub fn apply(&mut self, event: &Event) {
         self.fold(event, PlanNotice::of(&event.kind).as_ref());
     }

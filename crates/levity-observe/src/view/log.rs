@@ -1,3 +1,5 @@
+//! The log of a view: the last 1,000 lines, each at most 240 characters.
+
 use levity_core::Timestamp;
 use levity_dag::StepId;
 
@@ -10,6 +12,8 @@ const MAX_LINES: usize = 1_000;
 const MAX_LINE_CHARS: usize = 240;
 
 /// A log line about one event.
+///
+/// Pieces of streamed text cause no lines; the log is for people who follow a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogLine {
@@ -37,6 +41,21 @@ impl PlanView {
 
     /// Returns the retained lines after the first `count` lines ever logged. Use it to print each
     /// line once.
+    ///
+    /// ```
+    /// use levity_core::{Event, EventKind, Timestamp};
+    /// use levity_observe::PlanView;
+    ///
+    /// let mut view = PlanView::of_run("r".into());
+    /// let mut printed = 0;
+    /// for kind in [EventKind::Paused, EventKind::Resumed] {
+    ///     view.apply(&Event::new("r".into(), 1, Timestamp::from_millis(0), kind));
+    ///     let new: Vec<_> = view.log_after(printed).map(|line| line.text.clone()).collect();
+    ///     assert_eq!(new.len(), 1);
+    ///     printed = view.log_count();
+    /// }
+    /// assert_eq!(view.log().next_back().unwrap().text, "resumed");
+    /// ```
     pub fn log_after(
         &self,
         count: u64,

@@ -1,3 +1,5 @@
+//! Restores a view from a session file.
+
 use std::sync::Arc;
 
 use super::{PlanView, StepView};

@@ -1,8 +1,18 @@
+//! The stages of a run of a plan.
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 /// The stage of a run of a plan.
+///
+/// ```
+/// use levity_observe::PlanStage;
+///
+/// assert_eq!(PlanStage::Replanning.to_string(), "replanning");
+/// assert_eq!(serde_json::to_string(&PlanStage::Ended)?, r#""ended""#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -1,3 +1,5 @@
+//! A table of the usage of each step, for the end of a run.
+
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -19,6 +21,18 @@ const HEADER: [&str; 7] = [
 
 impl PlanView {
     /// Renders a text summary: the usage of each step, the totals, and the reasons of failures.
+    ///
+    /// The table lists the first 500 steps. A `~` marks tokens and costs that are estimates.
+    ///
+    /// ```
+    /// use levity_dag::{Plan, Step};
+    /// use levity_observe::PlanView;
+    ///
+    /// let view = PlanView::of_plan(Plan::new().step(Step::new("fetch", "Retriever")));
+    /// let summary = view.summary();
+    /// assert!(summary.starts_with("step "));
+    /// assert!(summary.lines().any(|line| line.starts_with("fetch  Retriever  pending")));
+    /// ```
     pub fn summary(&self) -> String {
         let mut rows = vec![HEADER.map(str::to_owned)];
         for (name, preparation) in [("profiling", &self.profiling), ("planning", &self.planning)] {

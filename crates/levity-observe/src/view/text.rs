@@ -1,3 +1,5 @@
+//! Texts that are safe for a terminal, and numbers for people.
+
 use std::time::Duration;
 
 /// Returns the beginning of a text as one line that is safe for a terminal.

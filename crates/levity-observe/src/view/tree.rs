@@ -1,3 +1,9 @@
+//! A plan as a tree of lines.
+//!
+//! A plan is a graph, and a tree shows each step once. The drawn parent is the one that finished
+//! last, because it released the step. Drawing uses a stack and no recursion: a plan can be a chain
+//! of 20,000 steps.
+
 use std::fmt::Write as _;
 
 use levity_core::Timestamp;
@@ -7,6 +13,18 @@ use super::text::{one_line, time};
 use super::{PlanView, StepView};
 
 /// Options for rendering a tree.
+///
+/// ```
+/// use levity_dag::{Plan, Step};
+/// use levity_observe::{PlanView, TreeOptions};
+///
+/// let plan = Plan::new()
+///     .step(Step::new("fetch", "Retriever").writes(["page"]))
+///     .step(Step::new("sum", "Summarizer").reads(["page"]));
+/// let view = PlanView::of_plan(plan).with_goal("tides");
+/// let tree = view.tree(TreeOptions::new().ascii().width(60));
+/// assert_eq!(tree, "ROOT tides\n`-- fetch [ ] Retriever\n    `-- sum [ ] Summarizer\n");
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct TreeOptions {
@@ -77,6 +95,14 @@ impl TreeOptions {
     }
 
     /// Returns the symbol of a status.
+    ///
+    /// ```
+    /// use levity_dag::StepStatus;
+    /// use levity_observe::TreeOptions;
+    ///
+    /// assert_eq!(TreeOptions::new().mark(StepStatus::Completed), "✓");
+    /// assert_eq!(TreeOptions::new().ascii().mark(StepStatus::Completed), "[x]");
+    /// ```
     pub fn mark(&self, status: StepStatus) -> &'static str {
         match (status, self.ascii) {
             (StepStatus::Pending, false) => "○",
