@@ -1,4 +1,9 @@
 //! Functions in a Python file as tools.
+//!
+//! A file is parsed twice: by the parser of `ruff` for signatures and docstrings, and by the
+//! interpreter, which runs it once to find errors early. A tool call then runs the whole file
+//! followed by one generated line, such as `repeat(text=_levity_args["text"])`. Arguments are
+//! passed as a variable and never as source, so their content cannot become code.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,6 +28,16 @@ mod hints;
 const LOAD_TIME: Duration = Duration::from_secs(1);
 
 /// The tools of a Python file, with warnings about them.
+///
+/// ```
+/// use levity_python::{Python, tools_from_source};
+///
+/// let source = "def double(n):\n    return n * 2\n";
+/// let file = tools_from_source("math.py", source, &Python::new())?;
+/// assert_eq!(file.tools.len(), 1);
+/// assert!(file.warnings[0].starts_with("math.py:1: `double`: it has no docstring"));
+/// # Ok::<(), levity_python::Error>(())
+/// ```
 #[non_exhaustive]
 pub struct PythonFileTools {
     /// The tools, in the order of the file.
@@ -95,6 +110,7 @@ pub fn tools_from_source(file: &str, source: &str, python: &Python) -> Result<Py
     })
 }
 
+/// Returns the tools of a file, on a thread with enough stack for the parser.
 fn read(file: &str, source: &str, python: &Python) -> Result<PythonFileTools> {
     let wrong = |line, problem: String| Error::File {
         file: file.to_owned(),
@@ -284,6 +300,8 @@ fn docstring(function: &StmtFunctionDef) -> String {
     text.map_or_else(String::new, |text| text.value.to_str().to_owned())
 }
 
+/// Returns the schema of a function's parameters. Defaults that are not literals are left out;
+/// Python applies them.
 fn input(function: &StmtFunctionDef, docs: &docs::Docs, notes: &mut Vec<String>) -> Value {
     let (mut properties, mut required) = (Map::new(), Vec::new());
     for param in function.parameters.iter_non_variadic_params() {

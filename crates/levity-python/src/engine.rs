@@ -1,4 +1,9 @@
 //! Execution of a program up to its next tool calls, on the calling thread.
+//!
+//! A program runs in segments. A segment ends when the program completes, fails, or waits for
+//! tools; in the last case, the interpreter's state is serialized and the next segment starts from
+//! it, perhaps in another process. A program without `await` pauses at every call. A program with
+//! `await` collects calls until it awaits, so that tools run in parallel.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -90,6 +95,8 @@ impl<'a, 'w> Run<'a, 'w> {
         }
     }
 
+    /// Runs the interpreter step by step, and answers everything that it asks for except tool
+    /// calls.
     fn run_to_pause(&mut self) -> Result<End, ProgramFault> {
         let mut progress = match &self.job.from {
             JobStart::Source { file, code, inputs } => self.start(file, code, inputs),
@@ -129,6 +136,7 @@ impl<'a, 'w> Run<'a, 'w> {
         }
     }
 
+    /// Compiles the source and runs it up to the first question of the interpreter.
     fn start(
         &mut self,
         file: &str,
@@ -160,6 +168,8 @@ impl<'a, 'w> Run<'a, 'w> {
             .map_err(|exception| ProgramFault::raised(&exception))
     }
 
+    /// Restores a paused program, and passes the answers to its calls. The state comes from the
+    /// journal and is checked.
     fn resume(
         &mut self,
         state: &str,
@@ -233,6 +243,8 @@ impl<'a, 'w> Run<'a, 'w> {
         call.resume(ExtFunctionResult::Error(error), self.print())
     }
 
+    /// Handles a call of a tool. Unknown functions and wrong arguments raise exceptions in the
+    /// program, which it can catch; the limit on calls ends it.
     fn call(&mut self, call: FunctionCall) -> Result<CallOutcome, ProgramFault> {
         let Some(function) = self
             .job
@@ -280,6 +292,8 @@ impl<'a, 'w> Run<'a, 'w> {
             .map(CallOutcome::Paused)
     }
 
+    /// Serializes the program. A state beyond the limit is a fault, since every pause is stored in
+    /// the journal.
     fn pause(&self, progress: &RunProgress, calls: Vec<PendingCall>) -> Result<End, ProgramFault> {
         let broken = |_| {
             ProgramFault::new(

@@ -1,6 +1,17 @@
+//! The error type of the crate: failures of a program, and failures around it.
+
 use crate::fault::ProgramFault;
 
 /// The reason why a program returned no result or could not run.
+///
+/// ```
+/// use levity_python::{Error, Python};
+/// use serde_json::json;
+///
+/// let error = Python::new().run_blocking("1", json!([1, 2])).unwrap_err();
+/// assert_eq!(error, Error::Setting("the variables of a program must be an object".to_owned()));
+/// assert!(error.fault().is_none() && !error.is_retryable());
+/// ```
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -27,6 +38,14 @@ pub enum Error {
 
 impl Error {
     /// Returns the fault of the program, if it failed.
+    ///
+    /// ```
+    /// use levity_python::Python;
+    /// use serde_json::json;
+    ///
+    /// let error = Python::new().run_blocking("int('seven')", json!({})).unwrap_err();
+    /// assert!(error.fault().unwrap().message.starts_with("ValueError"));
+    /// ```
     pub fn fault(&self) -> Option<&ProgramFault> {
         match self {
             Self::Program(fault) => Some(fault),

@@ -1,3 +1,9 @@
+//! The executor of a program's run.
+//!
+//! It sits between the run and the executor of its caller. Segments of code go to the interpreter;
+//! tool calls, questions and children go to the caller, so that its policy, guards and limits apply
+//! to them as to calls of the model.
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -26,6 +32,7 @@ impl PythonExecutor {
         matches!(effect, Effect::Tool(run) if run.call.name == self.name)
     }
 
+    /// Runs the job in the arguments of a call, and returns its result as a value for the machine.
     async fn segment(&self, call: &ToolCall) -> Result<ToolOutput, ToolError> {
         let job = Job::deserialize(&call.args).map_err(|_| {
             ToolError::failed("cannot read a segment of code; another version wrote it")

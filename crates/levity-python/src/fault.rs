@@ -1,3 +1,9 @@
+//! The failure of a program, in a form from which a model can correct its code.
+//!
+//! A traceback is bounded three times: 8 frames at each end, 300 bytes per source line, 4,000 bytes
+//! without the hint. Hints explain the differences from CPython that models stumble over, such as
+//! missing modules.
+
 use std::fmt;
 
 use monty_types::{ExcType, MontyException, StackFrame};
@@ -6,6 +12,16 @@ use serde::{Deserialize, Serialize};
 use crate::output::shorten;
 
 /// The reason why a program returned no result.
+///
+/// ```
+/// use levity_python::Python;
+/// use serde_json::json;
+///
+/// let error = Python::new().run_blocking("import numpy", json!({})).unwrap_err();
+/// let fault = error.fault().unwrap();
+/// assert_eq!(fault.line, Some(1));
+/// assert!(fault.traceback.contains("Hint: the modules here are asyncio"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ProgramFault {
@@ -21,6 +37,18 @@ pub struct ProgramFault {
 }
 
 /// The kind of a [`ProgramFault`].
+///
+/// ```
+/// use levity_python::{ProgramFaultKind, Python};
+/// use serde_json::json;
+///
+/// let kind = |code| {
+///     let error = Python::new().run_blocking(code, json!({})).unwrap_err();
+///     error.fault().unwrap().kind
+/// };
+/// assert_eq!(kind("def f(:"), ProgramFaultKind::Syntax);
+/// assert_eq!(kind("{}['key']"), ProgramFaultKind::Raised);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -124,6 +152,8 @@ fn short(frame: &StackFrame) -> StackFrame {
     frame
 }
 
+/// Recognizes limits by the exceptions that the interpreter raises for them. A `TimeoutError` that
+/// the program raises has another message and is an exception like any other.
 fn kind(exception: &MontyException) -> ProgramFaultKind {
     let message = exception.message().unwrap_or_default();
     match exception.exc_type() {
@@ -142,6 +172,7 @@ const MODULES: &str = "the modules here are asyncio, base64, collections, datacl
                        math, re, typing and unicodedata; there are no others, and none can be \
                        installed";
 
+/// Returns advice for an exception that a model can avoid, if there is any.
 fn hint(exception: &MontyException) -> Option<&'static str> {
     let message = exception.message().unwrap_or_default();
     let mentions = |words: &[&str]| words.iter().any(|word| message.contains(word));

@@ -1,4 +1,7 @@
 //! Python files in a tools folder.
+//!
+//! The loader registers itself in every program that links this crate. A file with an error becomes
+//! a problem of the folder; the tools of other files stay available.
 
 use std::sync::Arc;
 

@@ -1,3 +1,8 @@
+//! Tools under the names and with the parameters that Python code uses.
+//!
+//! The order of the parameters comes from the schema, with required ones first. So
+//! `weather("Oslo")` and `weather(city="Oslo")` are the same call.
+
 use levity_core::ToolSpec;
 use monty_types::MontyObject;
 use serde::{Deserialize, Serialize};
@@ -21,6 +26,8 @@ pub(crate) struct Function {
 
 impl Function {
     /// Returns the function for a tool; characters that are invalid in Python names become `_`.
+    ///
+    /// Example: the tool `read-file` becomes `read_file`.
     pub(crate) fn of(spec: &ToolSpec) -> Self {
         let name = spec
             .name
@@ -41,6 +48,9 @@ impl Function {
     }
 
     /// Binds the arguments by name.
+    ///
+    /// Missing and unknown arguments are not checked here: the dispatcher validates all of them
+    /// against the schema.
     ///
     /// # Errors
     /// Returns the message of a Python `TypeError`.

@@ -1,4 +1,8 @@
 //! The threads and processes in which programs run.
+//!
+//! The pool holds idle workers, at most one per core. A worker is replaced after 1,000 programs, so
+//! that memory that the interpreter leaks does not add up. A worker that exits between two programs
+//! is replaced silently; one that exits during a program is a fault of that program.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,6 +21,16 @@ use crate::worker::{self, Worker, WorkerError};
 /// program that does not stop is killed, and a bug of the interpreter affects nothing else. In a
 /// thread of this process, only the interpreter enforces the limits; `docs/python.md` lists what
 /// that does not cover.
+///
+/// ```
+/// use levity_python::{Isolation, Python};
+/// use serde_json::json;
+///
+/// let python = Python::isolated(Isolation::Thread);
+/// assert!(!python.is_isolated());
+/// assert_eq!(python.run_blocking("2 ** 10", json!({}))?.result, json!(1024));
+/// # Ok::<(), levity_python::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Isolation {
@@ -81,6 +95,8 @@ impl InterpreterPool {
         }
     }
 
+    /// Dropping the future drops the worker, which kills its process: the only way to stop code
+    /// that does not cooperate.
     async fn in_process(&self, program: PathBuf, job: Job) -> Result<Segment> {
         let printed = job.printed.clone();
         let frame: Arc<[u8]> = serde_json::to_vec(&job).unwrap_or_default().into();
@@ -123,6 +139,7 @@ impl InterpreterPool {
     }
 }
 
+/// Dropping the future sets the cancel token. The thread continues until the interpreter checks it.
 async fn in_thread(job: Job) -> Result<Segment> {
     let cancel = CancelToken::new();
     let _guard = cancel.clone().into_guard();

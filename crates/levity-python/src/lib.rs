@@ -17,8 +17,8 @@
 //!   out.
 //! - [`RunPython`] gives it to an agent. The code calls tools; each call is validated, checked by
 //!   the policy and journaled. Code that waits for a tool survives the end of the process.
-//! - [`tools_from_source`] makes tools from the functions in a Python file. A tools folder uses it for its
-//!   `*.py` files.
+//! - [`tools_from_source`] makes tools from the functions in a Python file. A tools folder uses it
+//!   for its `*.py` files.
 //! - [`worker_main`], called first in `main`, runs all programs in separate processes.
 //!
 //! A program has no files, network, environment, clock or randomness, and every
@@ -27,6 +27,33 @@
 //!
 //! This crate deliberately has no packages, no CPython, and no access to anything but the chosen
 //! tools.
+//!
+//! # Features
+//!
+//! The crate has no optional features. The interpreter is part of the library, so nothing has to be
+//! installed; the binary `levity-python-worker` is only needed if your own program cannot call
+//! [`worker_main`].
+//!
+//! # Where to go next
+//!
+//! - Give Python to an agent: [`RunPython`], then `Agent::builder(model).program(..)` of the crate
+//!   `levity`.
+//! - Tighten what a program may use: [`ProgramLimits`].
+//! - Write tools in Python: [`tools_from_source`], or [`PythonFileLoader`] for a whole folder.
+//! - Decide what a failure means: [`ProgramFault`] for failures of the program, [`Error`] for all
+//!   others.
+//!
+//! # Limits in numbers
+//!
+//! | resource | default | beyond it |
+//! |---|---|---|
+//! | run time | 10 s | [`ProgramFaultKind::Time`] |
+//! | memory | 128 MiB | [`ProgramFaultKind::Memory`] |
+//! | tool calls | 100 | [`ProgramFaultKind::Calls`] |
+//! | source | 256 KiB | [`ProgramFaultKind::Size`] |
+//! | state while a call is open | 4 MiB | [`ProgramFaultKind::Size`] |
+//! | printed text | 32 KiB | the middle is omitted |
+//! | result | 64 KiB of JSON | the rest is cut |
 
 mod dropin;
 mod engine;

@@ -1,3 +1,8 @@
+//! The limits of a program, with their defaults.
+//!
+//! All are stored in the state of a run, so a resumed run keeps the limits with which it was
+//! started. Fields that an older version did not know get their default.
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -82,6 +87,14 @@ impl ProgramLimits {
     }
 
     /// Sets the limit of the recursion, at most [`MAX_RECURSION`](Self::MAX_RECURSION).
+    ///
+    /// ```
+    /// use levity_python::ProgramLimits;
+    ///
+    /// assert_eq!(ProgramLimits::new().recursion(50).recursion, 50);
+    /// let deep = ProgramLimits::new().recursion(1_000_000);
+    /// assert_eq!(deep.recursion, ProgramLimits::MAX_RECURSION);
+    /// ```
     #[must_use]
     pub const fn recursion(mut self, levels: usize) -> Self {
         self.recursion = if levels > Self::MAX_RECURSION {
@@ -93,6 +106,9 @@ impl ProgramLimits {
     }
 
     /// Sets the limit of tool calls.
+    ///
+    /// The limit counts the calls of one program, over all variants of a call. The limits of the
+    /// agent apply in addition.
     #[must_use]
     pub const fn calls(mut self, calls: usize) -> Self {
         self.calls = calls;
@@ -100,6 +116,18 @@ impl ProgramLimits {
     }
 
     /// Sets the limit of the printed text.
+    ///
+    /// Half of the bytes show the beginning of the text and half its end.
+    ///
+    /// ```
+    /// use levity_python::{ProgramLimits, Python};
+    /// use serde_json::json;
+    ///
+    /// let python = Python::new().with_limits(ProgramLimits::new().output(6));
+    /// let ran = python.run_blocking("print('abcdefgh', end='')", json!({}))?;
+    /// assert_eq!(ran.output, "abc\n[.. 2 bytes left out ..]\nfgh");
+    /// # Ok::<(), levity_python::Error>(())
+    /// ```
     #[must_use]
     pub const fn output(mut self, bytes: usize) -> Self {
         self.output = bytes;
@@ -114,6 +142,15 @@ impl ProgramLimits {
     }
 
     /// Sets the limit of the source.
+    ///
+    /// ```
+    /// use levity_python::{ProgramFaultKind, ProgramLimits, Python};
+    /// use serde_json::json;
+    ///
+    /// let python = Python::new().with_limits(ProgramLimits::new().source(8));
+    /// let error = python.run_blocking("1 + 2 + 3 + 4", json!({})).unwrap_err();
+    /// assert_eq!(error.fault().map(|fault| fault.kind), Some(ProgramFaultKind::Size));
+    /// ```
     #[must_use]
     pub const fn source(mut self, bytes: usize) -> Self {
         self.source = bytes;

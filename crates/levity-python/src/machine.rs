@@ -1,4 +1,12 @@
 //! The state machine of a program: segments of code, and the tool calls between them.
+//!
+//! The machine alternates between two phases: a segment runs, or calls of the last segment are
+//! open. Both are effects, so the journal holds the state of the code at each pause, and a resumed
+//! run continues there. Variants are tried in order; each starts with the original variables and
+//! empty output.
+//!
+//! Calls of segments have ids `stretch-0`, `stretch-3` and so on, and tool calls `call-1`,
+//! `call-2`: journals contain these names, so they must not change.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -103,6 +111,7 @@ struct Paused {
     calls: Vec<Pending>,
 }
 
+/// One open call: the interpreter's number, the call itself, and its answer once there is one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Pending {
     id: u32,
@@ -143,6 +152,7 @@ impl PythonMachine {
         }
     }
 
+    /// Numbers an effect, remembers its purpose and requests it.
     fn request_effect(
         &mut self,
         waiting: Waiting,
@@ -321,6 +331,7 @@ impl PythonMachine {
         }
     }
 
+    /// Starts the next variant, or reports all faults after the last one.
     fn variant_failed(&mut self, fault: ProgramFault, step: &mut MachineOutput) {
         if self.state.variant + 1 < self.state.setup.variants.len() {
             let text = format!(

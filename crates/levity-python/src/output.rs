@@ -1,3 +1,9 @@
+//! Printed text in bounded memory.
+//!
+//! A program may print without end. The beginning and the end are what helps a reader, so the text
+//! keeps half of its limit for each, and counts the bytes in between. All cuts are between
+//! characters.
+
 use serde::{Deserialize, Serialize};
 
 /// The printed text of a program; if it is long, only its beginning and end.

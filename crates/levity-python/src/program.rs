@@ -1,3 +1,9 @@
+//! The program that an agent offers to its model as the tool `run_python`.
+//!
+//! The description is written for the model: it lists the supported Python, the signatures of the
+//! tools and the names of the variables. It is computed once, on first use, because a builder may
+//! still add tools until then.
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -64,6 +70,8 @@ impl RunPython {
     }
 
     /// Sets another name for the tool.
+    ///
+    /// Code cannot call a tool of this name, because segments of code are requested under it.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
@@ -82,6 +90,16 @@ impl RunPython {
     }
 
     /// Allows code to call a tool, which the agent must have too.
+    ///
+    /// ```
+    /// use levity_core::{Program, ToolOutput};
+    /// use levity_python::RunPython;
+    /// use levity_test::RecordingTool;
+    ///
+    /// let search = RecordingTool::new("search-web", |_| Ok(ToolOutput::text("nothing")));
+    /// let program = RunPython::new().tool(&search);
+    /// assert!(program.spec().description.contains("search_web() -> str"));
+    /// ```
     pub fn tool(self, tool: &impl Tool) -> Self {
         let spec = tool.spec().clone();
         self.specs([spec])
@@ -94,6 +112,20 @@ impl RunPython {
     }
 
     /// Allows code to call these tools of a registry, which the agent must have too.
+    ///
+    /// ```
+    /// use levity_core::{Program, ToolOutput};
+    /// use levity_python::RunPython;
+    /// use levity_test::RecordingTool;
+    /// use levity_tools::Registry;
+    ///
+    /// let now = RecordingTool::new("now", |_| Ok(ToolOutput::text("noon")));
+    /// let registry = Registry::builder().tool(now).build()?;
+    /// let program = RunPython::new().tools(&registry, ["now"])?;
+    /// assert!(program.spec().description.contains("now() -> str"));
+    /// assert!(RunPython::new().tools(&registry, ["later"]).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Fails if the registry has no such tool.
@@ -119,6 +151,18 @@ impl RunPython {
     }
 
     /// Sets variables for all code, as an object; the variables of a call are added.
+    ///
+    /// A value that is not an object is ignored. The model sees the names of the variables, not
+    /// their values.
+    ///
+    /// ```
+    /// use levity_core::Program;
+    /// use levity_python::RunPython;
+    /// use serde_json::json;
+    ///
+    /// let program = RunPython::new().variables(json!({"orders": [1, 2], "region": "EU"}));
+    /// assert!(program.spec().description.contains("Available variables: orders, region."));
+    /// ```
     pub fn variables(mut self, variables: Value) -> Self {
         if let Value::Object(variables) = variables {
             self.variables.extend(variables);
@@ -138,6 +182,9 @@ impl RunPython {
         functions
     }
 
+    /// Collects everything that a call needs into the state of its machine, so that a resumed run
+    /// does not depend on the current configuration. Invalid arguments become a problem that ends
+    /// the run at once.
     fn setup(&self, args: &Value) -> Setup {
         let mut inputs = self.variables.clone();
         inputs.extend(
@@ -164,6 +211,8 @@ impl RunPython {
         }
     }
 
+    /// Builds the spec for the model. Code without tools is read-only; code with tools is not,
+    /// because its tools may change something.
     fn describe(&self) -> ToolSpec {
         let mut text = String::from(DESCRIPTION);
         let functions = self.functions();
@@ -207,6 +256,7 @@ const FUNCTIONS: &str = "\nThese functions can be called in it. They return at o
     in the code, all of \
     them must be awaited, as in `a, b = await asyncio.gather(f(1), f(2))`.";
 
+/// Returns the schema of the arguments: `code` or `variants`, and `inputs`.
 fn input() -> Value {
     json!({
         "type": "object",
@@ -227,6 +277,7 @@ fn input() -> Value {
     })
 }
 
+/// Returns the schema of the result, which `machine::end` and `PythonTool` fill in.
 fn output() -> Value {
     json!({
         "type": "object",

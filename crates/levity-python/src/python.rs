@@ -1,3 +1,8 @@
+//! The interpreter for users of the crate: one program in, one result out.
+//!
+//! It has no tools, so a program runs in a single segment. Clones share the pool of workers and
+//! therefore the limit on parallel programs, which is the number of cores.
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +42,19 @@ pub struct Python {
 }
 
 /// The output of a program.
+///
+/// ```
+/// use levity_python::Python;
+/// use serde_json::json;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), levity_python::Error> {
+/// let ran = Python::new().run("for n in range(3):\n    print(n)", json!({})).await?;
+/// assert_eq!(ran.result, json!(null)); // a loop is a statement
+/// assert_eq!(ran.output, "0\n1\n2\n");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ProgramOutput {
@@ -65,6 +83,19 @@ impl Python {
     }
 
     /// Returns the interpreter with other limits.
+    ///
+    /// ```
+    /// use levity_python::{ProgramLimits, Python};
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_python::Error> {
+    /// let python = Python::new().with_limits(ProgramLimits::new().result(10));
+    /// let ran = python.run("'x' * 1000", json!({})).await?;
+    /// assert!(ran.result.as_str().unwrap().contains("the result has 1002 bytes of JSON"));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn with_limits(mut self, limits: ProgramLimits) -> Self {
         self.limits = limits;
@@ -84,6 +115,22 @@ impl Python {
 
     /// Runs a program with these variables, an object. Dropping the future stops it.
     ///
+    /// Values of the program become JSON: tuples and sets become lists, dates become ISO 8601 text,
+    /// and objects of classes become objects with their attributes. Other values become their text.
+    ///
+    /// ```
+    /// use levity_python::Python;
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_python::Error> {
+    /// let code = "import datetime\n{'day': datetime.date(2025, 1, 31), 'pair': (a, a + 1)}";
+    /// let ran = Python::new().run(code, json!({"a": 1})).await?;
+    /// assert_eq!(ran.result, json!({"day": "2025-01-31", "pair": [1, 2]}));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails if the program fails or exceeds a limit ([`Error::fault`] gives the details), if the
     /// inputs are not an object, or if no process or thread is available.
@@ -97,6 +144,18 @@ impl Python {
 
     /// Runs a program like [`run`](Self::run), but blocks the thread. Use it in code that is not
     /// async.
+    ///
+    /// It waits in a thread of its own, so it also works inside an async runtime. It does not count
+    /// towards the limit on parallel programs.
+    ///
+    /// ```
+    /// use levity_python::Python;
+    /// use serde_json::json;
+    ///
+    /// let ran = Python::new().run_blocking("sorted(names)[0]", json!({"names": ["Bob", "Ada"]}))?;
+    /// assert_eq!(ran.result, json!("Ada"));
+    /// # Ok::<(), levity_python::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Fails under the same conditions as [`run`](Self::run).
@@ -153,6 +212,7 @@ impl Default for Python {
     }
 }
 
+/// Converts the only segment of a program; without tools, a paused one can never be resumed.
 fn program_output(segment: Segment) -> Result<ProgramOutput> {
     match segment.end {
         End::Done { result, .. } => Ok(ProgramOutput {
@@ -169,6 +229,7 @@ fn program_output(segment: Segment) -> Result<ProgramOutput> {
     }
 }
 
+/// Accepts `null` as an empty object, because callers pass it for "no variables".
 fn object(value: Value) -> Result<Map<String, Value>> {
     match value {
         Value::Object(map) => Ok(map),

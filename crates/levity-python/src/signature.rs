@@ -1,4 +1,7 @@
 //! Python signatures of tools, for the author of the code.
+//!
+//! A signature costs far fewer tokens than a JSON schema, and models know its form. Hints go three
+//! levels deep; deeper parts become `Any`.
 
 use levity_core::ToolSpec;
 use serde_json::{Map, Value};

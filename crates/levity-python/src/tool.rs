@@ -1,3 +1,8 @@
+//! Python as a tool for programs that have no runs.
+//!
+//! It takes the same arguments and returns the same value as `RunPython`, so a model sees no
+//! difference. Everything happens within one call: nothing survives the end of the process.
+
 use async_trait::async_trait;
 use levity_core::{Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
 use serde_json::{Map, Value, json};
@@ -11,6 +16,21 @@ use crate::python::Python;
 /// Python as a plain tool, whose code calls no tools. Use it without an agent.
 ///
 /// With an agent, use [`RunPython`], which does the same and more.
+///
+/// ```
+/// use levity_core::{Tool, ToolCx};
+/// use levity_python::{Python, PythonTool};
+/// use serde_json::json;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), levity_core::ToolError> {
+/// let tool = PythonTool::new(Python::new());
+/// let args = json!({"variants": ["1 / 0", "6 * 7"]});
+/// let value = tool.call(args, &ToolCx::detached()).await?.value.unwrap();
+/// assert_eq!((&value["result"], &value["variant"]), (&json!(42), &json!(2)));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct PythonTool {
     spec: ToolSpec,

@@ -1,4 +1,9 @@
 //! Conversion between JSON and Python values.
+//!
+//! Results convert leniently, since a model or person reads them: sets become lists and huge
+//! numbers become text. Arguments of tool calls convert strictly, since a tool acts on them: a
+//! value without a JSON form is an error of the program. Both stop at 48 levels, because a deeper
+//! value could not be read back from the journal.
 
 use monty_types::{DictPairs, MontyObject};
 use serde_json::{Map, Number, Value};
@@ -25,6 +30,7 @@ pub(crate) fn to_python(value: &Value) -> MontyObject {
     }
 }
 
+/// Integers stay integers up to the size of `u64`; only fractions become floats.
 fn number_to_python(number: &Number) -> MontyObject {
     if let Some(number) = number.as_i64() {
         return MontyObject::Int(number);
@@ -40,6 +46,8 @@ pub(crate) fn to_json(value: &MontyObject) -> Value {
     json(value, MAX_DEPTH)
 }
 
+/// Converts a value; `depth` is the number of levels that may follow, and deeper ones become
+/// `[...]` or `{...}`.
 fn json(value: &MontyObject, depth: usize) -> Value {
     let list = |list: &[MontyObject]| match depth {
         0 => Value::String("[...]".to_owned()),
@@ -123,6 +131,7 @@ fn text(value: &MontyObject) -> String {
     }
 }
 
+/// Formats a time of day; microseconds appear only if there are any.
 fn clock(hour: u8, minute: u8, second: u8, micros: u32) -> String {
     match micros {
         0 => format!("{hour:02}:{minute:02}:{second:02}"),
@@ -130,6 +139,7 @@ fn clock(hour: u8, minute: u8, second: u8, micros: u32) -> String {
     }
 }
 
+/// Formats an offset from UTC, such as `+02:00`.
 fn offset(seconds: i32) -> String {
     let sign = if seconds < 0 { '-' } else { '+' };
     let minutes = seconds.unsigned_abs() / 60;

@@ -2,6 +2,10 @@
 //!
 //! A worker reads jobs from its standard input and writes results to its standard output. Each
 //! message is JSON with a length prefix of four bytes.
+//!
+//! The parent is trusted by the worker, but not the other way round: a program could take over the
+//! interpreter. The parent therefore bounds the size of an answer, clears the environment of the
+//! worker, and kills it when it is not needed.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -61,6 +65,8 @@ fn serve() -> ! {
     std::process::exit(i32::from(!matches!(served, Ok(Ok(())))));
 }
 
+/// Reads one job, runs it and writes its result. Any error ends the worker, because the stream is
+/// then out of step.
 fn serve_one() -> io::Result<()> {
     // The parent process is trusted, and the system limits the memory anyway.
     let job: Job = serde_json::from_slice(&read_frame(&mut io::stdin().lock(), usize::MAX)?)?;
@@ -94,6 +100,8 @@ fn write_frame(to: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     to.flush()
 }
 
+/// Reads a message of at most `max` bytes. Memory grows with the received bytes, not with the
+/// announced length.
 fn read_frame(from: &mut impl Read, max: usize) -> io::Result<Vec<u8>> {
     let mut length = [0; 4];
     from.read_exact(&mut length)?;
@@ -162,6 +170,8 @@ impl WorkerError {
 }
 
 impl Worker {
+    /// Starts the process with an empty environment, and a thread that talks to it. Its standard
+    /// error is discarded.
     pub(crate) fn start(program: &Path) -> io::Result<Self> {
         let mut command = Command::new(program);
         command

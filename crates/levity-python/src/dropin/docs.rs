@@ -1,4 +1,8 @@
 //! Parsing of the docstrings of Python functions.
+//!
+//! The first paragraph describes the tool; parameter sections describe its arguments. Other
+//! sections, such as `Returns:`, are skipped. A docstring in no known style has a description and
+//! no parameters.
 
 use std::collections::BTreeMap;
 
@@ -32,6 +36,7 @@ fn begins_section(line: &str) -> bool {
 }
 
 const PARAMS: [&str; 4] = ["args:", "arguments:", "parameters:", "params:"];
+/// The headings that end a parameter section, in lower case.
 const OTHERS: [&str; 8] = [
     "returns:",
     "return:",
@@ -136,6 +141,7 @@ fn entries(
     params
 }
 
+/// Joins a continuation line to a text, with one space between them.
 fn add(text: &mut String, line: &str) {
     if !text.is_empty() {
         text.push(' ');

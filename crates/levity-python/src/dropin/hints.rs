@@ -1,4 +1,9 @@
 //! Conversion of type hints to schemas.
+//!
+//! The supported hints are the basic types, `list`, `dict`, `tuple`, `Optional`, `Union`,
+//! `Literal`, `Annotated`, `Any`, and `|`, quoted or not. The module of a name is ignored:
+//! `typing.List` and `List` are the same. An unknown hint never fails a file; it only widens the
+//! schema, and the author gets a warning.
 
 use ruff_python_ast::{Expr, Number, Operator, UnaryOp};
 use serde_json::{Map, Value, json};
@@ -66,6 +71,7 @@ fn named(name: &str, notes: &mut Vec<String>) -> Value {
     }
 }
 
+/// Converts a hint with parameters, such as `list[int]` or `tuple[int, ...]`.
 fn generic(name: &str, slice: &Expr, depth: usize, notes: &mut Vec<String>) -> Value {
     let parts: Vec<&Expr> = match slice {
         Expr::Tuple(tuple) => tuple.elts.iter().collect(),
@@ -113,6 +119,7 @@ fn generic(name: &str, slice: &Expr, depth: usize, notes: &mut Vec<String>) -> V
     }
 }
 
+/// Converts alternatives, such as both sides of `int | None`.
 fn any_of<'a>(
     parts: impl Iterator<Item = &'a Expr>,
     depth: usize,

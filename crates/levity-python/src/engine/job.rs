@@ -1,3 +1,8 @@
+//! The messages between a machine, its executor and a worker.
+//!
+//! They cross process boundaries and are stored in journals, so their serialized names must not
+//! change. States are base64 text, because JSON has no bytes.
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -56,6 +61,7 @@ pub(crate) struct Segment {
     pub(crate) time: Duration,
 }
 
+/// The reason why a segment ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum End {

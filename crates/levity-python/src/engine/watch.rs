@@ -48,6 +48,8 @@ pub(crate) fn watched<T>(limits: ProgramLimits, program: impl FnOnce() -> T) -> 
     })
 }
 
+/// Samples the memory every 2 milliseconds until the program ends. In a worker, it also ends the
+/// process if the program exceeds its time by 2 seconds, or if the parent has exited.
 fn watch(limits: ProgramLimits, done: &Receiver<()>) {
     let (began, max) = (super::now(), limits.time.saturating_add(GRACE));
     let parent = parent();
@@ -105,6 +107,7 @@ fn page_size() -> usize {
     4096
 }
 
+/// Counts running programs. The first one sets the baseline from which growth is measured.
 struct Running;
 
 impl Running {

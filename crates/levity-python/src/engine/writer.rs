@@ -1,3 +1,9 @@
+//! The output of a program, which is also the place to stop it.
+//!
+//! The interpreter calls the writer for each print, and `poll_flush` in between. Both raise
+//! `KeyboardInterrupt` after a cancellation; `engine::run` then reports a cancelled program,
+//! whatever the program made of the exception.
+
 use std::borrow::Cow;
 
 use levity_core::CancelToken;

@@ -1,4 +1,7 @@
 //! Tool calls, from the request of the code to the answer.
+//!
+//! Denied calls, failed tools and exceeded limits are exceptions in the code, which it can catch.
+//! Only the end of the run itself stops the code.
 
 use levity_core::{Ask, Decision, Effect, MachineOutput, ToolCall, ToolRun};
 
@@ -11,6 +14,7 @@ impl PythonMachine {
         Some(self.state.paused.as_ref()?.calls.get(at)?.call.clone())
     }
 
+    /// Asks a person about a call that needs approval.
     pub(super) fn ask(&mut self, at: usize, reason: String, step: &mut MachineOutput) {
         let (Some(run), Some(call)) = (self.state.run.clone(), self.call(at)) else {
             return;
@@ -22,6 +26,8 @@ impl PythonMachine {
         );
     }
 
+    /// Applies a decision: the call is made, perhaps with other arguments, or answered without
+    /// being made.
     pub(super) fn decided(&mut self, at: usize, decision: Decision, step: &mut MachineOutput) {
         let Some(mut call) = self.call(at) else {
             return;

@@ -50,6 +50,7 @@ impl PythonMachine {
         self.fail(ToolError::new(kind, text));
     }
 
+    /// Ends the run with the result and the statistics of the successful variant.
     pub(super) fn done(&mut self, result: Value) {
         let state = &self.state;
         let mut value = json!({
@@ -89,6 +90,7 @@ impl PythonMachine {
         self.state.ending = Some(ending);
     }
 
+    /// Ends the run at a limit. The printed text is the partial result.
     pub(super) fn stop(&mut self, limit: Limit) {
         let printed = self.state.printed.text();
         self.end(Status::Partial(limit));
