@@ -1,15 +1,41 @@
 //! Finds the id of a message that cannot be read as a whole.
+//!
+//! A peer may send a response that is longer than the limit, or one that is not valid JSON. The
+//! call that waits for it must fail, and not wait until its timeout. Its id is usually among the
+//! first keys of the message (`{"jsonrpc": "2.0", "id": 7, ..`) or among the last ones (`.., "id":
+//! 7}`). So [`LineBuffer`](crate::LineBuffer) retains both ends of a long line, and this module
+//! searches them.
+//!
+//! An id inside the payload must not be mistaken for the id of the message. Therefore the search
+//! accepts only keys at the outermost level, and only ids that a caller waits for.
 
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
 use crate::mcp::RequestId;
 
-/// The number of bytes to inspect at each end of a message.
+/// The number of bytes to inspect at each end of a message: 4 KiB.
+///
+/// [`Line::TooLong`](crate::Line::TooLong) retains this many bytes of each end.
 pub const EDGE: usize = 4 << 10;
 
 /// Finds the id of the message with these first and last bytes. Ids that are not `known` are
 /// skipped.
+///
+/// The function never fails: it returns `None` if neither end has a known id. Both ends may
+/// overlap, for example if the message is shorter than [`EDGE`].
+///
+/// ```
+/// use levity_rpc::find_id;
+/// use levity_rpc::mcp::RequestId;
+///
+/// let head: &[u8] = br#"{"jsonrpc": "2.0", "id": 7, "result": {"text": "a very long te"#;
+/// let tail: &[u8] = br#"xt that ends here"}}"#;
+/// assert_eq!(find_id([head, tail], |_| true), Some(RequestId::Number(7)));
+///
+/// // No call waits for this id, so the message belongs to none.
+/// assert_eq!(find_id([head, tail], |id| *id == RequestId::Number(8)), None);
+/// ```
 pub fn find_id([head, tail]: [&[u8]; 2], known: impl Fn(&RequestId) -> bool) -> Option<RequestId> {
     id_at_start(head)
         .filter(&known)

@@ -1,4 +1,9 @@
-//! Calls from the other side.
+//! Calls from the other side that are in progress.
+//!
+//! A connection needs two things for such a call: a way to cancel it by its id, and a limit on how
+//! many run at once. The table is keyed by the JSON of the id, because a peer may use numbers and
+//! texts. Each entry also has a number of its own. A peer that reuses an id replaces the entry, and
+//! the older request then does not remove the newer one when it ends.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,6 +13,20 @@ use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The requests from the other side that are in progress. Clones share the same table.
+///
+/// ```
+/// use levity_rpc::InflightRequests;
+/// use serde_json::json;
+///
+/// let requests = InflightRequests::new(1);
+/// let request = requests.begin(&json!(7)).expect("there is room for one request");
+/// assert!(requests.begin(&json!(8)).is_none(), "answer it with an error");
+///
+/// requests.cancel(&json!(7));
+/// assert!(request.cancel_token().is_cancelled());
+/// drop(request);
+/// assert!(requests.begin(&json!(8)).is_some());
+/// ```
 #[derive(Clone, Debug)]
 pub struct InflightRequests {
     table: Arc<Mutex<Table>>,
@@ -41,6 +60,10 @@ impl InflightRequests {
     }
 
     /// Begins a request, so that it can be cancelled; returns `None` if there is no room.
+    ///
+    /// Begin a request before it is spawned, so that a cancellation that arrives directly after it
+    /// finds it. If the id is already in use, a later [`cancel`](Self::cancel) refers to the new
+    /// request.
     pub fn begin(&self, id: &Value) -> Option<InflightRequest> {
         let slot = Some(self.slots.clone().try_acquire_owned().ok()?);
         let (id, cancel, mut table) = (id.to_string(), CancelToken::new(), lock(&self.table));
@@ -57,6 +80,8 @@ impl InflightRequests {
     }
 
     /// Cancels the request with this id, if it is in progress.
+    ///
+    /// An unknown id is ignored: the request may have ended while the cancellation was on its way.
     pub fn cancel(&self, id: &Value) {
         if let Some((_, cancel)) = lock(&self.table).calls.remove(&id.to_string()) {
             cancel.cancel();
@@ -71,6 +96,21 @@ impl InflightRequest {
     }
 
     /// Ends the request. Its slot is in use until the returned permit is dropped.
+    ///
+    /// Keep the permit until the answer is written. Otherwise a peer that does not read its answers
+    /// could start requests without a limit.
+    ///
+    /// ```
+    /// use levity_rpc::InflightRequests;
+    /// use serde_json::json;
+    ///
+    /// let requests = InflightRequests::new(1);
+    /// let request = requests.begin(&json!("a")).expect("there is room");
+    /// let permit = request.finish();
+    /// assert!(requests.begin(&json!("b")).is_none(), "the answer is not written yet");
+    /// drop(permit);
+    /// assert!(requests.begin(&json!("b")).is_some());
+    /// ```
     pub fn finish(mut self) -> Option<OwnedSemaphorePermit> {
         self.slot.take()
     }

@@ -39,6 +39,11 @@
 //!
 //! This crate deliberately has no sockets, processes or HTTP, which belong to the crates that use
 //! it. It has no clocks, because a caller stops waiting by dropping the call.
+//!
+//! # Where to go next
+//! - Start with [`Peer`] to call another process of levity, and with [`LineWriter`] and
+//!   [`LineBuffer`] to speak a protocol with one message per line.
+//! - The crate `levity-mcp` is the MCP client, and `docs/bridge.md` describes the bridge.
 
 mod edge;
 mod inflight;

@@ -1,4 +1,10 @@
 //! Splits a stream of bytes into lines of bounded length.
+//!
+//! The buffer owns the bytes and searches each of them once: `searched` remembers how far it
+//! looked. A line over the limit is never stored as a whole. The buffer drops its middle, counts
+//! its bytes and retains both ends, so that [`find_id`](crate::find_id) can still find the call
+//! that it answers. A buffer that grew beyond 1 MiB shrinks again
+//! once its lines are consumed.
 
 use std::fmt;
 use std::pin::pin;
@@ -14,6 +20,32 @@ const CHUNK: usize = 64 << 10;
 const RETAINED: usize = 1 << 20;
 
 /// A buffer of received bytes that are consumed line by line.
+///
+/// The memory in use depends on the limit, and not on the length of the lines that the peer sends.
+///
+/// ```
+/// use std::future::poll_fn;
+///
+/// use levity_rpc::{Line, LineBuffer};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let mut stream = &b"{\"id\":1}\ntoo long for it\nlast"[..];
+/// let (mut buffer, mut sizes) = (LineBuffer::new(8), Vec::new());
+/// loop {
+///     while let Some(line) = buffer.next_line() {
+///         sizes.push(match line {
+///             Line::Whole(line) => line.len() as u64,
+///             Line::TooLong { size, .. } => size,
+///         });
+///     }
+///     if !poll_fn(|cx| buffer.poll_fill(&mut stream, cx)).await {
+///         break;
+///     }
+/// }
+/// assert_eq!(sizes, [8, 15, 4], "the last line needs no line end");
+/// # }
+/// ```
 pub struct LineBuffer {
     bytes: Vec<u8>,
     /// The end of the bytes that are already consumed.
@@ -70,6 +102,9 @@ impl LineBuffer {
 
     /// Reads more bytes; returns `false` at the end of the stream. The last line may lack its line
     /// end. Dropping an unfinished poll loses nothing.
+    ///
+    /// A read error counts as the end of the stream. Call [`next_line`](Self::next_line) until it
+    /// returns `None` before the next poll, or the buffer grows with each poll.
     pub fn poll_fill<R: AsyncRead + Unpin>(
         &mut self,
         from: &mut R,
@@ -80,6 +115,17 @@ impl LineBuffer {
     }
 
     /// Ends a last line that has no line end; returns `true` if there is one.
+    ///
+    /// The second call returns `false`, so a loop over the remaining lines ends.
+    /// [`poll_fill`](Self::poll_fill) calls it at the end of the stream.
+    ///
+    /// ```
+    /// use levity_rpc::LineBuffer;
+    ///
+    /// let mut buffer = LineBuffer::new(1024);
+    /// assert!(!buffer.finish(), "an empty buffer has no last line");
+    /// assert_eq!(buffer.next_line(), None);
+    /// ```
     pub fn finish(&mut self) -> bool {
         let rest = self.bytes.len() > self.start || self.skipping.is_some();
         if !rest || self.finished {
@@ -91,6 +137,8 @@ impl LineBuffer {
     }
 
     /// Removes and returns the next line, if it is complete.
+    ///
+    /// A carriage return before the line end stays part of the line; JSON parsers ignore it.
     pub fn next_line(&mut self) -> Option<Line<'_>> {
         match memchr::memchr(b'\n', &self.bytes[self.searched..]) {
             Some(at) => {
@@ -113,6 +161,9 @@ impl LineBuffer {
     }
 
     /// Returns the buffer for more bytes.
+    ///
+    /// Consumed bytes are removed here, once per read, and not once per line, which would move the
+    /// rest of the buffer for each line.
     fn room(&mut self) -> &mut Vec<u8> {
         if self.start > 0 {
             self.bytes.drain(..self.start);
@@ -125,12 +176,14 @@ impl LineBuffer {
         &mut self.bytes
     }
 
+    /// Adds a part of a line over the limit to what is known of it.
     fn skip(&mut self, part: std::ops::Range<usize>) {
         self.skipping
             .get_or_insert_default()
             .push(&self.bytes[part]);
     }
 
+    /// Returns the line over the limit whose last part is `rest`, and forgets it.
     fn skipped(&mut self, rest: &std::ops::Range<usize>) -> Line<'static> {
         self.skip(rest.clone());
         let Skipped {
@@ -144,6 +197,9 @@ impl LineBuffer {
 }
 
 impl Skipped {
+    /// Counts a part of the line, and retains it as far as it belongs to one of the ends.
+    ///
+    /// The tail grows to twice [`EDGE`] before it is cut, so that most parts are only appended.
     fn push(&mut self, part: &[u8]) {
         self.size += part.len() as u64;
         let room = EDGE.saturating_sub(self.head.len());

@@ -77,6 +77,15 @@ pub mod auth {
 }
 
 /// Returns the id of a request; `None` for any other message.
+///
+/// ```
+/// use levity_rpc::mcp::{ClientJsonRpcMessage, RequestId, request_id};
+/// use serde_json::json;
+///
+/// let ping = json!({"jsonrpc": "2.0", "id": 3, "method": "ping"});
+/// let ping: ClientJsonRpcMessage = serde_json::from_value(ping).expect("it is valid");
+/// assert_eq!(request_id(&ping), Some(&RequestId::Number(3)));
+/// ```
 pub fn request_id(message: &ClientJsonRpcMessage) -> Option<&RequestId> {
     match message {
         JsonRpcMessage::Request(request) => Some(&request.id),
@@ -85,6 +94,16 @@ pub fn request_id(message: &ClientJsonRpcMessage) -> Option<&RequestId> {
 }
 
 /// Returns the id of the request that a client's message cancels; `None` if it cancels nothing.
+///
+/// ```
+/// use levity_rpc::mcp::{ClientJsonRpcMessage, RequestId, cancelled_id};
+/// use serde_json::json;
+///
+/// let (method, params) = ("notifications/cancelled", json!({"requestId": 3}));
+/// let note = json!({"jsonrpc": "2.0", "method": method, "params": params});
+/// let note: ClientJsonRpcMessage = serde_json::from_value(note).expect("it is valid");
+/// assert_eq!(cancelled_id(&note), Some(&RequestId::Number(3)));
+/// ```
 pub fn cancelled_id(message: &ClientJsonRpcMessage) -> Option<&RequestId> {
     match message {
         JsonRpcMessage::Notification(notice) => match &notice.notification {
@@ -98,6 +117,16 @@ pub fn cancelled_id(message: &ClientJsonRpcMessage) -> Option<&RequestId> {
 }
 
 /// Returns the id of the request that a server's message answers; `None` if it answers nothing.
+///
+/// ```
+/// use levity_rpc::mcp::{RequestId, ServerJsonRpcMessage, answered_id};
+/// use serde_json::json;
+///
+/// let error = json!({"code": -32601, "message": "no such method"});
+/// let answer = json!({"jsonrpc": "2.0", "id": 3, "error": error});
+/// let answer: ServerJsonRpcMessage = serde_json::from_value(answer).expect("it is valid");
+/// assert_eq!(answered_id(&answer), Some(&RequestId::Number(3)));
+/// ```
 pub fn answered_id(message: &ServerJsonRpcMessage) -> Option<&RequestId> {
     match message {
         JsonRpcMessage::Response(response) => Some(&response.id),

@@ -1,4 +1,9 @@
 //! JSON-RPC 2.0 with one message per text.
+//!
+//! Parsing is strict, because both ends of levity's own protocols are levity: a message without
+//! `jsonrpc`, a batch or positional parameters are errors. The MCP client has its own, lenient
+//! decoder, because servers of others make mistakes. No error contains a part of the message, which
+//! may be a secret.
 
 use levity_core::text::json_problem;
 use serde_json::{Map, Value, json};
@@ -6,9 +11,23 @@ use serde_json::{Map, Value, json};
 use crate::mcp::{ErrorCode, RequestId};
 
 /// The maximum length of an id, in bytes.
+///
+/// An answer repeats the id, so a long one would let a peer choose the size of each answer.
 const MAX_ID: usize = 128;
 
 /// A message from the other side.
+///
+/// ```
+/// use levity_rpc::RpcMessage;
+/// use serde_json::json;
+///
+/// let message = RpcMessage::parse(r#"{"jsonrpc": "2.0", "id": 1, "method": "add"}"#);
+/// let (id, method, params) = (json!(1), "add".to_owned(), json!({}));
+/// assert_eq!(message, Ok(RpcMessage::Request { id, method, params }));
+///
+/// let text = RpcMessage::answer(&json!(1), Ok(&json!(3)));
+/// assert_eq!(text, r#"{"jsonrpc":"2.0","id":1,"result":3}"#);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum RpcMessage {
     /// A call that expects an answer.
@@ -37,6 +56,13 @@ pub enum RpcMessage {
 }
 
 /// A message that cannot be parsed, with the data for the error response.
+///
+/// ```
+/// use levity_rpc::RpcMessage;
+///
+/// let batch = RpcMessage::parse("[]").expect_err("batches are not supported");
+/// assert_eq!((batch.code, batch.id.is_null()), (-32600, true));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct MalformedMessage {
     /// The id to answer to; `null` if there is none.
@@ -51,7 +77,12 @@ impl RpcMessage {
     /// Parses a message strictly.
     ///
     /// # Errors
-    /// Returns an error if the text is not JSON, or not a message of JSON-RPC 2.0.
+    /// Returns an error with the id of the message, if it has a valid one, and this code:
+    /// - -32700 if the text is not JSON;
+    /// - -32600 if it is a batch, is not an object, does not have `"jsonrpc": "2.0"`, has an id
+    ///   that is neither a number nor a text of at most 128 bytes, or has no `method`, `result` and
+    ///   `error`;
+    /// - -32602 if `params` is not an object.
     pub fn parse(text: &str) -> Result<Self, MalformedMessage> {
         let malformed = |id, code: ErrorCode, problem: &str| MalformedMessage {
             id,
@@ -98,6 +129,15 @@ impl RpcMessage {
     }
 
     /// Formats a request as text.
+    ///
+    /// ```
+    /// use levity_rpc::RpcMessage;
+    /// use serde_json::json;
+    ///
+    /// let text = RpcMessage::request(7, "add", &json!({"a": 1}));
+    /// assert_eq!(text, r#"{"jsonrpc":"2.0","id":7,"method":"add","params":{"a":1}}"#);
+    /// assert!(matches!(RpcMessage::parse(&text), Ok(RpcMessage::Request { .. })));
+    /// ```
     pub fn request(id: i64, method: &str, params: &Value) -> String {
         json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()
     }
@@ -117,6 +157,7 @@ impl RpcMessage {
     }
 }
 
+/// Creates an answer. A message with both a result and an error counts as an error.
 fn answer(id: Option<Value>, mut message: Map<String, Value>) -> RpcMessage {
     let id = id.and_then(|id| serde_json::from_value(id).ok());
     let result = match message.remove("error") {

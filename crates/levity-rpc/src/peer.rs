@@ -1,4 +1,9 @@
 //! Calls to the other side over any connection that transports texts.
+//!
+//! A [`Peer`] numbers calls and matches answers; a [`PeerOutbox`] is the queue to the connection.
+//! Neither reads nor writes a socket, so the same code works over WebSockets, pipes and in tests.
+//! The queue holds at most 64 messages. A full queue delays callers, and drops cancellations, which
+//! nobody waits for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -20,6 +25,24 @@ const MAX_QUEUED: usize = 64;
 /// - A call that was not sent is reported as such; it is always safe to repeat.
 /// - Dropping a call cancels it. The other side is notified, unless too many messages wait to be
 ///   sent.
+///
+/// ```
+/// use futures_util::FutureExt as _;
+/// use levity_rpc::Peer;
+/// use serde_json::json;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let (peer, mut outbox) = Peer::new("$/cancelRequest");
+/// // The future is polled once and dropped, as if its caller stopped waiting.
+/// assert!(peer.call("slow", &json!({})).now_or_never().is_none());
+///
+/// let request = outbox.next().await.unwrap_or_default();
+/// assert!(request.contains(r#""method":"slow""#));
+/// let cancel = outbox.next().await.unwrap_or_default();
+/// assert_eq!(cancel, r#"{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":1}}"#);
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Peer {
     send: mpsc::Sender<Outgoing>,
@@ -30,6 +53,9 @@ pub struct Peer {
 }
 
 /// The messages on their way to the other end.
+///
+/// A connection takes messages with [`next`](Self::next) and writes them in this order. If it drops
+/// the outbox, later calls fail with [`CallError::Unsent`].
 #[derive(Debug)]
 pub struct PeerOutbox {
     waiting: mpsc::Receiver<Outgoing>,
@@ -42,6 +68,22 @@ type Answer = oneshot::Sender<Result<Value, CallError>>;
 type Outgoing = (Option<RequestId>, String);
 
 /// The reason why a call has no result.
+///
+/// Only [`Unsent`](Self::Unsent) and [`TooLarge`](Self::TooLarge) guarantee that the other side did
+/// not see the call. After [`Lost`](Self::Lost), repeat only calls without effects.
+///
+/// ```
+/// use levity_rpc::{CallError, Peer};
+/// use serde_json::json;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let (peer, _outbox) = Peer::new("$/cancelRequest");
+/// peer.set_limit(16);
+/// let refused = peer.call("write_file", &json!({"text": "hello"})).await;
+/// assert!(matches!(refused, Err(CallError::TooLarge { limit: 16, .. })));
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
@@ -88,15 +130,23 @@ impl Peer {
     }
 
     /// Sets the maximum size of a message, in bytes; unlimited by default.
+    ///
+    /// Set it after the other side has announced what it accepts. It applies to calls, and not to
+    /// cancellations.
     pub fn set_limit(&self, bytes: usize) {
         self.limit.store(bytes, Ordering::Relaxed);
     }
 
     /// Calls a method and waits for its answer. Dropping the future cancels the call.
     ///
+    /// The call has no timeout of its own; drop the future to stop waiting. It waits for room while
+    /// 64 messages are queued.
+    ///
     /// # Errors
-    /// Returns an error if the other side rejects the call, the message is too large, or the
-    /// connection breaks.
+    /// - [`CallError::Refused`] with the error object of the other side;
+    /// - [`CallError::TooLarge`] if the message exceeds the [limit](Self::set_limit);
+    /// - [`CallError::Unsent`] if the connection is closed, or closes before the message is taken;
+    /// - [`CallError::Lost`] if the connection closes after that.
     pub async fn call(&self, method: &str, params: &Value) -> Result<Value, CallError> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let text = RpcMessage::request(id, method, params);
@@ -116,6 +166,18 @@ impl Peer {
 
     /// Handles a text from the other side. An answer goes to its caller; any other valid message is
     /// returned.
+    ///
+    /// A text that is not a valid message is ignored, and so is an answer to a call that nobody
+    /// waits for. Use [`RpcMessage::parse`] first to answer invalid requests with an error.
+    ///
+    /// ```
+    /// use levity_rpc::{Peer, RpcMessage};
+    ///
+    /// let (peer, _outbox) = Peer::new("$/cancelRequest");
+    /// let message = peer.receive(r#"{"jsonrpc": "2.0", "method": "changed"}"#);
+    /// assert!(matches!(message, Some(RpcMessage::Notification { .. })));
+    /// assert_eq!(peer.receive(r#"{"jsonrpc": "2.0", "id": 9, "result": 1}"#), None);
+    /// ```
     pub fn receive(&self, text: &str) -> Option<RpcMessage> {
         match RpcMessage::parse(text).ok()? {
             RpcMessage::Answer { id, result } => {
@@ -129,6 +191,24 @@ impl Peer {
     }
 
     /// Ends all calls, because no more answers arrive. Later calls fail immediately.
+    ///
+    /// ```
+    /// use levity_rpc::{CallError, Peer};
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let (peer, mut outbox) = Peer::new("$/cancelRequest");
+    /// let params = json!({});
+    /// let break_connection = async {
+    ///     outbox.next().await;
+    ///     peer.close();
+    /// };
+    /// let (answer, ()) = tokio::join!(peer.call("slow", &params), break_connection);
+    /// assert_eq!(answer, Err(CallError::Lost), "the message was taken, so it may have arrived");
+    /// assert!(peer.is_closed());
+    /// # }
+    /// ```
     pub fn close(&self) {
         for call in self.pending.close() {
             let error = if call.sent {
@@ -149,6 +229,8 @@ impl Peer {
 impl PeerOutbox {
     /// Waits for the next message to send. From then on the other side may have received it.
     /// Returns `None` once the peer is dropped.
+    ///
+    /// Dropping the future loses no message.
     pub async fn next(&mut self) -> Option<String> {
         let (call, text) = self.waiting.recv().await?;
         if let Some(call) = call {

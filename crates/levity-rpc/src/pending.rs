@@ -1,4 +1,9 @@
 //! The calls that wait for an answer.
+//!
+//! The table answers one question for every part of a connection: who waits for this id? Each call
+//! remembers if it was sent, because that decides if it is safe to repeat after the connection
+//! breaks. Closing the table and adding a call exclude each other by one lock, so no call can be
+//! added that nobody would end.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,6 +11,22 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::mcp::RequestId;
 
 /// Calls that have begun and are neither answered nor cancelled, each with a value of its caller.
+///
+/// ```
+/// use levity_rpc::PendingCalls;
+/// use levity_rpc::mcp::RequestId;
+///
+/// let calls = PendingCalls::default();
+/// calls.insert(RequestId::Number(1), "read");
+/// calls.mark_sent(&RequestId::Number(1));
+///
+/// // Some peers return a number as a text.
+/// let call = calls.take(&RequestId::String("1".into())).expect("it waits");
+/// assert_eq!((call.value, call.sent), ("read", true));
+///
+/// calls.close();
+/// assert!(!calls.insert(RequestId::Number(2), "late"));
+/// ```
 #[derive(Debug)]
 pub struct PendingCalls<T>(Mutex<Table<T>>);
 
@@ -34,6 +55,8 @@ pub struct PendingCall<T> {
 
 impl<T> PendingCalls<T> {
     /// Adds a call that is about to be sent; returns `false` if the connection is closed.
+    ///
+    /// A call with the same id is replaced, and its value is dropped.
     pub fn insert(&self, id: RequestId, value: T) -> bool {
         let mut table = self.lock();
         if !table.closed {
@@ -43,6 +66,9 @@ impl<T> PendingCalls<T> {
     }
 
     /// Marks a call as sent.
+    ///
+    /// Mark a call as soon as the other side may act on it; until then it counts as safe to repeat.
+    /// An unknown id is ignored.
     pub fn mark_sent(&self, id: &RequestId) {
         if let Some(entry) = self.lock().calls.get_mut(id) {
             entry.sent = true;
@@ -73,6 +99,18 @@ impl<T> PendingCalls<T> {
     /// Removes every call that an answer without an id may belong to. It is unknown which call that
     /// is, and failing other calls is better than letting one wait forever. Calls that stay open by
     /// design are excluded, unless there are no others.
+    ///
+    /// ```
+    /// use levity_rpc::PendingCalls;
+    /// use levity_rpc::mcp::RequestId;
+    ///
+    /// let calls = PendingCalls::default();
+    /// calls.insert(RequestId::Number(1), "listen");
+    /// calls.insert(RequestId::Number(2), "read");
+    /// let failed = calls.take_any(|method| *method == "listen");
+    /// assert_eq!(failed[0].value, "read");
+    /// assert_eq!(calls.len(), 1, "the stream of changes stays open");
+    /// ```
     pub fn take_any(&self, stays_open: impl Fn(&T) -> bool) -> Vec<PendingCall<T>> {
         let calls = &mut self.lock().calls;
         let alone = calls.values().all(|entry| stays_open(&entry.value));
@@ -83,6 +121,17 @@ impl<T> PendingCalls<T> {
     }
 
     /// Closes the table and removes all calls: no more answers arrive.
+    ///
+    /// ```
+    /// use levity_rpc::PendingCalls;
+    /// use levity_rpc::mcp::RequestId;
+    ///
+    /// let calls = PendingCalls::default();
+    /// calls.insert(RequestId::Number(1), "write");
+    /// let unsafe_to_repeat = calls.close().into_iter().filter(|call| call.sent).count();
+    /// assert_eq!(unsafe_to_repeat, 0, "the call was never sent");
+    /// assert!(calls.is_closed() && calls.is_empty());
+    /// ```
     pub fn close(&self) -> Vec<PendingCall<T>> {
         let mut table = self.lock();
         table.closed = true;

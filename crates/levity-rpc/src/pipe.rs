@@ -1,4 +1,12 @@
 //! The stream to the other side, with its partially written message.
+//!
+//! A message may be written in several polls, and its sender may stop waiting between two of them.
+//! The pipe therefore remembers how much of the current message is written. A message of which
+//! nothing is written can be dropped; after the first byte, it must be completed, or the stream is
+//! useless.
+//!
+//! Cancellations are extra lines. They are written between messages, never inside one, and never
+//! wait for room: more than 64 KiB of them are dropped.
 
 use std::io;
 use std::pin::Pin;
@@ -33,6 +41,7 @@ struct MessageProgress {
 }
 
 impl<W> Pipe<W> {
+    /// Creates a pipe without a message in progress.
     pub(crate) fn new(to: W) -> Self {
         Self {
             to: Some(to),
@@ -41,6 +50,7 @@ impl<W> Pipe<W> {
         }
     }
 
+    /// Drops the stream and wakes the sender of the current message, which then fails.
     pub(crate) fn close(&mut self) {
         self.to = None;
         if let Some(waker) = self
@@ -135,6 +145,7 @@ impl<W: AsyncWrite + Unpin> Pipe<W> {
     }
 }
 
+/// Returns the error of each write after the pipe was closed.
 pub(crate) fn closed() -> io::Error {
     io::Error::new(io::ErrorKind::BrokenPipe, "the connection is closed")
 }
@@ -145,6 +156,8 @@ impl MessageProgress {
         0 < self.written && self.written < self.whole
     }
 
+    /// Registers the task of the current message if the write is not complete, so that `cancel` and
+    /// `close` can wake it.
     fn wait(&mut self, poll: Poll<io::Result<()>>, cx: &Context<'_>) -> io::Result<()> {
         match poll {
             Poll::Ready(result) => result,
@@ -156,6 +169,7 @@ impl MessageProgress {
     }
 }
 
+/// Writes the remaining extra lines; the position survives an interruption.
 fn poll_extra_lines<W: AsyncWrite + Unpin>(
     to: &mut W,
     (bytes, written): &mut (Vec<u8>, usize),
@@ -169,6 +183,8 @@ fn poll_extra_lines<W: AsyncWrite + Unpin>(
     Poll::Ready(Ok(()))
 }
 
+/// Writes a part of the bytes. A stream that accepts zero bytes is an error, because a loop would
+/// never end.
 fn poll_some<W: AsyncWrite + Unpin>(
     to: &mut W,
     bytes: &[u8],

@@ -1,4 +1,8 @@
 //! Writes messages, one per line.
+//!
+//! A semaphore with one permit decides the order: `send` requests the permit before it returns its
+//! future, so messages are written in the order of the calls of `send`, even if their futures are
+//! polled in another order. The lock on the pipe is held for one poll only.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -21,6 +25,25 @@ use crate::pipe::{Pipe, closed};
 ///   only a part of it is written, the stream is closed: the next message would be read as its
 ///   rest.
 /// - A cancellation never overtakes its request and never waits.
+///
+/// ```
+/// use levity_rpc::LineWriter;
+/// use serde_json::json;
+/// use tokio::io::AsyncReadExt as _;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> std::io::Result<()> {
+/// let (ours, mut theirs) = tokio::io::duplex(1024);
+/// let writer = LineWriter::new(ours, |end| panic!("the stream closed early: {end:?}"));
+/// writer.send::<_, ()>(json!({"id": 1, "method": "ping"}), None).await?;
+/// writer.finish().await?;
+///
+/// let mut text = String::new();
+/// theirs.read_to_string(&mut text).await?;
+/// assert_eq!(text, "{\"id\":1,\"method\":\"ping\"}\n");
+/// # Ok(())
+/// # }
+/// ```
 pub struct LineWriter<W> {
     pipe: Arc<Mutex<Pipe<W>>>,
     /// Permits one message at a time, in the order in which they were sent.
@@ -49,6 +72,9 @@ impl<W> Clone for LineWriter<W> {
 
 impl<W> LineWriter<W> {
     /// Closes the stream immediately, even while a message is being written.
+    ///
+    /// Messages that wait for their turn fail with [`BrokenPipe`](io::ErrorKind::BrokenPipe). The
+    /// callback for the end of the stream is not called.
     pub fn close(&self) {
         self.lock().close();
         self.order.close();
@@ -58,6 +84,7 @@ impl<W> LineWriter<W> {
         self.pipe.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Reports that the other side does not read, and closes the stream.
     fn stuck(&self) {
         (self.on_end)(WriterEnd::Stuck);
         self.close();
@@ -83,6 +110,10 @@ impl<W: AsyncWrite + Send + Unpin + 'static> LineWriter<W> {
     ///
     /// A `call` is in the table of pending calls. It is not written if it is no longer in the
     /// table, and it is removed from the table if it is not written.
+    ///
+    /// # Errors
+    /// The future returns an error if the message cannot be serialized, the call was cancelled
+    /// before it was written, the writer is closed, or the stream fails. A failed stream is closed.
     pub fn send<M: Serialize + Send + 'static, T: Send + 'static>(
         &self,
         message: M,
@@ -123,6 +154,28 @@ impl<W: AsyncWrite + Send + Unpin + 'static> LineWriter<W> {
 
     /// Cancels a call: removes it from the queue while it waits there, or writes `message` if it
     /// was sent.
+    ///
+    /// The function never waits. If a part of the call is already written, the stream is closed as
+    /// [`Stuck`](WriterEnd::Stuck), because neither the rest nor the cancellation can be written.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use levity_rpc::mcp::RequestId;
+    /// use levity_rpc::{LineWriter, PendingCalls};
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let (ours, _theirs) = tokio::io::duplex(1024);
+    /// let (writer, pending) = (LineWriter::new(ours, |_| {}), Arc::new(PendingCalls::default()));
+    /// let id = RequestId::Number(1);
+    /// pending.insert(id.clone(), ());
+    /// let sent = writer.send(json!({"id": 1}), Some((id.clone(), pending.clone())));
+    /// writer.cancel(&id, &json!({"cancel": 1}), &pending);
+    /// assert!(sent.await.is_err(), "it was cancelled before it was written");
+    /// # }
+    /// ```
     pub fn cancel<T>(&self, id: &RequestId, message: &impl Serialize, pending: &PendingCalls<T>) {
         if pending.remove(id).is_none_or(|call| call.sent) {
             self.lock()
@@ -149,6 +202,7 @@ impl<W: AsyncWrite + Send + Unpin + 'static> LineWriter<W> {
         done
     }
 
+    /// Writes one line and closes the stream if that fails. The caller holds the permit.
     async fn write(&self, line: &[u8], id: Option<&RequestId>) -> io::Result<()> {
         self.lock().begin(id);
         let in_progress = WriteInProgress(self);
