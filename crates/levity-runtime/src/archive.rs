@@ -1,4 +1,8 @@
 //! Exports runs as bytes, imports them into another journal, and removes runs that have ended.
+//!
+//! An export is untrusted input: [`import`] checks every line, every checksum and the tree of runs
+//! before it writes anything. An import writes children before their parent, because a run whose
+//! children are missing would start them again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,6 +17,7 @@ use crate::files::format::{self, Flaw};
 const MAX_EXPORT: usize = 256 << 20;
 
 /// The number of passes that look for newly started runs: one for each level of child runs.
+/// A run that starts children without end cannot make an export endless.
 const LEVELS: usize = 64;
 
 /// Exports a run and all its child runs as lines of JSON.
@@ -128,6 +133,8 @@ pub async fn import(journal: &dyn Journal, bytes: &[u8]) -> Result<Vec<RunId>, R
 }
 
 /// Opens a run that has no records yet.
+///
+/// The log that it returns holds the run, so no other process can begin it during the import.
 async fn vacant(journal: &dyn Journal, run: &RunId) -> Result<OpenRun, RuntimeError> {
     let open = journal.open(run).await?;
     if open.records.is_empty() {
@@ -146,6 +153,28 @@ async fn vacant(journal: &dyn Journal, run: &RunId) -> Result<OpenRun, RuntimeEr
 /// # Errors
 /// Returns an error if the journal fails or does not support removal. Runs removed before the error
 /// stay removed.
+///
+/// ```
+/// use levity_core::{
+///     Entry, Journal, Limits, MachineKind, Record, RunHeader, RunId, Status, Timestamp,
+/// };
+/// use levity_runtime::{MemoryJournal, remove_ended_before};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), levity_core::RuntimeError> {
+/// let journal = MemoryJournal::new();
+/// let kind = MachineKind::new("agent", 1);
+/// let header = RunHeader::new(kind, serde_json::Value::Null, Limits::new());
+/// let entries = [Entry::Opened(header), Entry::Ended(Status::Complete)];
+/// let records: Vec<_> = (0..)
+///     .zip(entries)
+///     .map(|(seq, entry)| Record::new(seq, Timestamp::from_millis(seq), entry))
+///     .collect();
+/// journal.open(&RunId::new("monday")).await?.log.append(&records).await?;
+/// assert_eq!(remove_ended_before(&journal, Timestamp::from_millis(10)).await?, 1);
+/// # Ok(())
+/// # }
+/// ```
 pub async fn remove_ended_before(
     journal: &dyn Journal,
     time: Timestamp,
@@ -170,6 +199,9 @@ pub async fn remove_ended_before(
 }
 
 /// Parses the runs in an export, each with its records.
+///
+/// Lines are numbered from 1 in errors. The first run of the export is the root; every other run
+/// must be one of its descendants.
 fn parse(bytes: &[u8]) -> Result<BTreeMap<RunId, Vec<Record>>, RuntimeError> {
     if bytes.len() > MAX_EXPORT {
         return Err(at(
@@ -199,6 +231,7 @@ fn at(line: usize, flaw: Flaw) -> RuntimeError {
     }
 }
 
+/// A header line ends the run before it and begins the next one.
 #[derive(Default)]
 struct Runs {
     /// The runs, each with its first line and its records.

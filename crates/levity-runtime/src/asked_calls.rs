@@ -1,3 +1,10 @@
+//! Matches effects of a journal with the tool calls that the model made.
+//!
+//! A record of an effect has the id and the name of its call, and a fingerprint of the arguments,
+//! but not the arguments. Reports and approvals show the arguments, so they are taken from the
+//! model's replies. A wrong match would show a person the arguments of another call. The
+//! fingerprint therefore has to match whenever the record has one.
+
 use std::sync::Arc;
 
 use levity_core::{Digest, EffectKind, EffectNote, History, Message, ToolCall, ToolError};
@@ -40,6 +47,7 @@ impl RequestedCalls {
         self.calls.get(self.place(note)?)
     }
 
+    /// The last matching call wins, because a later reply may use the id again.
     fn place(&self, note: &EffectNote) -> Option<usize> {
         let id = note.call.as_ref()?;
         let wanted = note

@@ -1,3 +1,10 @@
+//! Commands from this process to the runs that it drives.
+//!
+//! Each run has a bounded queue of orders. [`CommandRouter`] knows the queues of a whole tree of
+//! runs, so that a control of the root reaches every child. An order carries a channel for its
+//! reply. The driver answers once the command is in the journal, so a caller that got `Ok` knows
+//! that a crash does not lose its command.
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,6 +21,26 @@ const WAITING_COMMANDS: usize = 64;
 /// Controls a run and its child runs. Clones control the same run.
 ///
 /// Every method returns once the command is in the journal.
+///
+/// At most 64 commands wait for one run; further senders wait for room.
+///
+/// ```
+/// use levity_core::{ControlError, Decision};
+/// use levity_runtime::Control;
+///
+/// /// Allows calls of `search` and denies all others.
+/// async fn decide(control: &Control) -> Result<usize, ControlError> {
+///     let asks = control.pending_asks().await?;
+///     for ask in &asks {
+///         let decision = match ask.call.name.as_str() {
+///             "search" => Decision::Allow,
+///             _ => Decision::deny("only searches are allowed"),
+///         };
+///         control.decide(ask, decision).await?;
+///     }
+///     Ok(asks.len())
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Control {
     run: RunId,
@@ -42,6 +69,16 @@ impl Control {
     }
 
     /// Returns the control of a child of this run, named by the `run` of its events.
+    ///
+    /// ```
+    /// use levity_core::{ControlError, Event};
+    /// use levity_runtime::Control;
+    ///
+    /// /// Cancels the run in which an event occurred, and no other one.
+    /// async fn stop(control: &Control, event: &Event) -> Result<(), ControlError> {
+    ///     control.child(&event.run).cancel("it takes too long").await
+    /// }
+    /// ```
     #[must_use]
     pub fn child(&self, run: &RunId) -> Self {
         Self::new(run.clone(), self.board.clone())
@@ -49,8 +86,8 @@ impl Control {
 
     /// Addresses the direct child agents of this name, such as a worker of a swarm.
     ///
-    /// Each command goes to all its runs in progress. It fails with [`ControlError::AgentNotRunning`] if
-    /// there are none.
+    /// Each command goes to all its runs in progress. It fails with
+    /// [`ControlError::AgentNotRunning`] if there are none.
     #[must_use]
     pub fn agent(&self, name: &str) -> Self {
         Self {
@@ -145,6 +182,9 @@ impl Control {
     ///
     /// # Errors
     /// Returns an error if the outcome is already known, or the run no longer waits for it.
+    ///
+    /// Use it for a call that must not be repeated and whose outcome only a person or another
+    /// system knows. A call that was not done starts again.
     pub async fn resolve(
         &self,
         effect: EffectId,
@@ -174,6 +214,9 @@ impl Control {
     }
 
     /// Sends a command to each addressed run.
+    ///
+    /// A command to an agent by name goes to each of its runs in progress and succeeds if at least
+    /// one of them received it.
     async fn command(&self, command: ControlCommand) -> Result<(), ControlError> {
         let mut sent = SendResult::default();
         for to in self.addressed_runs() {
@@ -205,6 +248,8 @@ impl Control {
             .map_err(|_| ControlError::NotRunning(self.run.clone()))
     }
 
+    /// The parent receives a pause before its children, so that it starts no further child
+    /// meanwhile.
     async fn tell_all(&self, command: &ControlCommand) -> Result<(), ControlError> {
         self.order(OrderKind::Command(command.clone())).await?;
         // A resumed run may start others, so the list is read until it has no new run.
@@ -243,6 +288,8 @@ impl Control {
 }
 
 /// The result of sending to several runs. A run that has ended meanwhile needs no command.
+///
+/// The flag is `true` once one run has accepted the command.
 #[derive(Default)]
 struct SendResult(bool);
 
@@ -298,6 +345,9 @@ pub(crate) enum OrderKind {
 }
 
 /// The runs of a tree that can receive commands now.
+///
+/// The map is ordered by id, and the ids of children begin with the id of their parent. So the
+/// descendants of a run are one range of the map.
 #[derive(Default)]
 pub(crate) struct CommandRouter(Mutex<BTreeMap<RunId, CommandTarget>>);
 
@@ -332,6 +382,7 @@ impl CommandRouter {
             .map(|connected| connected.sender.clone())
     }
 
+    /// The run itself is not included.
     fn below(&self, run: &RunId) -> Vec<RunId> {
         let prefix = format!("{run}.");
         let runs = self.runs();
@@ -358,6 +409,7 @@ impl CommandRouter {
     }
 }
 
+/// The receiving end of a run's orders; dropping it makes the run unreachable.
 pub(crate) struct CommandReceiver {
     run: RunId,
     board: Arc<CommandRouter>,

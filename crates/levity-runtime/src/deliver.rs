@@ -1,3 +1,10 @@
+//! Requests to runs that this process does not drive.
+//!
+//! If no process drives the run, the request becomes a record in its journal. Otherwise the journal
+//! keeps it for the driver, if it can. Both paths validate the request against the records first. A
+//! decision on a question that nobody asked, or a command to a run that has ended, is rejected
+//! instead of being stored forever.
+
 use std::collections::BTreeMap;
 
 use levity_core::{
@@ -10,6 +17,31 @@ use crate::drive::screen::{intervention_entry, request_has_text, screened_post};
 use crate::runtime::Runtime;
 
 /// The result of sending a request to a run.
+///
+/// Both values mean that the request survives the end of this process.
+///
+/// ```
+/// use levity_core::{
+///     ControlCommand, Entry, Journal, Limits, MachineKind, Record, RunHeader, RunId, RunRequest,
+///     Timestamp,
+/// };
+/// use levity_runtime::{Delivery, MemoryJournal, Runtime};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), levity_core::RuntimeError> {
+/// let (journal, run) = (MemoryJournal::new(), RunId::new("monday"));
+/// let kind = MachineKind::new("agent", 1);
+/// let header = RunHeader::new(kind, serde_json::Value::Null, Limits::new());
+/// let first = Record::new(0, Timestamp::default(), Entry::Opened(header));
+/// journal.open(&run).await?.log.append(&[first]).await?;
+///
+/// let runtime = Runtime::new().with_journal(journal.clone());
+/// let pause = RunRequest::Command(ControlCommand::Pause);
+/// assert_eq!(runtime.send_request(&run, pause).await?, Delivery::Written);
+/// assert_eq!(journal.records(&run).len(), 2);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Delivery {
@@ -39,7 +71,8 @@ impl Runtime {
     ///
     /// A message for a run with guards is journaled after they have checked it. If no process
     /// drives the run, the message is left for the one that resumes it, if the journal supports
-    /// that (`SqliteJournal` does). Otherwise, use [`send_screened_request`](Self::send_screened_request) to call the guards.
+    /// that (`SqliteJournal` does). Otherwise, use
+    /// [`send_screened_request`](Self::send_screened_request) to call the guards.
     ///
     /// # Errors
     /// Returns an error if there is no such run, it has ended, or it does not wait for the request.
@@ -59,8 +92,8 @@ impl Runtime {
     /// Pass the executor of the agent whose run it is; for a child run, that of the child agent.
     ///
     /// # Errors
-    /// Fails in the same cases as [`send_request`](Self::send_request), and with [`ControlError::Blocked`] if a
-    /// guard blocks the request.
+    /// Fails in the same cases as [`send_request`](Self::send_request), and with
+    /// [`ControlError::Blocked`] if a guard blocks the request.
     pub async fn send_screened_request(
         &self,
         executor: &dyn Executor,
@@ -86,6 +119,8 @@ impl Runtime {
         }
     }
 
+    /// Nothing is appended if the request is invalid. If a guard blocks it, the intervention is
+    /// appended alone, so that the block is visible in the run.
     async fn write(
         &self,
         by: Option<&dyn Executor>,
@@ -149,6 +184,8 @@ impl Runtime {
 }
 
 /// Returns the journal entry for a request, if it is valid for the run.
+///
+/// A message is refused while the run has as many pending messages as a driver accepts.
 fn entry(run: &RunId, records: &[Record], post: RunRequest) -> Result<Entry, ControlError> {
     let begun = |effect: EffectId, kinds: fn(&EffectNote) -> bool| {
         let not_asked = ControlError::NotAsked {
@@ -226,6 +263,8 @@ fn pending_messages(records: &[Record]) -> usize {
         .count()
 }
 
+/// The records do not contain the arguments of the call, and the result needs only its id and its
+/// name.
 fn resolved(effect: EffectId, note: &EffectNote, resolution: Resolution) -> Entry {
     match resolution {
         Resolution::Done(output) => {

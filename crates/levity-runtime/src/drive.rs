@@ -1,3 +1,17 @@
+//! The I/O around the pure driver of `levity-driver`.
+//!
+//! [`RunDriver`] decides which effects may start and what each input changes. This module performs
+//! the effects, appends the records and waits. Its loop has one order that carries the guarantees
+//! of the runtime:
+//!
+//! 1. `advance`: the core turns requests of the machine into actions and records.
+//! 2. `commit`: the records are appended, then events are published and senders get their replies.
+//! 3. `launch`: only now the effects of step 1 start.
+//! 4. `wait`: the next input arrives, such as an outcome, an order, a post or the time limit.
+//!
+//! So the start of an effect is durable before the effect begins, and nobody sees an event that a
+//! crash could undo.
+
 use std::collections::BTreeMap;
 use std::future::pending;
 use std::sync::Arc;
@@ -46,6 +60,8 @@ const SLICE: Duration = Duration::from_millis(5);
 ///
 /// The driver reacts quickly to orders and limits, whatever a model requests. It works in slices of
 /// at most [`BATCH`] effects and about [`SLICE`], and yields in between.
+///
+/// Dropping the driver drops all effects and children in progress, and the log last.
 pub(crate) struct Driver<M> {
     core: RunDriver<M>,
     env: RunEnvironment,
@@ -73,6 +89,9 @@ pub(crate) struct Driver<M> {
 type FinishedEffect = (EffectId, Result<Option<EffectResult>, RuntimeError>);
 
 /// The environment in which a run is driven.
+///
+/// A child gets its own environment: the meter is a part of its parent's, and hub, journal and
+/// clock are shared.
 pub(crate) struct RunEnvironment {
     pub(crate) shared: Arc<Shared>,
     pub(crate) executor: Arc<dyn Executor>,
@@ -116,6 +135,8 @@ impl RunEnvironment {
 }
 
 /// The amount of work since the task last yielded.
+///
+/// A machine that answers each outcome with a new effect could otherwise occupy the task forever.
 #[derive(Default)]
 struct Slice {
     entries: usize,
@@ -210,6 +231,9 @@ impl<M: Machine + 'static> Driver<M> {
     }
 
     /// Does the same for a run with many records, and yields in between.
+    ///
+    /// A run of many thousand records takes noticeable time, in which other runs on the same thread
+    /// must not stand still.
     pub(crate) async fn load(
         run: RunId,
         machine: M,
@@ -309,6 +333,8 @@ impl<M: Machine + 'static> Driver<M> {
         }
     }
 
+    /// Each round starts what may start, performs it and waits for one batch of input. It ends when
+    /// the machine has an ending, when it can never get one (stuck), or when the run is parked.
     async fn steps(&mut self) -> Result<(), RuntimeError> {
         if self.core.is_ended() {
             return Ok(());
@@ -402,6 +428,9 @@ impl<M: Machine + 'static> Driver<M> {
 
     /// Stops the effects in progress, lets the children write their ends, and writes the end of
     /// this run.
+    ///
+    /// Children are not dropped: each writes its own end, so that no run in the journal looks as if
+    /// it were still in progress.
     async fn end(&mut self) -> Result<(), RuntimeError> {
         self.preparing.clear();
         self.effects.clear();
@@ -430,6 +459,9 @@ impl<M: Machine + 'static> Driver<M> {
     }
 
     /// Appends the folded records to the journal, then notifies subscribers and waiting senders.
+    ///
+    /// Senders get their replies after the append, since a reply promises that the command survives
+    /// a crash.
     async fn commit(&mut self) -> Result<(), RuntimeError> {
         if !self.core.records().is_empty() {
             self.log.append(self.core.records()).await?;
@@ -462,6 +494,7 @@ impl<M: Machine + 'static> Driver<M> {
         Ok(())
     }
 
+    /// Questions and waits need no executor: the runtime keeps them itself.
     fn launch(&mut self, action: Action) {
         match action {
             Action::Perform(id, Effect::Child(child)) => self.children.push(self.child(id, child)),
@@ -515,6 +548,8 @@ impl<M: Machine + 'static> Driver<M> {
         });
     }
 
+    /// A decision from a handle may arrive while the approver still thinks; the approver's answer
+    /// is then aborted and ignored.
     fn push_withdrawable(
         &mut self,
         id: EffectId,
@@ -550,6 +585,7 @@ impl<M: Machine + 'static> Driver<M> {
         }));
     }
 
+    /// Transient events carry the number of the record that started the effect.
     fn effect_cx(&self, id: EffectId) -> EffectCx {
         let run = self.core.run().clone();
         let start = self.core.start_of(id);
@@ -576,6 +612,9 @@ impl<M: Machine + 'static> Driver<M> {
     }
 
     /// Waits for the next input, and processes all input that has arrived meanwhile.
+    ///
+    /// The order of the branches matters (`biased`): cancellation and the time limit come first, so
+    /// that a flood of outcomes cannot delay them.
     async fn wait(&mut self) -> Result<(), RuntimeError> {
         if self.slice.ends() {
             // An elapsed timer and orders become visible only after the task has yielded.
@@ -627,6 +666,8 @@ impl<M: Machine + 'static> Driver<M> {
     }
 
     /// Processes a finished effect and others that have finished too, as many as fit into a slice.
+    ///
+    /// One append for many outcomes saves a sync of the disk for each of them.
     fn finished(&mut self, first: FinishedEffect) -> Result<(), RuntimeError> {
         let (mut next, mut done, mut late) = (Some(first), Vec::new(), self.slice_timer());
         while let Some((id, performed)) = next.take() {

@@ -1,3 +1,10 @@
+//! Streams of events, from one run to any number of receivers.
+//!
+//! A run never waits for a receiver. Each receiver has its own bounded queue. A full queue first
+//! loses transient events, because nothing else depends on them, and then its oldest durable ones.
+//! The receiver learns the number of lost events by [`EventKind::Lagged`] and can replay the run to
+//! get the durable ones back.
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
@@ -14,6 +21,23 @@ use levity_core::{Event, EventKind};
 /// At most [`CAPACITY`](Self::CAPACITY) events wait for a slow receiver. Beyond that, transient
 /// events are dropped first, then the oldest, and [`EventKind::Lagged`] reports their number: a
 /// receiver never blocks a run.
+///
+/// It is also a [`Stream`](futures_core::Stream).
+///
+/// ```
+/// use levity_core::EventKind;
+/// use levity_runtime::Events;
+///
+/// /// Counts the tool calls of a run until it ends.
+/// async fn tool_calls(mut events: Events) -> usize {
+///     let mut calls = 0;
+///     while let Some(event) = events.next().await {
+///         calls += usize::from(matches!(event.kind, EventKind::ToolStarted { .. }));
+///     }
+///     calls
+/// }
+/// assert_eq!(Events::CAPACITY, 4_096);
+/// ```
 pub struct Events {
     queue: Arc<Queue>,
 }
@@ -56,6 +80,8 @@ struct Queue {
     waiting: Mutex<Waiting>,
 }
 
+/// `fleeting` counts the transient events in the queue, so that a full queue knows without a search
+/// if it can drop some.
 #[derive(Default)]
 struct Waiting {
     events: VecDeque<Event>,
@@ -68,6 +94,8 @@ struct Waiting {
 impl Waiting {
     /// Drops all transient events, or the oldest event if there are none. It drops all at once, so
     /// that an idle receiver costs no more than an active one.
+    ///
+    /// Dropping one at a time would search the whole queue for each new event.
     fn make_room(&mut self) {
         if self.fleeting == 0 {
             self.missed += u64::from(self.events.pop_front().is_some());
@@ -110,6 +138,8 @@ impl Queue {
         }
     }
 
+    /// A gap is reported before the first event that follows it, with that event's run, number and
+    /// time.
     fn poll(&self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
         let mut waiting = self.waiting();
         if waiting.missed > 0
@@ -133,9 +163,21 @@ impl Queue {
 
 /// A callback for each event, in order; it must not block. Progress of a blocking tool is reported
 /// from that tool's thread, everything else from the task that drives the run.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use levity_core::Event;
+/// use levity_runtime::Watcher;
+///
+/// let watcher: Watcher = Arc::new(|event: &Event| println!("{}", event.kind.name()));
+/// ```
 pub type Watcher = Arc<dyn Fn(&Event) + Send + Sync>;
 
 /// Forwards the events of a run and its children to all receivers.
+///
+/// `watched` is `false` while nobody listens, and then the machine creates no events at all. Queues
+/// are weak references: a receiver that is dropped is forgotten at the next event.
 #[derive(Default)]
 pub(crate) struct Hub {
     queues: Mutex<Vec<Weak<Queue>>>,
@@ -154,6 +196,7 @@ impl Hub {
         }
     }
 
+    /// A subscription to a run that has ended is closed at once.
     pub(crate) fn subscribe(&self) -> Events {
         let queue = Arc::new(Queue::default());
         let mut queues = self.queues();

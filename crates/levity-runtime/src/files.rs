@@ -1,3 +1,14 @@
+//! The journal in files: one file per run, one line per record.
+//!
+//! The file is the lock: a process that drives a run holds an exclusive lock on it, and the end of
+//! the process releases the lock. On Unix, every append checks that the file is still the one at
+//! its path and has the expected length. A run whose file was moved or extended by someone else is
+//! fenced and not overwritten.
+//!
+//! Opening, reading and syncing happen on blocking threads; the write of an append itself only
+//! passes the bytes to the system. Reads have a limited number of permits, since each one holds a
+//! whole run in memory.
+
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
@@ -25,8 +36,8 @@ use snapshot::LastLine;
 /// A journal that stores each run in its own file, with one JSON object per line for each record.
 ///
 /// The file of run `r` is `r.jsonl`; read it with `cat` and `jq`, attach it to a bug report, delete
-/// it. Texts of more than 64 KiB are stored beside it, in `bodies/`, under their SHA-256.
-/// `docs/journal.md` describes the format.
+/// it. If a record has more than 64 KiB, its texts of more than 16 KiB are stored beside
+/// it, in `bodies/`, under their SHA-256. `docs/journal.md` describes the format.
 ///
 /// - A record is on disk when `append` returns, as far as that matters: see [`Durability`].
 /// - One process at a time drives a run: its file is locked.
@@ -105,11 +116,28 @@ impl FileJournal {
     /// Returns problems with the stored runs, such as read access for other users of the system.
     ///
     /// New files can be read by their owner alone; existing ones stay as they are.
+    ///
+    /// ```
+    /// # use levity_runtime::FileJournal;
+    /// # let dir = std::env::temp_dir().join(format!("levity-doc-p-{}", std::process::id()));
+    /// let journal = FileJournal::new(&dir)?;
+    /// assert!(journal.problems().is_empty(), "a new folder is private");
+    /// # std::fs::remove_dir_all(dir).ok();
+    /// # Ok::<(), levity_core::JournalError>(())
+    /// ```
     pub fn problems(&self) -> Vec<String> {
         private::warning(&self.dir).into_iter().collect()
     }
 
     /// Sets how safe an appended record is; [`Durability::Synced`] by default.
+    ///
+    /// ```
+    /// # use levity_runtime::{Durability, FileJournal};
+    /// # let dir = std::env::temp_dir().join(format!("levity-doc-b-{}", std::process::id()));
+    /// let fast = FileJournal::new(&dir)?.with_durability(Durability::Buffered);
+    /// # std::fs::remove_dir_all(dir).ok();
+    /// # Ok::<(), levity_core::JournalError>(())
+    /// ```
     #[must_use]
     pub fn with_durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
@@ -127,6 +155,8 @@ impl FileJournal {
         self
     }
 
+    /// The id becomes a file name unchanged, so an id that could leave the folder or hide a file is
+    /// refused.
     fn path(&self, run: &RunId) -> Result<PathBuf, JournalError> {
         let id = run.as_str();
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
@@ -151,6 +181,18 @@ impl FileJournal {
     /// Returns `Busy` if a long text is being written at this moment, and `Io` if a file cannot be
     /// read, since its references are then unknown. In neither case is a text removed that a run
     /// needs.
+    ///
+    /// ```
+    /// # use levity_runtime::FileJournal;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::JournalError> {
+    /// # let dir = std::env::temp_dir().join(format!("levity-doc-texts-{}", std::process::id()));
+    /// let journal = FileJournal::new(&dir)?;
+    /// assert_eq!(journal.remove_unused_texts().await?, 0);
+    /// # std::fs::remove_dir_all(dir).ok();
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn remove_unused_texts(&self) -> Result<usize, JournalError> {
         let bodies = self.bodies();
         on_thread(move || bodies.sweep()).await
@@ -160,6 +202,8 @@ impl FileJournal {
         Bodies::new(&self.dir, self.durability)
     }
 
+    /// An incomplete last line was never confirmed to anyone, so cutting it off loses nothing.
+    /// Other damage is an error, since the records behind it may have been relied on.
     fn open_now(&self, run: &RunId) -> Result<OpenRun, JournalError> {
         let path = self.path(run)?;
         let mut file = lock(&path, run)?;
@@ -235,6 +279,8 @@ impl FileJournal {
     }
 
     /// Returns the log of a file of this length, without the bytes behind its last valid line.
+    ///
+    /// `len` is the length of the file and `last` the last line that is valid.
     fn log(
         &self,
         run: &RunId,
@@ -342,7 +388,8 @@ impl Journal for FileJournal {
     }
 
     /// Removes the file of a run and those of all its child runs. Long texts stay until
-    /// [`remove_unused_texts`](FileJournal::remove_unused_texts). You can call it again after a crash.
+    /// [`remove_unused_texts`](FileJournal::remove_unused_texts). You can call it again after a
+    /// crash.
     async fn remove(&self, run: &RunId) -> Result<bool, JournalError> {
         let (journal, run) = (self.clone(), run.clone());
         on_thread(move || journal.remove_now(&run)).await
@@ -360,6 +407,8 @@ struct AfterSnapshot {
     found: (usize, LastLine),
 }
 
+/// The open file of one run. `usable` is `false` during each append: if the future of the append is
+/// dropped, the state of the file is unknown, and every later append fails.
 struct FileLog {
     file: Arc<File>,
     run: RunId,
@@ -500,6 +549,9 @@ impl FileLog {
 }
 
 /// A file that is locked and written, and then replaces another.
+///
+/// It is locked under its temporary name already, so that no other process can take the run between
+/// the rename and the lock.
 struct ReplacementFile {
     file: Arc<File>,
     path: PathBuf,
@@ -558,6 +610,9 @@ impl Drop for FileLog {
 }
 
 /// Returns `true` if a record must be on disk before anything relies on it.
+///
+/// A start of an effect that may be repeated needs no sync. If a power failure loses it, the effect
+/// is performed again, which its class allows.
 pub(crate) fn needs_sync(record: &Record) -> bool {
     match &record.entry {
         // Money that may have been spent, and runs that may have spent some, must not be forgotten.
@@ -587,6 +642,9 @@ fn lock(path: &Path, run: &RunId) -> Result<File, JournalError> {
 }
 
 /// Does the same, and returns `None` if the file does not exist.
+///
+/// It retries if the file was replaced between opening and locking it: such a lock would protect a
+/// file that is no longer at the path.
 fn try_lock(path: &Path, run: &RunId, how: &OpenOptions) -> Result<Option<File>, JournalError> {
     loop {
         let file = match private::open(path, how) {
@@ -662,6 +720,9 @@ fn failed(path: &Path, what: &str, error: io::Error) -> JournalError {
 
 /// Runs blocking work once there is room for it. Dropping the future does not stop the work, so
 /// that it keeps its room.
+///
+/// The permit moves into the work. A caller that gives up does not make room for another reader
+/// before the disk is done.
 async fn with_permit<T: Send + 'static>(
     room: &Arc<Semaphore>,
     work: impl FnOnce() -> Result<T, JournalError> + Send + 'static,

@@ -1,6 +1,12 @@
+//! The handle of a run that was started on its own task.
+//!
+//! The handle owns the task: dropping it aborts the run. Awaiting it also does the work that
+//! observers left for the end, such as closing a session file, before it returns the result.
+
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use futures_core::Stream;
@@ -17,12 +23,34 @@ use crate::runtime::MachineRunHandle;
 /// A handle to a run in progress. Awaiting it returns the result; dropping it stops the run.
 ///
 /// The methods that send something to the run return once that is in its journal.
+///
+/// ```
+/// use levity_core::{Error, EventKind};
+/// use levity_runtime::{Run, Runnable};
+///
+/// /// Cancels a run at its third tool call.
+/// async fn short<W: Runnable>(run: Run<W>) -> Result<W::Output, Error> {
+///     let mut handle = run.start();
+///     let (mut events, mut calls) = (handle.events(), 0);
+///     while let Some(event) = events.next().await {
+///         calls += u32::from(matches!(event.kind, EventKind::ToolStarted { .. }));
+///         if calls == 3 {
+///             handle.cancel("three calls are enough").await?;
+///             break;
+///         }
+///     }
+///     handle.await
+/// }
+/// ```
 #[must_use = "dropping the handle stops the run"]
 pub struct RunHandle<W: Runnable> {
     control: Control,
-    state: State<W>,
+    /// Never locked: the mutex makes the handle `Sync`, so that its methods can be awaited in tasks
+    /// of a runtime with several threads.
+    state: Mutex<State<W>>,
 }
 
+/// A run that could not start has only its error, as if it had ended.
 enum State<W: Runnable> {
     Driven {
         handle: MachineRunHandle<W::Machine>,
@@ -37,19 +65,25 @@ impl<W: Runnable> RunHandle<W> {
     pub(crate) fn new(handle: MachineRunHandle<W::Machine>, what: W, after: FinalWork) -> Self {
         Self {
             control: handle.control().clone(),
-            state: State::Driven {
+            state: Mutex::new(State::Driven {
                 handle,
                 what,
                 after,
-            },
+            }),
         }
+    }
+
+    fn state_mut(&mut self) -> &mut State<W> {
+        self.state.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the handle of a run that was not started.
     pub(crate) fn refused(run: RunId, error: Error) -> Self {
         Self {
             control: Control::disconnected(run),
-            state: State::Ended(Box::pin(std::future::ready(End::Stopped(error)))),
+            state: Mutex::new(State::Ended(Box::pin(std::future::ready(End::Stopped(
+                error,
+            ))))),
         }
     }
 
@@ -61,7 +95,7 @@ impl<W: Runnable> RunHandle<W> {
     /// Returns the events of the run and its children: at the first call from the start, later from
     /// now on.
     pub fn events(&mut self) -> Events {
-        match &mut self.state {
+        match self.state_mut() {
             State::Driven { handle, .. } => handle.events(),
             State::Ended(_) => Events::none(),
         }
@@ -69,6 +103,21 @@ impl<W: Runnable> RunHandle<W> {
 
     /// Returns the text of the run's own replies as it is streamed; that of its child runs is among
     /// the [`events`](Self::events).
+    ///
+    /// ```
+    /// use levity_core::Error;
+    /// use levity_runtime::{Run, Runnable};
+    ///
+    /// /// Prints the reply while the model writes it.
+    /// async fn print<W: Runnable>(run: Run<W>) -> Result<W::Output, Error> {
+    ///     let mut handle = run.start();
+    ///     let mut text = handle.text();
+    ///     while let Some(piece) = text.next().await {
+    ///         print!("{piece}");
+    ///     }
+    ///     handle.await
+    /// }
+    /// ```
     pub fn text(&mut self) -> ReplyText {
         ReplyText {
             run: self.id().clone(),
@@ -79,7 +128,11 @@ impl<W: Runnable> RunHandle<W> {
     /// Stops the run where it is, as dropping the handle does, and waits until all its tasks have
     /// ended.
     pub async fn stop(self) {
-        if let State::Driven { handle, .. } = self.state {
+        let state = self
+            .state
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let State::Driven { handle, .. } = state {
             handle.stop().await;
         }
     }
@@ -131,6 +184,19 @@ impl<W: Runnable> RunHandle<W> {
     ///
     /// # Errors
     /// Returns an error if the run has ended.
+    ///
+    /// ```
+    /// use levity_core::Error;
+    /// use levity_runtime::{RunHandle, Runnable};
+    ///
+    /// /// Allows everything that the run asks for at the moment.
+    /// async fn allow_all<W: Runnable>(handle: &RunHandle<W>) -> Result<(), Error> {
+    ///     for ask in handle.pending_asks().await? {
+    ///         handle.approve(&ask).await?;
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
     pub async fn pending_asks(&self) -> Result<Vec<Ask>, ControlError> {
         self.control.pending_asks().await
     }
@@ -174,13 +240,23 @@ impl<W: Runnable> Unpin for RunHandle<W> {}
 impl<W: Runnable> RunHandle<W> {
     /// Waits for the run, and distinguishes a run that ended from one that could not be driven to
     /// its end.
+    ///
+    /// ```
+    /// use levity_runtime::{End, RunHandle, Runnable};
+    ///
+    /// /// Returns `true` if resuming the run could still change its result.
+    /// async fn is_open<W: Runnable>(handle: RunHandle<W>) -> bool {
+    ///     matches!(handle.end().await, End::Stopped(_))
+    /// }
+    /// ```
     pub async fn end(mut self) -> End<W::Output> {
         std::future::poll_fn(|cx| self.poll_end(cx)).await
     }
 
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<End<W::Output>> {
         loop {
-            match &mut self.state {
+            let state = self.state_mut();
+            match state {
                 State::Driven {
                     handle,
                     what,
@@ -188,7 +264,7 @@ impl<W: Runnable> RunHandle<W> {
                 } => {
                     let ended = ready!(Pin::new(handle).poll(cx));
                     let rest = finish(what.clone(), ended, after.take());
-                    self.state = State::Ended(Box::pin(rest));
+                    *state = State::Ended(Box::pin(rest));
                 }
                 State::Ended(rest) => return rest.as_mut().poll(cx),
             }
@@ -211,6 +287,24 @@ impl<W: Runnable> fmt::Debug for RunHandle<W> {
 }
 
 /// The text of a run's replies as it is streamed; see [`RunHandle::text`].
+///
+/// Text of a reply that a wrapper discarded and requested again is among the pieces; [`Events`]
+/// also reports the restart.
+///
+/// ```
+/// use levity_core::Error;
+/// use levity_runtime::{Run, Runnable};
+///
+/// /// Prints the text of a run as it arrives.
+/// async fn show<W: Runnable>(run: Run<W>) -> Result<W::Output, Error> {
+///     let mut handle = run.start();
+///     let mut text = handle.text();
+///     while let Some(piece) = text.next().await {
+///         print!("{piece}");
+///     }
+///     handle.await
+/// }
+/// ```
 #[derive(Debug)]
 pub struct ReplyText {
     run: RunId,

@@ -1,4 +1,7 @@
 //! Inspects runs that no process drives.
+//!
+//! The functions only read. They rebuild the machine with the code of this program, so they fail if
+//! the program no longer knows the kind of machine or would decide differently.
 
 use std::sync::Arc;
 
@@ -15,6 +18,17 @@ use levity_driver::{Replay, cut, opened, replay};
 ///
 /// # Errors
 /// Returns an error if there is no such run, or it is not of this kind.
+///
+/// ```
+/// use levity_core::{RunId, RuntimeError};
+/// use levity_runtime::{Runnable, replay_run};
+///
+/// /// Returns the names of everything that happened in a stored run.
+/// async fn names<W: Runnable>(what: &W, run: &RunId) -> Result<Vec<&'static str>, RuntimeError> {
+///     let replay = replay_run(what, run).await?;
+///     Ok(replay.events.iter().map(|event| event.kind.name()).collect())
+/// }
+/// ```
 pub async fn replay_run<W: Runnable>(
     what: &W,
     run: &RunId,
@@ -27,6 +41,17 @@ pub async fn replay_run<W: Runnable>(
 ///
 /// # Errors
 /// Returns an error if there is no such run, or it is not of this kind.
+///
+/// ```
+/// use levity_core::{RunId, RuntimeError};
+/// use levity_runtime::{Runnable, pending_asks};
+///
+/// /// Lists the calls that wait for approval in a parked run.
+/// async fn calls<W: Runnable>(what: &W, run: &RunId) -> Result<Vec<String>, RuntimeError> {
+///     let asks = pending_asks(what, run).await?;
+///     Ok(asks.into_iter().map(|ask| ask.call.name).collect())
+/// }
+/// ```
 pub async fn pending_asks<W: Runnable>(what: &W, run: &RunId) -> Result<Vec<Ask>, RuntimeError> {
     let folded = replay_run(what, run).await?;
     let (is_over, under_way) = (folded.machine.ending().is_some(), folded.in_progress);
@@ -73,6 +98,8 @@ pub(crate) async fn fork_history<W: Runnable>(
     Some(events.into_iter().map(ours).collect())
 }
 
+/// Children are visited recursively through the journal, since a waiting child has its question in
+/// its own run.
 fn asks_of(
     run: RunId,
     is_over: bool,

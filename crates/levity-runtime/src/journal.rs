@@ -1,3 +1,5 @@
+//! The journals that need no disk: in memory, and none at all.
+
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -45,6 +47,18 @@ impl MemoryJournal {
 
     /// Takes a snapshot after every `interval` records of a run. In memory that saves little; use
     /// it to test machines, whose state is then restored from snapshots.
+    ///
+    /// ```
+    /// use levity_core::{Journal, RunId};
+    /// use levity_runtime::MemoryJournal;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::JournalError> {
+    /// let journal = MemoryJournal::new().with_snapshots(10);
+    /// assert!(journal.open(&RunId::new("r1")).await?.log.takes_snapshots());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn with_snapshots(self, interval: u64) -> Self {
         self.state().interval = Some(interval);
@@ -164,6 +178,19 @@ impl Drop for MemoryLog {
 }
 
 /// A journal that stores nothing: a run ends with its process. The default.
+///
+/// Such a run cannot be resumed, replayed or parked, and `park` has no effect.
+///
+/// ```
+/// use levity_core::{Journal, RunId};
+/// use levity_runtime::NoJournal;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), levity_core::JournalError> {
+/// assert!(!NoJournal.keeps() && NoJournal.read(&RunId::new("r1")).await?.is_empty());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoJournal;
 

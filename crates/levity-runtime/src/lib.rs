@@ -27,6 +27,24 @@
 //! # Features
 //! - `sqlite`: `SqliteJournal`.
 //! - `tracing`: a span for each run, model call and tool call, by OpenTelemetry's names.
+//!
+//! # A run, step by step
+//! 1. [`Run`] (or [`MachineRun`] for a bare machine) opens the run in the journal and takes its
+//!    lease.
+//! 2. The machine requests effects. The runtime asks the executor to prepare each one: its class,
+//!    its permit, its cost.
+//! 3. The runtime appends the start of the effect to the journal, performs it and appends the
+//!    outcome.
+//! 4. The outcome goes to the machine, and its events to [`Events`], watchers and observers.
+//! 5. The last record is the status of the run. A run that ends early stays in the journal and can
+//!    be resumed.
+//!
+//! # Where to go next
+//! - [`Runnable`] turns your own machine into something that [`Run`] can start, resume and fork.
+//! - [`Control`] and [`RunHandle`] pause, cancel and answer a run of this process;
+//!   [`Runtime::send_request`] reaches one of another process.
+//! - [`RunReport`] and [`RunComparison`] summarize stored runs.
+//! - `docs/journal.md` describes the format of the journals.
 
 mod archive;
 mod asked_calls;

@@ -1,3 +1,9 @@
+//! Observers: code that follows runs from their start to their end.
+//!
+//! An observer differs from a watcher in two ways. It sees the earlier events of a resumed run, and
+//! the run waits for its last work. A session file needs both: it must continue where it was, and
+//! it must be complete when the result is returned.
+
 use std::future::Future;
 use std::sync::Arc;
 
@@ -25,6 +31,12 @@ use crate::events::Watcher;
 ///     })
 /// });
 /// ```
+///
+/// # Contract
+/// - `observe` is called once for each run of this process, before the run starts. A resumed run
+///   gets a new observer.
+/// - The watcher must not block: it runs on the task that drives the run.
+/// - An observer cannot change or stop a run. Use a guard or a control for that.
 pub trait Observe: Send + Sync {
     /// Returns the observer of this run, before the run starts.
     fn observe(&self, run: &RunId) -> Observer;
@@ -37,6 +49,19 @@ impl<F: Fn(&RunId) -> Observer + Send + Sync> Observe for F {
 }
 
 /// An observer of one run.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+///
+/// use levity_runtime::Observer;
+///
+/// let lines = Arc::new(Mutex::new(Vec::new()));
+/// let (seen, all) = (lines.clone(), lines.clone());
+/// let observer = Observer::new(move |event| seen.lock().unwrap().push(event.kind.name()))
+///     .on_earlier_events(|events| println!("{} events before", events.len()))
+///     .after(async move { println!("{} events", all.lock().unwrap().len()) });
+/// # drop(observer);
+/// ```
 pub struct Observer {
     watcher: Watcher,
     earlier: Option<Box<Earlier>>,
@@ -78,6 +103,8 @@ impl std::fmt::Debug for Observer {
 }
 
 /// All observers of one run.
+///
+/// Work at the end is done one after the other, in the order in which the observers were added.
 #[derive(Default)]
 pub(crate) struct Observers {
     watchers: Vec<Watcher>,

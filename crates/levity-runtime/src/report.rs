@@ -1,3 +1,8 @@
+//! Reports on stored runs: what a run did, and how two runs differ.
+//!
+//! A report is a fold over records and needs neither the machine nor the program that wrote them.
+//! So it also works for runs of older versions that can no longer be resumed.
+
 use std::fmt;
 use std::time::Duration;
 
@@ -10,6 +15,30 @@ use serde::Serialize;
 use crate::asked_calls::RequestedCalls;
 
 /// A report on a run, computed from its records.
+///
+/// ```
+/// use levity_core::{
+///     EffectClass, EffectId, EffectKind, EffectNote, Entry, Message, Outcome, Record, Response,
+///     RunId, Status, Timestamp, Usage,
+/// };
+/// use levity_runtime::RunReport;
+///
+/// let effect = EffectId::new(0);
+/// let note = EffectNote::new(EffectKind::Model, "main", EffectClass::Idempotent);
+/// let reply = Response::new(Message::assistant("At six.")).with_usage(Usage::new(30, 4));
+/// let entries = [
+///     Entry::Started { effect, note },
+///     Entry::finished(effect, Outcome::Model(Ok(reply))),
+///     Entry::Ended(Status::Complete),
+/// ];
+/// let records: Vec<_> = (0..)
+///     .zip(entries)
+///     .map(|(seq, entry)| Record::new(seq, Timestamp::from_millis(seq * 50), entry))
+///     .collect();
+/// let report = RunReport::of(&RunId::new("r1"), &records);
+/// assert_eq!((report.answer.as_str(), report.model_calls), ("At six.", 1));
+/// assert_eq!((report.usage.total(), report.time.as_millis()), (34, 100));
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RunReport {
@@ -33,6 +62,8 @@ pub struct RunReport {
 }
 
 /// A step of a run: one call of a tool or an agent.
+///
+/// Two steps are equal if they have the same name, the same arguments and the same success.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ReportStep {
@@ -46,6 +77,17 @@ pub struct ReportStep {
 
 impl RunReport {
     /// Builds the report from these records of a run.
+    ///
+    /// ```
+    /// use levity_core::{Entry, Limits, MachineKind, Record, RunHeader, RunId, Timestamp};
+    /// use levity_runtime::RunReport;
+    ///
+    /// let kind = MachineKind::new("idle", 1);
+    /// let opened = RunHeader::new(kind, serde_json::Value::Null, Limits::new());
+    /// let records = [Record::new(0, Timestamp::default(), Entry::Opened(opened))];
+    /// let report = RunReport::of(&RunId::new("r1"), &records);
+    /// assert!(report.status.is_none()); // it has not ended
+    /// ```
     pub fn of(run: &RunId, records: &[Record]) -> Self {
         let span = records.last().zip(records.first());
         let mut report = Self {
@@ -108,6 +150,7 @@ struct Calls {
 }
 
 impl Calls {
+    /// Questions and waits are no steps: they return `None`.
     fn step(&mut self, effect: EffectId, outcome: &Outcome) -> Option<ReportStep> {
         let at = self.begun.iter().position(|(id, ..)| *id == effect)?;
         let (_, note) = self.begun.swap_remove(at);
@@ -136,6 +179,15 @@ impl Calls {
 /// A comparison of two runs: their answers, their cost, their steps.
 ///
 /// Its `Display` is a table.
+///
+/// ```
+/// # use levity_core::RunId;
+/// # use levity_runtime::{RunComparison, RunReport};
+/// let report = |run| RunReport::of(&RunId::new(run), &[]);
+/// let compared = RunComparison::new(report("r1"), report("r2"));
+/// assert!(!compared.same_answer, "a run without an end has no answer");
+/// assert!(compared.to_string().contains("both took the same steps"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RunComparison {
@@ -192,6 +244,7 @@ impl fmt::Display for RunComparison {
 }
 
 impl RunComparison {
+    /// Shows the first step in which the runs differ, or that they do not.
     fn parting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let next = |run: &RunReport| match run.steps.get(self.same_steps) {
             Some(step) => format!("{} {}", step.name, step.args),

@@ -1,3 +1,9 @@
+//! The options of a run, and its life from the options to the result.
+//!
+//! [`Run`] collects options without side effects. Awaiting or starting it creates a [`MachineRun`],
+//! which the runtime drives. Options that belong to another mode have no effect, such as `after`
+//! for a new run: so a program can use one chain of options for all modes.
+
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
@@ -20,6 +26,21 @@ use crate::runnable::{Conversational, End, MachineSource, Runnable, Typed, Typed
 use crate::runtime::{EndedMachine, MachineRun, StoppedMachine};
 
 /// A run that is about to start, resume or fork: await it for the result, or set options first.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use levity_core::{Error, Limits};
+/// use levity_runtime::{Run, Runnable};
+///
+/// /// Runs something within a minute and reports each event.
+/// async fn within_a_minute<W: Runnable>(what: W, input: W::Input) -> Result<W::Output, Error> {
+///     Run::new(what, input)
+///         .limits(Limits::new().wall_time(Duration::from_secs(60)))
+///         .on_event(|event| println!("{}", event.kind.name()))
+///         .await
+/// }
+/// ```
 #[must_use = "a run does nothing until it is awaited or started"]
 pub struct Run<W: Runnable> {
     what: W,
@@ -36,6 +57,7 @@ pub struct Run<W: Runnable> {
 /// The work that remains once a run has ended.
 pub(crate) type FinalWork = Option<BoxFuture<'static, ()>>;
 
+/// The input of a new run is boxed, since it may be large and the other modes have none.
 enum Mode<I> {
     New(Box<I>),
     Resume(RunId),
@@ -71,16 +93,55 @@ impl<W: Runnable> Run<W> {
     }
 
     /// Creates a new run.
+    ///
+    /// ```
+    /// use levity_core::Error;
+    /// use levity_runtime::{Run, Runnable};
+    ///
+    /// /// Runs something, and once more if it failed.
+    /// async fn twice<W: Runnable>(what: W, inputs: [W::Input; 2]) -> Result<W::Output, Error> {
+    ///     let [first, second] = inputs;
+    ///     match Run::new(what.clone(), first).await {
+    ///         Err(error) if error.is_retryable() => Run::new(what, second).await,
+    ///         result => result,
+    ///     }
+    /// }
+    /// ```
     pub fn new(what: W, input: impl Into<W::Input>) -> Self {
         Self::of(what, Mode::New(Box::new(input.into())))
     }
 
     /// Resumes an old run from its journal. Completed effects are not repeated.
+    ///
+    /// ```
+    /// use levity_core::{Error, RunId, RunQuery, RunState};
+    /// use levity_runtime::{Run, Runnable};
+    ///
+    /// /// Resumes every run that an earlier process left in progress.
+    /// async fn resume_all<W: Runnable>(what: &W) -> Result<usize, Error> {
+    ///     let open = RunQuery::new().state(RunState::Open).roots();
+    ///     let runs = what.runtime().journal().list(&open).await?;
+    ///     for run in &runs {
+    ///         Run::resume(what.clone(), run.run.clone()).await?;
+    ///     }
+    ///     Ok(runs.len())
+    /// }
+    /// ```
     pub fn resume(what: W, run: impl Into<RunId>) -> Self {
         Self::of(what, Mode::Resume(run.into()))
     }
 
     /// Creates a new run that begins with the records of an old one, and diverges from there.
+    ///
+    /// ```
+    /// use levity_core::Error;
+    /// use levity_runtime::{Run, Runnable};
+    ///
+    /// /// Tries a run again from its tenth record on, under another id.
+    /// async fn again<W: Runnable>(what: W) -> Result<W::Output, Error> {
+    ///     Run::fork(what, "monday").after(9).id("monday-again").await
+    /// }
+    /// ```
     pub fn fork(what: W, from: impl Into<RunId>) -> Self {
         Self::of(
             what,
@@ -104,6 +165,16 @@ impl<W: Runnable> Run<W> {
 
     /// Sets the id of the run; a random one by default. A dot separates a run from its children. A
     /// resumed run keeps its id.
+    ///
+    /// ```
+    /// use levity_core::Error;
+    /// use levity_runtime::{Run, Runnable};
+    ///
+    /// /// The report of a day is one run: a second one of this id is refused.
+    /// async fn report<W: Runnable>(what: W, input: W::Input) -> Result<W::Output, Error> {
+    ///     Run::new(what, input).id("report-2026-05-04").await
+    /// }
+    /// ```
     pub fn id(mut self, run: impl Into<RunId>) -> Self {
         self.id = Some(run.into());
         self
@@ -111,6 +182,15 @@ impl<W: Runnable> Run<W> {
 
     /// Sets the limits of this run, in place of the default limits, or in place of the original
     /// ones for a resumed run. Its previous usage counts.
+    ///
+    /// ```
+    /// use levity_core::{Limits, Money};
+    /// use levity_runtime::{Run, Runnable};
+    ///
+    /// fn cheap<W: Runnable>(run: Run<W>) -> Run<W> {
+    ///     run.limits(Limits::new().money(Money::from_dollars(0.05)))
+    /// }
+    /// ```
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = Some(Box::new(limits));
         self
@@ -118,6 +198,19 @@ impl<W: Runnable> Run<W> {
 
     /// Calls `watcher` with each new event, in order; it must not block. Progress of a blocking
     /// tool is reported from that tool's thread, everything else from the task that drives the run.
+    ///
+    /// ```
+    /// use levity_core::EventKind;
+    /// use levity_runtime::{Run, Runnable};
+    ///
+    /// fn verbose<W: Runnable>(run: Run<W>) -> Run<W> {
+    ///     run.on_event(|event| {
+    ///         if let EventKind::ToolStarted { .. } = event.kind {
+    ///             println!("{}: a tool runs", event.at);
+    ///         }
+    ///     })
+    /// }
+    /// ```
     pub fn on_event(mut self, watcher: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.watcher = Some(Arc::new(watcher));
         self
@@ -134,6 +227,19 @@ impl<W: Runnable> Run<W> {
     ///
     /// Awaiting it then returns an error that reports so. Until it is resumed, it uses no resources
     /// except its place in the journal. Without a journal, this has no effect.
+    ///
+    /// ```
+    /// use levity_core::Error;
+    /// use levity_runtime::{Run, Runnable};
+    ///
+    /// /// Returns the result, or `None` if the run waits for a person.
+    /// async fn or_parked<W: Runnable>(run: Run<W>) -> Result<Option<W::Output>, Error> {
+    ///     match run.park().await {
+    ///         Err(Error::Parked { .. }) => Ok(None),
+    ///         result => result.map(Some),
+    ///     }
+    /// }
+    /// ```
     pub fn park(mut self) -> Self {
         self.park = true;
         self
@@ -144,6 +250,16 @@ impl<W: Runnable> Run<W> {
     ///
     /// A tool reads it with [`ToolCx::get`](levity_core::ToolCx::get). No journal stores it: pass
     /// it again when you resume the run.
+    ///
+    /// ```
+    /// use levity_runtime::{Run, Runnable};
+    ///
+    /// struct User(u32);
+    ///
+    /// fn for_user<W: Runnable>(run: Run<W>, user: u32) -> Run<W> {
+    ///     run.with(User(user)) // a tool reads it with `cx.get::<User>()`
+    /// }
+    /// ```
     pub fn with<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         let given = Arc::make_mut(self.given.get_or_insert_default());
         given.values = std::mem::take(&mut given.values).with(value);
@@ -152,6 +268,24 @@ impl<W: Runnable> Run<W> {
 
     /// Sets the approver that answers the questions of this run and its child runs, in place of the
     /// default one.
+    ///
+    /// ```
+    /// use levity_core::{Approver, Ask, Decision};
+    /// use levity_runtime::{Run, Runnable};
+    ///
+    /// struct Never;
+    ///
+    /// #[async_trait::async_trait]
+    /// impl Approver for Never {
+    ///     async fn decide(&self, _: &Ask) -> Decision {
+    ///         Decision::deny("nobody is here to approve it")
+    ///     }
+    /// }
+    ///
+    /// fn unattended<W: Runnable>(run: Run<W>) -> Run<W> {
+    ///     run.approver(Never)
+    /// }
+    /// ```
     pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
         Arc::make_mut(self.given.get_or_insert_default()).approver = Some(Arc::new(approver));
         self
@@ -189,6 +323,15 @@ impl<W: Runnable> Run<W> {
     /// # Errors
     /// Returns the errors of the run, and an error if it is called from async code, which it would
     /// block.
+    ///
+    /// ```
+    /// use levity_core::Error;
+    /// use levity_runtime::{Run, Runnable};
+    ///
+    /// fn answer<W: Runnable>(what: W, input: W::Input) -> Result<W::Output, Error> {
+    ///     Run::new(what, input).blocking()
+    /// }
+    /// ```
     pub fn blocking(self) -> Result<W::Output, Error> {
         if tokio::runtime::Handle::try_current().is_ok() {
             return Err(RuntimeError::InsideAsync.into());
@@ -213,6 +356,8 @@ impl<W: Runnable> Run<W> {
     }
 
     /// Returns the observers of this run.
+    ///
+    /// The id is fixed here if there are observers, because they are created for an id.
     fn observed(&mut self) -> Observers {
         let mut observers = Observers::default();
         if self.observers.is_empty() && self.what.observers().is_empty() {
@@ -226,6 +371,9 @@ impl<W: Runnable> Run<W> {
     }
 
     /// Passes the earlier events to observers before the run starts.
+    ///
+    /// A new run has no earlier events. Errors are not reported here: the run itself will report
+    /// them.
     fn before(&mut self, observers: &mut Observers) -> Option<BoxFuture<'static, ()>> {
         let earlier = std::mem::take(&mut observers.earlier);
         if earlier.is_empty() || matches!(self.mode, Mode::New(_)) {
@@ -422,6 +570,8 @@ impl<W: Runnable> IntoFuture for Run<W> {
 }
 
 /// Does the remaining work of an ended run, and returns its result.
+///
+/// A run that was stopped has a partial result as well, if its machine could be built.
 pub(crate) async fn finish<W: Runnable>(
     what: W,
     ended: Result<EndedMachine<W::Machine>, StoppedMachine<W::Machine>>,

@@ -1,3 +1,8 @@
+//! The trait between kinds of runs (agents, teams, swarms) and the runtime.
+//!
+//! A kind of run implements [`Runnable`] once and gets starting, resuming, forking, handles,
+//! observers, typed answers and conversations from this crate.
+
 use std::future::Future;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -104,6 +109,15 @@ use crate::runtime::Runtime;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// # Contract
+/// - `begin` is quick and does no I/O. Slow work belongs into [`MachineStart::later`], which the
+///   time limit and a cancellation cover.
+/// - `restore` accepts every state that a machine of the same kind and version saved, at any time.
+/// - `restore` and `begin` give machines that decide in the same way: a resumed run must continue
+///   as the first process would have.
+/// - `conclude` returns an error for an ending without an answer, with the partial result in it.
+/// - Clones are cheap and equal: the runtime clones the runnable for each run.
 pub trait Runnable: Clone + Send + Sync + 'static {
     /// The input of a new run: a goal, and its context.
     type Input: Send + 'static;
@@ -149,8 +163,8 @@ pub trait Runnable: Clone + Send + Sync + 'static {
         self.restore(kind, state)
     }
 
-    /// Turns the end of a run into its result; [`StoppedRun::finish`] does it. A run that could not be
-    /// driven to its end has an ending that states so.
+    /// Turns the end of a run into its result; [`StoppedRun::finish`] does it. A run that could not
+    /// be driven to its end has an ending that states so.
     ///
     /// # Errors
     /// Returns an error with the partial result if the run has no result.
@@ -206,6 +220,16 @@ pub trait Runnable: Clone + Send + Sync + 'static {
 }
 
 /// The result of driving a run.
+///
+/// ```
+/// # use levity_core::{Error, RuntimeError};
+/// # use levity_runtime::End;
+/// let end: End<String> = End::Ended(Ok("At six.".to_owned()));
+/// assert_eq!(end.into_result()?, "At six.");
+/// let stopped: End<String> = End::Stopped(RuntimeError::Lost("r1".into()).into());
+/// assert!(stopped.into_result().is_err_and(|error| error.is_retryable()));
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Debug)]
 pub enum End<T> {
     /// The run ended, with success or failure.
@@ -228,9 +252,26 @@ impl<T> End<T> {
 }
 
 /// A future for the lease of a run.
+///
+/// ```
+/// use levity_core::Lease;
+/// use levity_runtime::LeaseFuture;
+///
+/// let lease: LeaseFuture = Box::pin(async { Ok(Lease::new("a lock")) });
+/// # drop(lease);
+/// ```
 pub type LeaseFuture = BoxFuture<'static, Result<Lease, SharedError>>;
 
 /// A machine, and the lease that its run holds while it is driven.
+///
+/// ```
+/// # use levity_core::Lease;
+/// # use levity_runtime::LeasedMachine;
+/// let machine = LeasedMachine::with_lease("a machine", Some(Lease::new("a lock")));
+/// # drop(machine);
+/// let free = format!("{:?}", LeasedMachine::from(7));
+/// assert_eq!(free, "LeasedMachine { machine: 7, lease: None }");
+/// ```
 #[derive(Debug)]
 pub struct LeasedMachine<M> {
     pub(crate) machine: M,
@@ -254,6 +295,18 @@ impl<M> From<M> for LeasedMachine<M> {
 }
 
 /// The machine of a new run, ready or still to be created.
+///
+/// ```
+/// use levity_core::SharedError;
+/// use levity_runtime::{LeasedMachine, MachineStart};
+///
+/// let ready = MachineStart::now("a machine");
+/// let later = MachineStart::later(async {
+///     let text = std::fs::read_to_string("goal.txt").map_err(SharedError::new)?;
+///     Ok(LeasedMachine::from(text))
+/// });
+/// # drop((ready, later));
+/// ```
 pub struct MachineStart<M>(pub(crate) MachineSource<M>);
 
 pub(crate) enum MachineSource<M> {
@@ -283,10 +336,46 @@ impl<M> std::fmt::Debug for MachineStart<M> {
 }
 
 /// A [`Runnable`] whose runs can be part of conversations.
+///
+/// # Contract
+/// - [`Runnable::conversation`] and [`Runnable::history`] return a place for every input.
+/// - A run with a conversation holds its lease while it is driven, and saves its messages there.
+///
+/// ```
+/// use levity_core::Error;
+/// use levity_runtime::{Conversational, Run};
+///
+/// /// Continues the conversation of a user.
+/// async fn answer<W>(what: W, input: W::Input, user: &str) -> Result<W::Output, Error>
+/// where
+///     W: Conversational,
+/// {
+///     Run::new(what, input).conversation(user).await
+/// }
+/// ```
 #[diagnostic::on_unimplemented(message = "runs of `{Self}` are not part of conversations")]
 pub trait Conversational: Runnable {}
 
 /// A [`Runnable`] whose answers can be requested as a type.
+///
+/// # Contract
+/// - `with_output_type` requests the JSON schema of `T` from the model, and changes nothing else.
+/// - `parse` reads the validated value of the answer and performs no I/O.
+///
+/// ```
+/// use levity_core::Error;
+/// use levity_runtime::{Run, TypedOutput};
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Tide {
+///     time: String,
+/// }
+///
+/// /// Returns the answer as a value.
+/// async fn tide<W: TypedOutput>(what: W, input: W::Input) -> Result<Tide, Error> {
+///     Run::new(what, input).typed().await
+/// }
+/// ```
 #[diagnostic::on_unimplemented(message = "`{Self}` cannot give its answers as a type")]
 pub trait TypedOutput: Runnable {
     /// Returns the same runnable, with answers of the type `T`.
@@ -301,6 +390,9 @@ pub trait TypedOutput: Runnable {
 }
 
 /// A [`Runnable`] whose answers are a `T`; see [`Run::typed`](crate::Run::typed).
+///
+/// It has no runs of its own: its machines, its journal and its ids are those of the inner
+/// runnable.
 pub struct Typed<W, T> {
     pub(crate) inner: W,
     as_type: PhantomData<fn() -> T>,

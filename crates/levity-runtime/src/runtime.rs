@@ -1,3 +1,12 @@
+//! Opens runs and drives them: on the caller's task, or on a task of their own.
+//!
+//! A run can begin in four ways, which [`Origin`] lists. All of them end in the same place: a log
+//! that this process holds, a machine, and the records to fold. From there on the driver does not
+//! know how the run began.
+//!
+//! Settings that a run needs only at its start are boxed, because the future of a driven run keeps
+//! the room of everything that it once held. Thousands of waiting runs fit into memory that way.
+
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -30,6 +39,9 @@ use levity_system::SystemWorld;
 /// # use levity_runtime::{MemoryJournal, Runtime};
 /// let runtime = Runtime::new().with_journal(MemoryJournal::new());
 /// ```
+///
+/// The defaults are [`NoJournal`] and [`SystemWorld`]. Runs of one runtime share its journal and
+/// its clock, and nothing else.
 #[derive(Clone)]
 pub struct Runtime {
     shared: Arc<Shared>,
@@ -63,6 +75,13 @@ impl Runtime {
     }
 
     /// Sets the journal that stores the runs.
+    ///
+    /// ```
+    /// # use levity_runtime::{FileJournal, Runtime};
+    /// fn durable(folder: &str) -> Result<Runtime, levity_core::JournalError> {
+    ///     Ok(Runtime::new().with_journal(FileJournal::new(folder)?))
+    /// }
+    /// ```
     #[must_use]
     pub fn with_journal(self, journal: impl Journal + 'static) -> Self {
         let shared = Shared {
@@ -126,6 +145,21 @@ impl Runtime {
     /// Returns an error if the run could not be driven to an end; [`StoppedMachine`] has its
     /// partial state. A run that *ended* with a failure is not an error here: its machine's ending
     /// states so.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use levity_core::{Executor, Machine};
+    /// use levity_runtime::{MachineRun, Runtime};
+    ///
+    /// /// Drives a machine to its end and returns its text.
+    /// async fn text<M>(machine: M, executor: Arc<dyn Executor>) -> Option<String>
+    /// where
+    ///     M: Machine + 'static,
+    /// {
+    ///     let ended = Runtime::new().run(MachineRun::new(machine, executor)).await.ok()?;
+    ///     ended.machine.ending().map(|ending| ending.text.clone())
+    /// }
+    /// ```
     pub async fn run<M: Machine + 'static>(
         &self,
         job: MachineRun<M>,
@@ -165,6 +199,7 @@ impl Runtime {
         }
     }
 
+    /// The lease is released after the run, with the work that the run left for its conversation.
     async fn driver<M: Machine + 'static>(
         &self,
         job: MachineRun<M>,
@@ -195,6 +230,8 @@ impl Runtime {
         (run, driven)
     }
 
+    /// It never returns an error directly: the event streams must be closed in every case, which
+    /// the returned value does when it is dropped.
     async fn begin<M: Machine + 'static>(
         &self,
         job: MachineRun<M>,
@@ -372,6 +409,9 @@ impl Runtime {
     }
 
     /// Opens a new run that begins with the first records of an old one.
+    ///
+    /// The old run is only read. The new one stores a copy of the records, so that removing the old
+    /// run does not break it.
     async fn fork<M>(
         &self,
         run: &RunId,
@@ -416,6 +456,8 @@ impl Runtime {
     }
 
     /// Waits for a machine to be created, within the run's time limit and until it is cancelled.
+    ///
+    /// Nothing is in the journal yet, so a cancelled preparation leaves no run behind.
     async fn prepare<M>(
         &self,
         run: &RunId,
@@ -491,12 +533,16 @@ pub(crate) type LaterRestore<M> =
     Box<dyn FnOnce(MachineKind, Value) -> BoxFuture<'static, Result<M, String>> + Send>;
 
 /// The parameters of a fork.
+///
+/// `after` is the number of the last shared record; `None` selects the default.
 struct ForkPlan<M> {
     from: RunId,
     after: Option<u64>,
     restore: LaterRestore<M>,
 }
 
+/// The ways in which a run begins: as a fork of another, with a machine, with the future of a
+/// machine, or from the journal with a function that rebuilds the machine.
 enum Origin<M> {
     Fork(Box<ForkPlan<M>>),
     New(Box<M>),
@@ -505,6 +551,20 @@ enum Origin<M> {
 }
 
 /// A run of a machine, ready to be driven.
+///
+/// Use [`Run`](crate::Run) for agents, teams and swarms; a `MachineRun` needs no
+/// [`Runnable`](crate::Runnable).
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use levity_core::{Executor, Limits, Machine};
+/// use levity_runtime::MachineRun;
+///
+/// fn job<M: Machine>(machine: M, executor: Arc<dyn Executor>) -> MachineRun<M> {
+///     MachineRun::new(machine, executor).id("monday".into()).limits(Limits::new().model_calls(5))
+/// }
+/// ```
 #[must_use = "a job does nothing until a runtime drives it"]
 pub struct MachineRun<M> {
     origin: Origin<M>,
@@ -553,6 +613,20 @@ impl<M> MachineRun<M> {
 
     /// Resumes an old run from its journal. `restore` rebuilds its machine from a state that it has
     /// saved: the one it began with, or a later one.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use levity_core::{Executor, RunId};
+    /// use levity_runtime::MachineRun;
+    ///
+    /// /// Resumes a run whose machine is a list of finished steps.
+    /// fn again(run: RunId, executor: Arc<dyn Executor>) -> MachineRun<Vec<String>> {
+    ///     MachineRun::resume(run, executor, |kind, state| match &*kind.name {
+    ///         "steps" => serde_json::from_value(state.clone()).map_err(|error| error.to_string()),
+    ///         other => Err(format!("there is no machine `{other}`")),
+    ///     })
+    /// }
+    /// ```
     pub fn resume(
         run: RunId,
         executor: Arc<dyn Executor>,
@@ -678,6 +752,15 @@ impl<M> fmt::Debug for MachineRun<M> {
 }
 
 /// The result of a run that ended.
+///
+/// ```
+/// use levity_core::{Machine, Status};
+/// use levity_runtime::EndedMachine;
+///
+/// fn is_complete<M: Machine>(ended: &EndedMachine<M>) -> bool {
+///     ended.machine.ending().is_some_and(|ending| ending.status == Status::Complete)
+/// }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct EndedMachine<M> {
@@ -688,6 +771,19 @@ pub struct EndedMachine<M> {
 }
 
 /// The result of a run that could not be driven to its end.
+///
+/// The run is still in its journal, if that stores records, and can be resumed when the reason is
+/// gone.
+///
+/// ```
+/// use levity_core::RuntimeError;
+/// use levity_runtime::StoppedMachine;
+///
+/// /// Returns `true` if the run only waits for a person or a time.
+/// fn is_parked<M>(stopped: &StoppedMachine<M>) -> bool {
+///     matches!(stopped.error, RuntimeError::Parked { .. })
+/// }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct StoppedMachine<M> {
@@ -711,6 +807,21 @@ fn settle<M>(run: RunId, driven: DriveResult<M>) -> Result<EndedMachine<M>, Stop
 }
 
 /// A handle to a run in progress. Awaiting it returns its end; dropping it stops the run.
+///
+/// ```
+/// use levity_core::EventKind;
+/// use levity_runtime::MachineRunHandle;
+///
+/// /// Waits for a run and counts its model calls meanwhile.
+/// async fn model_calls<M>(mut handle: MachineRunHandle<M>) -> usize {
+///     let (mut events, mut calls) = (handle.events(), 0);
+///     while let Some(event) = events.next().await {
+///         calls += usize::from(matches!(event.kind, EventKind::ModelStarted { .. }));
+///     }
+///     let _ended = handle.await;
+///     calls
+/// }
+/// ```
 #[must_use = "dropping the handle stops the run"]
 pub struct MachineRunHandle<M> {
     run: RunId,

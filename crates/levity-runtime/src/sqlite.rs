@@ -1,3 +1,14 @@
+//! The journal in one SQLite file, for many runs and several processes.
+//!
+//! One thread per journal writes, and groups the jobs of all runs into one transaction: a thousand
+//! runs that append at the same time need one sync of the disk. Readers use their own connections
+//! and do not block the writer, because the file is in WAL mode.
+//!
+//! A run belongs to an owner, which is one journal of one process. Ownership has two safeguards. A
+//! lease, renewed by the writer, shows that the owner works. A lock file shows that its process
+//! exists, so that runs of a killed process are free at once. In addition each opening increments
+//! the `fence` of the run, and an append with an older number changes nothing.
+
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,6 +41,8 @@ use writer::{HeldRun, Job, Writer};
 const LEASE: Duration = Duration::from_secs(10);
 
 /// The maximum length of an id: an index of ids has to stay small.
+///
+/// Longer ids are refused when a run is opened.
 const MAX_ID: usize = 1_000;
 
 /// A journal that stores any number of runs in one SQLite file, which other processes may list and
@@ -73,6 +86,7 @@ pub struct SqliteJournal {
     store: Arc<Store>,
 }
 
+/// The state that clones share: they are the same owner.
 struct Store {
     place: Arc<JournalFile>,
     readers: Arc<Readers>,
@@ -135,6 +149,17 @@ impl SqliteJournal {
 
     /// Sets how long a process may hang before others may take over its runs; 10 seconds by
     /// default, and at least 10 milliseconds. The changed copy is a separate owner.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use levity_runtime::SqliteJournal;
+    /// # let dir = std::env::temp_dir().join(format!("levity-doc-lease-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&dir).unwrap();
+    /// let journal = SqliteJournal::new(dir.join("runs.db"))?.with_lease(Duration::from_secs(30));
+    /// # drop(journal);
+    /// # std::fs::remove_dir_all(dir).ok();
+    /// # Ok::<(), levity_core::JournalError>(())
+    /// ```
     #[must_use]
     pub fn with_lease(self, lease: Duration) -> Self {
         let lease = lease.max(Duration::from_millis(10));
@@ -217,6 +242,9 @@ impl SqliteJournal {
     }
 
     /// Takes the run for this owner.
+    ///
+    /// If another journal of this process has just released the run, the release may still be in
+    /// that writer's queue. It is awaited once before the run counts as busy.
     async fn take(&self, run: &RunId) -> Result<HeldRun, JournalError> {
         let writer = self.writer()?;
         let ask = || {

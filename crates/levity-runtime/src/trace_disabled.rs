@@ -1,4 +1,7 @@
 //! Empty replacements for spans without the feature `tracing`.
+//!
+//! The functions have the signatures of the real ones, so that the driver needs no conditional
+//! code. They compile to nothing.
 
 use futures_util::future::BoxFuture;
 use levity_core::{Effect, Ending, Executor, Machine, Outcome, RunId, Secrets};

@@ -1,4 +1,7 @@
 //! Replays runs after their end, to check that they give the same result.
+//!
+//! The audit is for tests and for programs that prefer a failure to a run that cannot be resumed.
+//! It compares the events as JSON, byte for byte, and the saved state of the machine.
 
 use levity_core::{Divergence, Entry, Event, Machine, Record, RuntimeError};
 use serde_json::Value;

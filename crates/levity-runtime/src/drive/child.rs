@@ -1,4 +1,12 @@
 //! Runs the children of a run.
+//!
+//! A child has the id `parent.effect` and its own log, machine and limits. Its effects are
+//! journaled in its own run. The parent has two records: the start of the child and its ending. If
+//! a process ends in between, the parent starts the same effect again, finds the log of the child
+//! under its id and continues it.
+//!
+//! The `origin` is a fingerprint of the parent's creation time and of the child's input. It
+//! prevents that a run with the same id, left by another parent, is taken for this child.
 
 use std::sync::Arc;
 
@@ -133,6 +141,8 @@ fn restore(executor: Arc<dyn Executor>, child: ChildRun) -> LaterRestore<Box<dyn
 }
 
 /// The result of creating a child.
+///
+/// `Refused` is an outcome for the parent's machine, and no error of the run.
 enum ChildSetup {
     Ready(Box<Child>, StoredRun, Option<Lease>),
     Refused(Outcome),
@@ -141,6 +151,9 @@ enum ChildSetup {
 }
 
 /// Opens a child's log and creates its machine: a new one, or the one that the log belongs to.
+///
+/// A child that has records must be restored: if that fails, the run cannot continue, because
+/// starting it anew would repeat its effects.
 async fn make(
     executor: &dyn Executor,
     journal: &dyn Journal,

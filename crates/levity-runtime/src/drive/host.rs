@@ -1,4 +1,7 @@
 //! Handles answers of the executor about effects before they start, at once or later.
+//!
+//! An executor usually knows the class and the permit of an effect without I/O. A policy that reads
+//! files answers later; the run then waits for the answer beside everything else.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -39,6 +42,9 @@ impl PendingAnswers {
 }
 
 /// Asks the executor on behalf of the core; pending answers are awaited beside all other input.
+///
+/// It stops asking once the slice is over, so that a thousand requested calls do not block the
+/// task.
 struct Host<'a> {
     executor: &'a dyn Executor,
     cx: PrepareCx,

@@ -25,6 +25,7 @@ impl<T> InProgress<T> {
         self.one.is_none() && self.more.is_empty()
     }
 
+    /// The first future gets the direct place, all others the queue.
     pub(super) fn push(&mut self, future: BoxFuture<'static, T>) {
         match self.one {
             None => self.one = Some(future),

@@ -1,4 +1,8 @@
 //! Parks runs that only wait.
+//!
+//! A run that waits for a person may wait for days. Parking ends its task and releases its log; the
+//! journal holds everything that resuming needs. A tree of runs is parked as a whole: each child
+//! reports to its parent when it only waits, and the root decides.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,6 +24,7 @@ struct WaitingChildrenState {
 }
 
 impl WaitingChildren {
+    /// Only new waits wake the parent. A child that works again needs no reaction.
     fn set(&self, child: EffectId, rests: bool) {
         let mut children = self
             .0

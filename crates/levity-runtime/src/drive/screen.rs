@@ -1,4 +1,8 @@
 //! Screens messages and decisions of people before they are journaled, if the run has a screener.
+//!
+//! The order of messages is kept: they are screened one after the other. A screener may call a
+//! model, so orders are screened while the run continues. Requests from the journal are screened
+//! while the run waits, since the journal forgets them with the next append.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -40,6 +44,8 @@ impl ScreeningQueue {
 
 impl<M: Machine + 'static> Driver<M> {
     /// Processes an order at once, unless it has content to screen.
+    ///
+    /// Commands without text, such as a pause, never wait for a screener.
     pub(super) fn screen_order(&mut self, order: Order) {
         let call = match &order.what {
             OrderKind::Command(ControlCommand::Say { .. }) => None,
@@ -106,6 +112,9 @@ impl<M: Machine + 'static> Driver<M> {
 
     /// Processes the requests that people left for a run with a screener while no process drove it,
     /// before it asks again and before a model is called.
+    ///
+    /// Messages that were left while no process drove the run come before its next model call, as
+    /// their senders expect.
     pub(super) async fn screen_pending(&mut self) -> Result<(), RuntimeError> {
         if !self.keeps() || self.env.screener().is_none() {
             return Ok(());

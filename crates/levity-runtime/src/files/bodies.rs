@@ -1,4 +1,13 @@
 //! Stores long texts beside the runs' files under their SHA-256.
+//!
+//! A long tool result would make a run's file slow to read line by line, and the same text often
+//! occurs in several records. So the texts of a long record move to `bodies/`, and the line keeps
+//! `{"$body": "<sha256>"}` in their place. The name is the hash of the text: equal texts are stored
+//! once, and a changed file is detected when it is read.
+//!
+//! The whole record is wrapped as `{"$aside": …}`. Only such lines are searched for references, so
+//! that a text of a model that looks like a reference stays a text. An object of the record that
+//! has a key of this format itself is wrapped in `$quoted`.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File, TryLockError};
@@ -21,6 +30,8 @@ const BODY: &str = "$body";
 /// The key that wraps an object that happens to have one of these two keys.
 const QUOTED: &str = "$quoted";
 /// The length above which a text is stored separately.
+///
+/// Only texts of records whose line is longer than 64 KiB are considered.
 const LONG: usize = 16 << 10;
 
 /// Texts to be stored, by their names.
@@ -32,6 +43,7 @@ pub(super) struct TextGuard {
     _lock: File,
 }
 
+/// The folder of texts of one journal, with the room that one run may use.
 #[derive(Clone, Debug)]
 pub(crate) struct Bodies {
     dir: PathBuf,
@@ -76,6 +88,7 @@ impl Bodies {
         }
     }
 
+    /// It is the inverse of [`shorten`].
     fn lengthen(&self, value: Value) -> Result<Value, JournalError> {
         let object = |map: Map<String, Value>| {
             let long = map
@@ -168,6 +181,8 @@ impl Bodies {
     }
 
     /// Returns all texts, and incomplete files of texts.
+    ///
+    /// Files of other programs in the folder are ignored and never removed.
     fn all(&self) -> io::Result<HashSet<String>> {
         let mut names = HashSet::new();
         for entry in fs::read_dir(&self.dir)? {
@@ -236,6 +251,7 @@ impl Bodies {
         }
     }
 
+    /// The text is untrusted: its name, its size and its hash are checked before it is inserted.
     fn find(&self, name: &str) -> Result<String, JournalError> {
         let damaged = |what: &str| {
             let message = format!("the text `{name}` of the journal {what}");
@@ -299,6 +315,9 @@ fn is_name(name: &str) -> bool {
 }
 
 /// Finds all words in a file that could be the name of a text.
+///
+/// A name is any 64 hexadecimal digits, wherever they occur. A text that is mentioned by chance
+/// stays, which is safe; a text that is needed is never removed.
 fn words(mut file: impl BufRead, mut found: impl FnMut(&str)) -> io::Result<()> {
     let mut word = String::new();
     loop {

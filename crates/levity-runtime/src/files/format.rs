@@ -1,4 +1,13 @@
 //! Reads and writes a run's file, line by line. An export has the same lines.
+//!
+//! The first line is `{"levity_journal":1,"run":"r1"}`. Each further line is a record,
+//! `{"seq":0,"at":…,"entry":…,"crc":"…"}`, with the CRC-32 of all bytes before the comma in front
+//! of `crc`. The checksum finds a flipped bit that is still valid JSON. `docs/journal.md` specifies
+//! the format for other programs.
+//!
+//! Reading distinguishes two kinds of bad lines. A torn line is the last one and was being written
+//! when the machine stopped: it is ignored. A flawed line was complete once: it is an error that
+//! names the line, and nothing is changed.
 
 use std::path::Path;
 
@@ -119,6 +128,9 @@ pub(crate) fn is_too_deep(line: &[u8]) -> bool {
 }
 
 /// Returns the nesting depth of the values of a line.
+///
+/// It counts braces and brackets outside texts, without parsing. Invalid JSON gives some number and
+/// no error.
 pub(crate) fn depth(line: &[u8]) -> usize {
     let (mut depth, mut deepest, mut text, mut escaped) = (0usize, 0, false, false);
     for byte in line {
@@ -168,6 +180,8 @@ pub(super) fn read(
 }
 
 /// Reads the rest of a file, from the record of this number, which begins at this offset.
+///
+/// A bad line is torn only if no record follows it: records are written in order.
 pub(super) fn read_from(
     path: &Path,
     bytes: &[u8],
@@ -236,6 +250,8 @@ pub(crate) fn parse_header(line: &[u8]) -> Result<RunId, Flaw> {
 
 /// Returns `true` if a line at this offset was not written completely, or has unwritten parts. Any
 /// other line was written, and its content may have been relied on.
+///
+/// A disk that loses power may leave zeros in place of sectors that it has not written.
 fn is_torn(line: &[u8], at: usize, is_last: bool) -> bool {
     let written = if is_last { without_zeros(line) } else { line };
     if written.contains(&0) {
@@ -275,6 +291,8 @@ fn has_holes(line: &[u8], at: usize) -> bool {
 }
 
 /// The damage of a line.
+///
+/// It becomes a [`JournalError`] once the place is known: a line of a file, or a line of an export.
 #[derive(Debug)]
 pub(crate) enum Flaw {
     /// The line itself is damaged.
@@ -414,6 +432,9 @@ pub(crate) fn record(line: &[u8], seq: u64, bodies: Option<&Bodies>) -> Result<R
 
 /// Returns the flaw of an intact record that contains something unknown to this version; `None` if
 /// it is not such a record.
+///
+/// Without this distinction, a journal of a newer version would look damaged, and a person might
+/// delete it.
 fn unknown(line: &[u8], seq: u64, error: &serde_json::Error) -> Option<Flaw> {
     let line: Value = serde_json::from_slice(line).ok()?;
     let record = Bodies::record_in(&line);

@@ -1,4 +1,8 @@
 //! Builds the summary of a run from as little of its file as possible.
+//!
+//! A folder may have thousands of finished runs with megabytes each. Their summaries need 4 KiB
+//! from each end of the file: the header and the first record, and the last line with the status.
+//! Only a run in progress is read completely, because its waits are anywhere in it.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -79,6 +83,9 @@ fn fold(lines: &[u8], bodies: &Bodies, summary: &mut RunSummary) {
 }
 
 /// A file that is read from both ends.
+///
+/// `len` is the length at the time of opening; a file that shrinks meanwhile is treated as that
+/// short.
 struct FileEnds {
     file: File,
     len: usize,
@@ -99,6 +106,8 @@ impl FileEnds {
     }
 
     /// Reads more from the beginning until there are this many bytes, or all.
+    ///
+    /// Each step reads four times as much, so that long first records cost few reads.
     fn grow(&mut self, to: usize) -> io::Result<()> {
         self.file.seek(SeekFrom::Start(self.start.len() as u64))?;
         let more = to.min(self.len).saturating_sub(self.start.len());
@@ -179,6 +188,8 @@ struct Line {
     entry: Kind,
 }
 
+/// One field for each kind of entry that changes a summary. An unknown kind leaves all of them
+/// empty and still counts as a record.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Kind {

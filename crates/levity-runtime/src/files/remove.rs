@@ -1,4 +1,7 @@
 //! Removes runs from a journal of files.
+//!
+//! A removal must not delete half of a tree that is in use. So all files are locked and checked
+//! before the first one is removed, the children before their parent.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -68,6 +71,8 @@ struct LockedFile {
     lock: Option<File>,
 }
 
+/// A file whose header names another run is not touched: it is a copy or belongs to another
+/// program.
 fn held(run: &RunId, path: PathBuf) -> Result<Option<LockedFile>, JournalError> {
     let lock = try_lock(&path, run, private::options().read(true).append(true))?;
     let Some(lock) = lock else { return Ok(None) };

@@ -41,6 +41,8 @@ impl LastLine {
     }
 
     /// Returns `true` if the line is in the file of a run.
+    ///
+    /// It compares the header as well, because a file of another run may have an equal line.
     fn is_in(&self, file: &mut File, run: &RunId) -> io::Result<bool> {
         let header = format::header(run);
         let Some(start) = self.end.checked_sub(self.len) else {
@@ -64,6 +66,7 @@ impl LastLine {
     }
 }
 
+/// The content of the file: one line of JSON with a checksum, like a record.
 #[derive(Serialize, Deserialize)]
 struct SnapshotFile {
     levity_snapshot: u32,

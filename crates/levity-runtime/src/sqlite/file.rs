@@ -1,4 +1,7 @@
 //! The SQLite file: its tables and its settings.
+//!
+//! The tables change only by adding: a file of an older version gets the missing column and table
+//! when it is opened. A file with other tables is not a journal and is rejected.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -171,6 +174,8 @@ fn migrate(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Returns the checksum of a row of `records`: of its columns in their order, with commas between.
+///
+/// A row that was copied to another run or another position does not match its checksum.
 pub(super) fn row_checksum(run: i64, seq: i64, at: i64, entry: &str) -> i64 {
     i64::from(checksum(&[
         format!("{run},{seq},{at},").as_bytes(),

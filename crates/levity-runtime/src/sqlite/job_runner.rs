@@ -1,4 +1,8 @@
 //! Performs the jobs of the writer's thread.
+//!
+//! All jobs that are queued at a moment form one transaction. Each job has a savepoint, so that one
+//! failure does not undo the jobs of other runs. Replies are sent after the commit, when the result
+//! of all jobs is known.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -24,6 +28,7 @@ mod rows;
 /// The reply to a job, sent once the result of the whole transaction is known.
 type Answer = Box<dyn FnOnce(&mut JobRunner, Option<&JournalError>)>;
 
+/// It lives on the writer's thread and is used by nothing else.
 pub(super) struct JobRunner {
     place: Arc<JournalFile>,
     owners: PathBuf,
@@ -100,6 +105,9 @@ impl JobRunner {
     }
 
     /// Begins an exclusive transaction.
+    ///
+    /// It also writes releases that failed before and renews the lease, so that an active owner
+    /// needs no extra transactions for that.
     fn begin(&mut self, works: &[Job]) -> Result<(), JournalError> {
         let sync = self.place.durability == Durability::Synced && works.iter().any(job_needs_sync);
         if self.connection.is_none() {
@@ -219,6 +227,8 @@ impl JobRunner {
     }
 
     /// Returns the reply to a job when nothing can be written.
+    ///
+    /// The replies still have to be sent, and releases have to be remembered.
     fn refuse(&mut self, work: Job) -> Answer {
         match work {
             Job::Take { reply, .. } => answered(reply, Ok(Err(0))).0,

@@ -1,4 +1,7 @@
 //! The log of one run.
+//!
+//! The log computes the summary of the run itself and writes the changed columns with the records.
+//! A list of runs then reads one row per run and no records.
 
 use std::sync::Arc;
 
@@ -12,6 +15,7 @@ use super::mailbox::Mailbox;
 use super::writer::{HeldRun, Job};
 use crate::files::{needs_sync, on_thread};
 
+/// It holds the run until it is dropped; an error of an append makes it unusable.
 pub(super) struct SqliteLog {
     held: HeldRun,
     /// The content of the run's row once all appended records are written.
@@ -65,6 +69,9 @@ impl SqliteLog {
     }
 
     /// Turns records into rows.
+    ///
+    /// Columns that only count, such as the number of records, are always written; the others only
+    /// if they changed.
     fn rows(&mut self, records: &[Record]) -> Result<Rows, JournalError> {
         let mut before = self.summary.clone();
         if let Some(first) = records.first().filter(|_| before.records == 0) {
@@ -246,6 +253,9 @@ impl SnapshotRow {
 }
 
 /// The state of a run as a list shows it.
+///
+/// `state` and `wakes` are redundant, but indexed: they make the queries for waiting and due runs
+/// fast.
 pub(super) struct ListedColumns {
     pub(super) opened: i64,
     pub(super) state: i64,

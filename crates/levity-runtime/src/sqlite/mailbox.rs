@@ -1,4 +1,7 @@
 //! The posts of others for a run, on their way to the run's log.
+//!
+//! The writer's thread must not wait for a run, and a run must not touch the connection. So posts
+//! pass through this queue, in the order of their numbers.
 
 use std::sync::{Mutex, PoisonError};
 

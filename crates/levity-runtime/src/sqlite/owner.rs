@@ -1,4 +1,7 @@
 //! The journals of this process that drive runs.
+//!
+//! Two journals of one process may use the same file. If one has released a run and not yet written
+//! that, the other finds it here and waits for it instead of reporting that the run is busy.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 

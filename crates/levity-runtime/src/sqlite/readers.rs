@@ -1,4 +1,7 @@
 //! Reads on separate connections, which no writer blocks.
+//!
+//! At most four connections read at the same time, and at most three of them read whole runs. A
+//! list is answered from the rows of `runs`; a long one is read in parallel, in ranges of keys.
 
 use std::num::NonZero;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,6 +37,7 @@ pub(super) struct AfterSnapshot {
 /// The size of a table below which threads do not pay off.
 const SMALL: i64 = 5_000;
 
+/// Connections are kept for reuse; a reader that finds none opens one.
 pub(super) struct Readers {
     place: Arc<JournalFile>,
     idle: Mutex<Vec<Connection>>,
@@ -251,6 +255,8 @@ impl Readers {
 }
 
 /// Returns `true` if no index helps to answer the query.
+///
+/// Only such a query is worth several threads.
 fn is_scan(query: &RunQuery) -> bool {
     let RunQuery {
         state,
@@ -263,6 +269,7 @@ fn is_scan(query: &RunQuery) -> bool {
     state.is_none() && below.is_none() && since.is_none() && before.is_none() && due.is_none()
 }
 
+/// The name of the file is added where the flaw becomes an error.
 enum Flaw {
     Sqlite(rusqlite::Error),
     Run(RunId, String),

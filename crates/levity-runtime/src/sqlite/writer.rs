@@ -1,4 +1,8 @@
 //! The writer's thread, which performs the jobs of many callers in one transaction.
+//!
+//! Callers send jobs through a channel and wait for the reply. A permit limits the queue to 1,024
+//! waiting callers. Dropping a caller's future does not undo its job: the log of that run then
+//! counts as broken until it is opened again.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};

@@ -1,4 +1,8 @@
 //! Records the contents of calls in spans, only on request and without secrets.
+//!
+//! Contents are confidential by default: prompts and results appear in spans only after
+//! [`Runtime::trace_contents`](crate::Runtime::trace_contents), with secrets replaced and at most
+//! 64 KiB per field.
 
 use levity_core::{Content, Effect, Message, Outcome, Part, Role, Secrets, ToolResult};
 use serde_json::{Value, json};

@@ -1,4 +1,9 @@
 //! Stores and delivers the posts of others for runs.
+//!
+//! A post is stored before it is confirmed and deleted by the append that records its effect.
+//! Between the two, each new driver of the run receives it again. Posts of other processes are
+//! found by polling every 150 ms: `PRAGMA data_version` is cheap and changes whenever another
+//! connection commits.
 
 use std::sync::Arc;
 

@@ -1,4 +1,7 @@
 //! Reads and writes the rows of runs and their records.
+//!
+//! Every statement that changes a run names its owner and its fence, so a process that lost the run
+//! changes nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +17,8 @@ use super::super::writer::Writer;
 use super::JobRunner;
 
 /// The owner of a run according to its row.
+///
+/// A run without an owner, or with an owner that no longer exists, is free.
 struct Ownership {
     key: i64,
     owner: Option<i64>,
@@ -98,6 +103,9 @@ impl JobRunner {
     }
 
     /// Takes a run, or returns the owner that holds it.
+    ///
+    /// The fence increases with each opening, even by the same owner: a log that was replaced
+    /// cannot write any more.
     pub(super) fn take(&mut self, run: &RunId) -> Result<Result<(i64, i64), i64>, JournalError> {
         let me = self.owner.as_ref().map(Owner::id);
         let found = self.write(|connection| {
