@@ -1,4 +1,11 @@
 //! Commands that run under limits, with files and network blocked by the kernel.
+//!
+//! `builder` and `run` are the public side, the same on all systems. `linux` and `portable`
+//! implement `System`, which prepares a sandbox and runs one command to its end. A caller awaits
+//! `run`, which works on a blocking thread.
+//!
+//! The report is the contract between both sides: a protection counts only if a trial run could not
+//! break it. A command runs under exactly the reported protections, or not at all.
 
 mod builder;
 mod captured;

@@ -32,6 +32,27 @@
 //! # Features
 //! - `commands`: runs commands under limits, with files and network blocked by the kernel.
 //! - `net`: sends HTTP requests to checked addresses only.
+//!
+//! # Defaults
+//! | part | default |
+//! |---|---|
+//! | `Workspace` | readable and writable; keys, `.env` files and version control data denied |
+//! | `CommandPolicy` | read-only commands allowed, all others need approval |
+//! | `Sandbox` | level `Guarded`, no network, 2 minutes, 4 GiB, 256 processes, 64 KiB per stream |
+//! | `NetGuard` | `https` on port 443 to public addresses, 30 seconds, 5 redirects |
+//!
+//! # Trust
+//! Paths, command lines, URLs, links, file names, replies of servers and output of commands are
+//! untrusted: a model or a stranger wrote them. Every check in this crate fails closed. A text that
+//! cannot be parsed needs approval, a folder that cannot be searched is hidden, and a name that
+//! cannot be resolved is refused.
+//!
+//! # Where to go next
+//! - Give a model file tools, a command tool or web tools: `levity-builtin-tools`.
+//! - Restrict a folder further: [`WorkspaceBuilder::deny`] and [`WorkspaceBuilder::read_only`].
+//! - Decide on commands: [`CommandPolicy`], then run them by `Sandbox::command` or
+//!   `Sandbox::shell`.
+//! - Learn what your system enforces: print `Sandbox::report`.
 
 #[cfg(feature = "commands")]
 mod command;

@@ -1,4 +1,9 @@
 //! HTTP requests to checked addresses only.
+//!
+//! A URL is checked three times: its text by `guard`, its name by `host`, and each resolved address
+//! by `address`. The client connects to the addresses that were checked, so a name cannot change
+//! its address between the check and the connection (DNS rebinding). Redirects start again at the
+//! first check.
 
 mod address;
 mod builder;

@@ -1,3 +1,15 @@
+//! Decisions on commands before they run.
+//!
+//! A command passes through these modules:
+//!
+//! - `literal` recognizes lines of plain words, and `shell` parses everything else.
+//! - `inner` finds programs that other programs run.
+//! - `read_only` knows programs that only read, and which files they reach.
+//! - `restrict` applies deny and ask rules to nested commands.
+//! - `judge` combines them to one decision.
+//!
+//! Every module returns the stricter answer if in doubt. An unknown construct is never skipped.
+
 use std::fmt;
 
 use globset::{GlobBuilder, GlobMatcher};
@@ -67,6 +79,18 @@ use crate::workspace::Workspace;
 ///
 /// The policy filters what a person has to review; it is not a security boundary. The sandbox
 /// limits what a command can do.
+///
+/// A policy can be stored as JSON or TOML; the workspace is not a part of it.
+///
+/// ```
+/// use levity_sandbox::{CommandLine, CommandPolicy, Permit};
+///
+/// let policy: CommandPolicy = serde_json::from_str(
+///     r#"{ "rules": [{ "command": "cargo *", "ruling": "allow" }] }"#,
+/// )?;
+/// assert_eq!(policy.judge(CommandLine::Shell("cargo build")), Permit::Allow);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CommandPolicy {
@@ -77,6 +101,7 @@ pub struct CommandPolicy {
     workspace: Option<Workspace>,
 }
 
+/// A rule as it was added, in the order of the calls.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CommandRule {
@@ -85,6 +110,18 @@ struct CommandRule {
 }
 
 /// A command line as a model wrote it.
+///
+/// The policy judges both forms in the same way, but an argument of [`Argv`](Self::Argv) is always
+/// literal: no shell expands it.
+///
+/// ```
+/// use levity_sandbox::{CommandLine, CommandPolicy, Permit};
+///
+/// let policy = CommandPolicy::new();
+/// let argv = ["echo".to_owned(), "$(rm notes.txt)".to_owned()];
+/// assert_eq!(policy.judge(CommandLine::Argv(&argv)), Permit::Allow);
+/// assert_ne!(policy.judge(CommandLine::Shell("echo $(rm notes.txt)")), Permit::Allow);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandLine<'a> {
     /// A program and its arguments.
@@ -94,6 +131,16 @@ pub enum CommandLine<'a> {
 }
 
 /// The files that a read-only command may read.
+///
+/// ```
+/// use levity_sandbox::{CommandLine, CommandPolicy, ReadScope};
+///
+/// let policy = CommandPolicy::new();
+/// let scope = |line| policy.read_scope(CommandLine::Shell(line));
+/// assert_eq!(scope("echo hello | tr a-z A-Z"), Some(ReadScope::Nothing));
+/// assert_eq!(scope("cat notes.txt"), Some(ReadScope::Files));
+/// assert_eq!(scope("rm notes.txt"), None);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReadScope {
@@ -110,6 +157,16 @@ impl CommandPolicy {
     }
 
     /// Creates a policy that allows every command that no rule denies.
+    ///
+    /// Use this only in a sandbox that you trust to contain every command.
+    ///
+    /// ```
+    /// use levity_sandbox::{CommandLine, CommandPolicy, Permit};
+    ///
+    /// let policy = CommandPolicy::allow_all().deny("git push", "nothing leaves this machine");
+    /// assert_eq!(policy.judge(CommandLine::Shell("make install")), Permit::Allow);
+    /// assert!(matches!(policy.judge(CommandLine::Shell("git push")), Permit::Deny { .. }));
+    /// ```
     pub fn allow_all() -> Self {
         Self {
             otherwise: Some(Permit::Allow),
@@ -118,6 +175,14 @@ impl CommandPolicy {
     }
 
     /// Creates a policy that asks for approval of every command that no rule allows.
+    ///
+    /// ```
+    /// use levity_sandbox::{CommandLine, CommandPolicy, Permit};
+    ///
+    /// let policy = CommandPolicy::ask_all().allow("cargo check");
+    /// assert!(matches!(policy.judge(CommandLine::Shell("ls")), Permit::Ask { .. }));
+    /// assert_eq!(policy.judge(CommandLine::Shell("cargo check")), Permit::Allow);
+    /// ```
     pub fn ask_all() -> Self {
         Self {
             otherwise: Some(Permit::ask("every command needs approval")),
@@ -126,6 +191,14 @@ impl CommandPolicy {
     }
 
     /// Creates a policy that denies every command that no rule allows.
+    ///
+    /// ```
+    /// use levity_sandbox::{CommandLine, CommandPolicy, Permit};
+    ///
+    /// let policy = CommandPolicy::deny_all().allow("cargo check");
+    /// assert!(matches!(policy.judge(CommandLine::Shell("ls")), Permit::Deny { .. }));
+    /// assert_eq!(policy.judge(CommandLine::Shell("cargo check")), Permit::Allow);
+    /// ```
     pub fn deny_all() -> Self {
         let reason = "only commands that the policy allows may run";
         Self {
@@ -135,18 +208,36 @@ impl CommandPolicy {
     }
 
     /// Allows commands that begin with these words. An empty text allows no command.
+    ///
+    /// The words `cargo test` match `cargo test --all`, but not `cargo build` or `cargo`. The
+    /// program may have a folder of the system, as in `/usr/bin/cargo`; `./cargo test` needs its
+    /// own rule.
     #[must_use]
     pub fn allow(self, command: &str) -> Self {
         self.rule(command, Permit::Allow)
     }
 
     /// Asks for approval of commands that begin with these words.
+    ///
+    /// The reason is shown to the person who decides. Ask rules also apply to commands inside other
+    /// commands.
+    ///
+    /// ```
+    /// use levity_sandbox::{CommandLine, CommandPolicy, Permit};
+    ///
+    /// let policy = CommandPolicy::allow_all().ask("npm publish", "this is visible to everyone");
+    /// let permit = policy.judge(CommandLine::Shell("npm publish --dry-run"));
+    /// assert_eq!(permit, Permit::ask("this is visible to everyone"));
+    /// ```
     #[must_use]
     pub fn ask(self, command: &str, reason: impl Into<String>) -> Self {
         self.rule(command, Permit::ask(reason))
     }
 
     /// Denies commands that begin with these words.
+    ///
+    /// The reason is shown to the model. A deny rule wins over every other rule, in any order, and
+    /// also matches `git -C . push` and `/usr/bin/git push`.
     #[must_use]
     pub fn deny(self, command: &str, reason: impl Into<String>) -> Self {
         self.rule(command, Permit::deny(reason))
@@ -154,6 +245,19 @@ impl CommandPolicy {
 
     /// Asks for approval of commands that name a file which this workspace denies, even if they
     /// only read. The policy assumes that commands run in the workspace.
+    ///
+    /// ```
+    /// use levity_sandbox::{CommandLine, CommandPolicy, Permit, Workspace};
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// let policy = CommandPolicy::new().with_workspace(&Workspace::open(folder.path())?);
+    /// assert_eq!(policy.judge(CommandLine::Shell("cat notes.txt")), Permit::Allow);
+    /// assert_eq!(
+    ///     policy.judge(CommandLine::Shell("cat .env")),
+    ///     Permit::ask("`.env` is denied by the workspace")
+    /// );
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn with_workspace(mut self, workspace: &Workspace) -> Self {
         self.workspace = Some(workspace.clone());
@@ -172,6 +276,18 @@ impl CommandPolicy {
     }
 
     /// Decides on a command that starts in a folder of the working directory.
+    ///
+    /// `dir` is relative to the working directory, with `/` between the names. A folder outside, or
+    /// one that the workspace denies, needs approval.
+    ///
+    /// ```
+    /// use levity_sandbox::{CommandLine, CommandPolicy, Permit};
+    ///
+    /// let policy = CommandPolicy::new();
+    /// assert_eq!(policy.judge_in("src", CommandLine::Shell("ls")), Permit::Allow);
+    /// let outside = policy.judge_in("../other", CommandLine::Shell("ls"));
+    /// assert!(matches!(outside, Permit::Ask { .. }));
+    /// ```
     pub fn judge_in(&self, dir: &str, line: CommandLine<'_>) -> Permit {
         self.judge_folder(dir).and(self.judge_at(dir, line))
     }
@@ -199,6 +315,14 @@ impl CommandPolicy {
     /// The policy knows these programs by their names alone. If you run the command without
     /// [`read_scope`](Self::read_scope), prevent it from running other programs with these names
     /// (`Command::use_system_programs`).
+    ///
+    /// ```
+    /// use levity_sandbox::{CommandLine, CommandPolicy};
+    ///
+    /// let policy = CommandPolicy::new().allow("cargo test");
+    /// let line = CommandLine::Shell("cargo test 2>&1 | tail -5");
+    /// assert_eq!(policy.reading_programs_in(".", line), ["tail"]);
+    /// ```
     pub fn reading_programs_in(&self, dir: &str, line: CommandLine<'_>) -> Vec<String> {
         let mut context = LineContext::new(dir);
         self.judge_in_context(line, &mut context);
@@ -208,6 +332,15 @@ impl CommandPolicy {
     /// Returns the reason why a command that starts in a folder is denied, even if a person
     /// approves it; `None` for all others. Like [`read_scope`](Self::read_scope), this reads no
     /// file.
+    ///
+    /// ```
+    /// use levity_sandbox::{CommandLine, CommandPolicy};
+    ///
+    /// let policy = CommandPolicy::new().deny("git push", "nothing leaves this machine");
+    /// let reason = |line| policy.denial_reason_in(".", CommandLine::Shell(line));
+    /// assert_eq!(reason("git push").as_deref(), Some("nothing leaves this machine"));
+    /// assert_eq!(reason("rm notes.txt"), None);
+    /// ```
     pub fn denial_reason_in(&self, dir: &str, line: CommandLine<'_>) -> Option<String> {
         match self
             .judge_folder(dir)
@@ -232,6 +365,8 @@ impl CommandPolicy {
 }
 
 /// The first words of a command, each of them a pattern.
+///
+/// `text` is retained so that a stored policy is written as it was read.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 struct Pattern {

@@ -1,3 +1,12 @@
+//! Access to the files of one folder.
+//!
+//! `path` normalizes the text of a path, `deny` applies the rules to it, and `resolve` opens it
+//! without leaving the folder. `write`, `dir` and `file` work on the opened handles. `targets`
+//! remembers files that a denied link names, and `sys` contains the system calls.
+//!
+//! Each call checks twice: the text of the path before anything is opened, and the identity of the
+//! opened file afterwards. The first check gives good errors, and the second one resists races.
+
 mod builder;
 mod change;
 mod deny;
@@ -79,6 +88,11 @@ pub use write::{WriteOptions, WrittenFile};
 /// Paths are relative to the folder, with `/` between the names. `.` is the folder itself; `a/../b`
 /// is `b`, whatever `a` is. An absolute path that begins with [`root`](Self::root) counts as
 /// relative to it.
+///
+/// # Limits
+/// A path has at most 4096 bytes, a name 255 bytes, and a path 128 folders. A path may lead through
+/// at most 40 links. If another process changes a path while it is resolved, 16 attempts are made
+/// before [`PathError::Busy`] is returned.
 #[derive(Clone, Debug)]
 pub struct Workspace(Arc<Inner>);
 
@@ -87,6 +101,7 @@ pub struct Workspace(Arc<Inner>);
 /// searched one.
 pub(crate) static MOVES: RwLock<()> = RwLock::new(());
 
+/// The state that all clones of a workspace share.
 #[derive(Debug)]
 struct Inner {
     /// The canonical path of the folder, for display and for text comparisons. Files are opened
@@ -106,6 +121,16 @@ struct Inner {
 
 impl Workspace {
     /// Opens a folder for reading and writing, with the usual secrets denied.
+    ///
+    /// ```
+    /// use levity_sandbox::{PathError, Workspace};
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// let workspace = Workspace::open(folder.path())?;
+    /// assert_eq!(workspace.root(), folder.path().canonicalize()?);
+    /// assert!(matches!(Workspace::open("/no/such/folder"), Err(PathError::NotFound(_))));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Returns an error if the folder does not exist, or if the path is not a folder.
@@ -132,6 +157,16 @@ impl Workspace {
     ///
     /// This checks the text alone: a link may still lead to a denied file. The workspace also
     /// checks every link on the way when it opens a path.
+    ///
+    /// ```
+    /// # use levity_sandbox::Workspace;
+    /// # let folder = tempfile::tempdir()?;
+    /// let workspace = Workspace::open(folder.path())?;
+    /// assert!(workspace.denies("config/.env"));
+    /// assert!(workspace.denies("../other"));
+    /// assert!(!workspace.denies("config/.env.example"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn denies(&self, path: &str) -> bool {
         self.0.check(path).is_err()
     }
@@ -171,11 +206,43 @@ impl Workspace {
     /// Calls `listener` after each change made through this workspace or a clone of it, on the
     /// thread that made the change. Changes that others make in the folder, such as commands, are
     /// not reported.
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    /// use levity_sandbox::{ChangeKind, Workspace};
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// let workspace = Workspace::open(folder.path())?;
+    /// let (sender, changes) = mpsc::channel();
+    /// workspace.on_change(move |change| _ = sender.send(change.clone()));
+    ///
+    /// workspace.write("notes.txt", b"buy milk")?;
+    /// let change = changes.recv()?;
+    /// assert_eq!((change.path.as_str(), change.kind), ("notes.txt", ChangeKind::Written));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// A listener cannot be removed. It is called without a lock, so it may use the workspace
+    /// itself. A listener that blocks delays the call that made the change.
     pub fn on_change(&self, listener: impl Fn(&Change) + Send + Sync + 'static) {
         self.0.listeners.add(listener);
     }
 
     /// Opens a file for reading.
+    ///
+    /// ```
+    /// use std::io::Read;
+    /// # use levity_sandbox::Workspace;
+    /// # let folder = tempfile::tempdir()?;
+    /// let workspace = Workspace::open(folder.path())?;
+    /// workspace.write("a.txt", b"one")?;
+    ///
+    /// let mut file = workspace.open_file("./a.txt")?;
+    /// let mut text = String::new();
+    /// file.read_to_string(&mut text)?;
+    /// assert_eq!((file.path(), text.as_str()), ("a.txt", "one"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Returns an error if the path leaves the workspace, is denied, does not exist, or is not a
@@ -189,6 +256,18 @@ impl Workspace {
     }
 
     /// Reads a whole file into memory.
+    ///
+    /// ```
+    /// use levity_sandbox::{PathError, Workspace};
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// let workspace = Workspace::open(folder.path())?;
+    /// workspace.write("a.txt", b"12345")?;
+    /// assert_eq!(workspace.read("a.txt", 5)?, b"12345");
+    /// let error = workspace.read("a.txt", 4).unwrap_err();
+    /// assert!(matches!(error, PathError::TooLarge { size: 5, max: 4, .. }));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Fails as [`open_file`](Self::open_file) does. Returns [`TooLarge`](PathError::TooLarge) if
@@ -206,6 +285,17 @@ impl Workspace {
     }
 
     /// Reads up to `max` bytes of a file, and reports its full size.
+    ///
+    /// ```
+    /// # use levity_sandbox::Workspace;
+    /// # let folder = tempfile::tempdir()?;
+    /// let workspace = Workspace::open(folder.path())?;
+    /// workspace.write("log.txt", b"first line\nsecond line\n")?;
+    /// let excerpt = workspace.read_prefix("log.txt", 10)?;
+    /// assert_eq!(excerpt.bytes, b"first line");
+    /// assert_eq!((excerpt.size, excerpt.truncated), (23, true));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Fails as [`open_file`](Self::open_file) does.
@@ -229,6 +319,24 @@ impl Workspace {
 
     /// Lists up to `max` entries of a folder, sorted by name. Denied entries are omitted.
     ///
+    /// The limit counts entries, not bytes. If the folder has more entries, those that the system
+    /// lists first are returned, and `truncated` is set.
+    ///
+    /// ```
+    /// # use levity_sandbox::Workspace;
+    /// # let folder = tempfile::tempdir()?;
+    /// let workspace = Workspace::open(folder.path())?;
+    /// for name in ["b.txt", "a.txt"] {
+    ///     workspace.write(name, b"")?;
+    /// }
+    /// std::fs::write(folder.path().join(".env"), "TOKEN=1")?;
+    ///
+    /// let listing = workspace.list(".", 100)?;
+    /// let names: Vec<_> = listing.entries.iter().map(|entry| entry.name.as_str()).collect();
+    /// assert_eq!(names, ["a.txt", "b.txt"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails as [`dir`](Self::dir) does.
     pub fn list(&self, path: &str, max: usize) -> Result<Listing, PathError> {
@@ -236,6 +344,18 @@ impl Workspace {
     }
 
     /// Returns the metadata of a file or a folder. A link is followed if it stays inside.
+    ///
+    /// ```
+    /// use levity_sandbox::{EntryKind, Workspace};
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// let workspace = Workspace::open(folder.path())?;
+    /// workspace.write("a.txt", b"123")?;
+    /// let metadata = workspace.metadata("a.txt")?;
+    /// assert_eq!((metadata.kind(), metadata.size()), (EntryKind::File, 3));
+    /// assert_eq!(workspace.metadata(".")?.kind(), EntryKind::Dir);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Returns an error if the path leaves the workspace, is denied or does not exist.
@@ -264,6 +384,17 @@ impl Workspace {
     }
 
     /// Creates a folder and its missing parents. An existing folder is left unchanged.
+    ///
+    /// ```
+    /// # use levity_sandbox::{PathError, Workspace};
+    /// # let folder = tempfile::tempdir()?;
+    /// let workspace = Workspace::open(folder.path())?;
+    /// workspace.create_dir("a/b/c")?;
+    /// workspace.create_dir("a/b/c")?;
+    /// workspace.write("file", b"")?;
+    /// assert!(matches!(workspace.create_dir("file"), Err(PathError::Exists(_))));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Returns an error if the workspace is read-only, the path leaves it or is denied, or
@@ -297,6 +428,19 @@ impl Workspace {
 
     /// Removes a file, an empty folder, or a link. The target of a link is not removed.
     ///
+    /// ```
+    /// # use levity_sandbox::{PathError, Workspace};
+    /// # let folder = tempfile::tempdir()?;
+    /// let workspace = Workspace::open(folder.path())?;
+    /// workspace.create_dir("sub")?;
+    /// workspace.write("sub/a.txt", b"")?;
+    /// assert!(matches!(workspace.remove("sub"), Err(PathError::NotEmpty(_))));
+    /// workspace.remove("sub/a.txt")?;
+    /// workspace.remove("sub")?;
+    /// assert!(matches!(workspace.metadata("sub"), Err(PathError::NotFound(_))));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// Returns an error if the workspace is read-only, the path leaves it, is denied or does not
     /// exist, or the folder is not empty.
@@ -312,6 +456,20 @@ impl Workspace {
 
     /// Renames a file, a folder or a link, and replaces a file that has the new name. The parent
     /// folder of the new name must exist.
+    ///
+    /// Neither path is followed if it is a link: the link itself is renamed or replaced. If a rule
+    /// of the workspace matches paths and not only names, folders cannot be renamed.
+    ///
+    /// ```
+    /// # use levity_sandbox::Workspace;
+    /// # let folder = tempfile::tempdir()?;
+    /// let workspace = Workspace::open(folder.path())?;
+    /// workspace.write("draft.txt", b"new")?;
+    /// workspace.write("final.txt", b"old")?;
+    /// workspace.rename("draft.txt", "final.txt")?;
+    /// assert_eq!(workspace.read("final.txt", 100)?, b"new");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Returns an error if the workspace is read-only, a path leaves it or is denied, the first
@@ -335,6 +493,20 @@ impl Workspace {
     /// Renames a file, unless the new name is taken. If several callers try, one succeeds, and
     /// nothing is replaced. The parent folder of the new name must exist.
     ///
+    /// Use this to claim a name among several processes: the one whose call succeeds owns it.
+    ///
+    /// ```
+    /// # use levity_sandbox::{PathError, Workspace};
+    /// # let folder = tempfile::tempdir()?;
+    /// let workspace = Workspace::open(folder.path())?;
+    /// workspace.write("a", b"1")?;
+    /// workspace.write("taken", b"2")?;
+    /// assert!(matches!(workspace.rename_new("a", "taken"), Err(PathError::Exists(_))));
+    /// workspace.rename_new("a", "free")?;
+    /// assert_eq!(workspace.read("free", 10)?, b"1");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails as [`rename`](Self::rename) does. Returns [`Exists`](PathError::Exists) if the name is
     /// taken, and an error if the first path is not a regular file.
@@ -355,6 +527,17 @@ impl Workspace {
     /// Waits until the names that lead to `path` are on disk: its own name and those of its parent
     /// folders. Without this call, a power loss may revert a rename, or remove a file together with
     /// a folder that was created for it.
+    ///
+    /// ```
+    /// # use levity_sandbox::{Workspace, WriteOptions};
+    /// # let folder = tempfile::tempdir()?;
+    /// let workspace = Workspace::open(folder.path())?;
+    /// let options = WriteOptions::new().parents().synced();
+    /// workspace.write_with("runs/1/state.json", b"{}", options)?;
+    /// // Now `runs`, `runs/1` and the file survive a power loss.
+    /// workspace.sync_names("runs/1/state.json")?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Returns an error if the path leaves the workspace or is denied, its folder does not exist,

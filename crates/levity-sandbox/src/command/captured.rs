@@ -1,7 +1,35 @@
+//! Output of commands: decoding, and the limit on what is retained.
+//!
+//! Output arrives in chunks that split characters, and may be endless. [`Decoder`] joins split
+//! characters, and [`HeadTailBuffer`] keeps a fixed number of bytes: the beginning, which often
+//! names the problem, and the end, which often contains the result.
+
 use std::collections::VecDeque;
 use std::fmt;
 
 /// An output stream of a command.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// use std::sync::{Arc, Mutex};
+/// use levity_sandbox::{Level, Sandbox, Stream, Workspace};
+///
+/// let sandbox =
+///     Sandbox::builder(Workspace::open(folder.path())?).require_level(Level::Open).build()?;
+/// let errors = Arc::new(Mutex::new(String::new()));
+/// let sink = errors.clone();
+/// let listener = move |stream: Stream, text: &str| {
+///     if stream == Stream::Stderr {
+///         sink.lock().unwrap().push_str(text);
+///     }
+/// };
+/// sandbox.shell("echo out; echo problem >&2").on_output(listener).run().await?;
+/// assert_eq!(*errors.lock().unwrap(), "problem\n");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stream {
     /// The standard output stream.
@@ -12,6 +40,26 @@ pub enum Stream {
 
 /// The captured output of a command. If it exceeds the limit, a line that states the number of
 /// omitted bytes replaces the middle.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// use levity_sandbox::{Level, Sandbox, Workspace};
+///
+/// let sandbox = Sandbox::builder(Workspace::open(folder.path())?)
+///     .max_output(8)
+///     .require_level(Level::Open)
+///     .build()?;
+/// let finished = sandbox.command(["echo", "abcdefghijkl"]).run().await?;
+/// assert_eq!(finished.stdout.text, "abcd\n[.. 5 bytes left out ..]\njkl\n");
+/// assert!(finished.stdout.is_truncated());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// The text is untrusted: a program, or a file that it prints, may contain instructions for a
+/// model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CapturedOutput {
@@ -62,6 +110,9 @@ impl Decoder {
 }
 
 /// Returns the number of bytes at the end that are the beginning of a character.
+///
+/// At most three bytes can be unfinished, since a character has at most four. For example, the last
+/// byte of `b"a\xC3"` is the beginning of an `ä`.
 fn unfinished(bytes: &[u8]) -> usize {
     let tail = &bytes[bytes.len().saturating_sub(3)..];
     (0..tail.len())
@@ -74,6 +125,9 @@ fn unfinished(bytes: &[u8]) -> usize {
 }
 
 /// Retains the beginning and the end of a text, each up to half of the limit.
+///
+/// `room` is the limit in bytes. The head is filled first and never changes; the tail is a ring
+/// that drops its oldest bytes.
 #[derive(Debug)]
 pub(super) struct HeadTailBuffer {
     head: String,
@@ -92,6 +146,8 @@ impl HeadTailBuffer {
         }
     }
 
+    /// Cuts the head at a character. The tail may begin inside of one, and [`finish`](Self::finish)
+    /// removes that rest.
     pub(super) fn push(&mut self, text: &str) {
         let mut text = text;
         let head = self.room / 2;
@@ -111,6 +167,8 @@ impl HeadTailBuffer {
         self.left_out += (dropped + bytes.len() - retained.len()) as u64;
     }
 
+    /// The line about omitted bytes is added only if bytes were omitted, and is not counted in the
+    /// limit.
     pub(super) fn finish(self) -> CapturedOutput {
         let Self {
             mut head,

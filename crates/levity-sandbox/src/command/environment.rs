@@ -1,3 +1,9 @@
+//! The variables that commands get, and the programs that they find by name.
+//!
+//! An environment is built up from nothing, since any variable of the host may contain a key. The
+//! order of entries in `PATH` decides which program a name means. So a name that a policy trusts
+//! must be looked up outside of places that commands can write to.
+
 use std::collections::BTreeMap;
 #[cfg(target_os = "linux")]
 use std::collections::BTreeSet;
@@ -38,6 +44,7 @@ impl Environment {
         environment
     }
 
+    /// A variable that exists is replaced.
     pub(super) fn set(&mut self, name: impl Into<OsString>, value: impl Into<OsString>) {
         self.set.insert(name.into(), value.into());
     }
@@ -58,6 +65,8 @@ impl Environment {
     }
 
     /// Removes folders from `PATH` that are in these places, or are not absolute.
+    ///
+    /// A folder that does not exist is removed as well: a command could create it later.
     pub(super) fn remove_from_path(&mut self, places: &[&Path]) {
         let path = self.path();
         let outside = std::env::split_paths(&path).filter(|folder| is_outside(folder, places));
@@ -69,6 +78,12 @@ impl Environment {
     /// Fills a folder with links to programs that are in none of these places, and puts it first in
     /// `PATH`. The programs that these run in turn are in none of these places either. If one of
     /// them is an unknown script, no program is found in these places any more.
+    ///
+    /// A program that exists in none of the other folders becomes a link to `/bin/false`. The name
+    /// then fails, and does not find a file of the workspace.
+    ///
+    /// # Errors
+    /// Returns the error of a link that cannot be created, or of a path that contains a `:`.
     #[cfg(target_os = "linux")]
     pub(super) fn link_programs(
         &mut self,

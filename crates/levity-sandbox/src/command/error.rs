@@ -1,16 +1,35 @@
+//! Errors of sandboxes and commands.
+//!
+//! [`SandboxError`] means that no command can run, and [`CommandError`] that one did not run, or
+//! has no trustworthy result. A command that ran and failed is a result: see `Exit`.
+
 use std::io;
 use std::path::PathBuf;
 
 use super::report::{Level, SandboxReport};
 
 /// The reason why a sandbox cannot be created.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// use levity_sandbox::{Sandbox, SandboxError, Workspace};
+///
+/// let built = Sandbox::builder(Workspace::open(folder.path())?).max_processes(0).build();
+/// let error = built.unwrap_err();
+/// assert!(matches!(error, SandboxError::Setting(_)));
+/// assert_eq!(
+///     error.to_string(),
+///     "a limit of 0 prevents every command; omit it for the default"
+/// );
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SandboxError {
     /// This system cannot reach the required level of isolation.
     #[error(
         "this system reaches the level `{}`, but `{wanted}` is required: {missing}; lower it with \
-         `.at_least(..)`",
+         `.require_level(..)`",
         .report.level
     )]
     InsufficientLevel {
@@ -33,6 +52,22 @@ pub enum SandboxError {
 }
 
 /// The reason why a command has no result.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// use levity_sandbox::{CommandError, Level, Sandbox, Workspace};
+///
+/// let sandbox =
+///     Sandbox::builder(Workspace::open(folder.path())?).require_level(Level::Open).build()?;
+/// let error = sandbox.command(["no-such-program"]).run().await.unwrap_err();
+/// assert!(matches!(error, CommandError::NotFound(name) if name == "no-such-program"));
+/// let error = sandbox.command(["true"]).dir("../other").run().await.unwrap_err();
+/// assert!(matches!(error, CommandError::Directory(_)));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommandError {

@@ -1,9 +1,30 @@
+//! Results of commands that ran.
+//!
+//! The exit status tells a failure of the command from a decision of the sandbox: a caller may
+//! retry the first with other arguments, and the second only with other limits.
+
 use std::fmt;
 use std::time::Duration;
 
 use super::captured::CapturedOutput;
 
 /// The result of a command that has ended.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// use levity_sandbox::{Exit, Level, Sandbox, Workspace};
+///
+/// let sandbox =
+///     Sandbox::builder(Workspace::open(folder.path())?).require_level(Level::Open).build()?;
+/// let finished = sandbox.shell("echo done; echo why >&2; exit 3").run().await?;
+/// assert_eq!(finished.exit, Exit::Code(3));
+/// assert_eq!((&*finished.stdout.text, &*finished.stderr.text), ("done\n", "why\n"));
+/// assert!(!finished.is_success());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CommandOutput {
@@ -25,6 +46,17 @@ impl CommandOutput {
 }
 
 /// The exit status of a command.
+///
+/// ```
+/// use levity_sandbox::{CommandLimit, Exit};
+///
+/// assert_eq!(Exit::Code(1).to_string(), "exit code 1");
+/// assert_eq!(Exit::Signal(9).to_string(), "ended by signal 9");
+/// assert_eq!(
+///     Exit::Limit(CommandLimit::Memory).to_string(),
+///     "ended because it exceeded its limit of memory"
+/// );
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Exit {
@@ -54,6 +86,15 @@ impl fmt::Display for Exit {
 }
 
 /// The limit that a command exceeded.
+///
+/// The limits are set by [`SandboxBuilder`](crate::SandboxBuilder). Each except the time applies to
+/// all processes of a command together, or to one file.
+///
+/// ```
+/// use levity_sandbox::CommandLimit;
+///
+/// assert_eq!(CommandLimit::CpuTime.to_string(), "CPU time");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CommandLimit {

@@ -1,3 +1,7 @@
+//! Limits of commands, with their defaults.
+//!
+//! The values are copied into each command, which may lower its time limit and no other.
+
 use std::time::Duration;
 
 /// The resource limits of a command.

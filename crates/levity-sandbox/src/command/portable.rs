@@ -39,13 +39,13 @@ impl System {
         let report = SandboxReport {
             level: Level::Open,
             files: nothing(),
-            hidden: nothing(),
+            hidden_files: nothing(),
             network: nothing(),
             processes: Protection::not_enforced(
                 [Mechanism::ProcessGroup],
                 "a process that leaves its group survives",
             ),
-            others: nothing(),
+            other_processes: nothing(),
             memory: nothing(),
             process_count: nothing(),
             cpu_time: nothing(),

@@ -1,3 +1,10 @@
+//! Private folders of a sandbox: temporary files, an empty home, and files for probes.
+//!
+//! Every sandbox has its own folder with an unguessable name and mode 0700, in the system's
+//! temporary folder. A lock on it tells other processes that it is in use; the system releases the
+//! lock when the process dies. So the next sandbox of the same user can remove folders that were
+//! left behind, and no others.
+
 use std::collections::hash_map::RandomState;
 use std::fs::{self, DirBuilder};
 use std::hash::{BuildHasher as _, Hasher as _};

@@ -1,6 +1,28 @@
+//! Levels of isolation, and the report on what a system enforces.
+//!
+//! A level is computed from the protections and never set directly on Linux, so it cannot promise
+//! more than they do. File sizes and read-only runs do not count for a level: the first is a matter
+//! of resources, and the second is checked when such a run starts.
+
 use std::fmt;
 
 /// The level of isolation of commands, from weak to strong.
+///
+/// Levels are ordered, so they can be compared.
+///
+/// ```
+/// use levity_sandbox::Level;
+///
+/// assert!(Level::Open < Level::Limited && Level::Guarded < Level::Isolated);
+/// assert_eq!(Level::Guarded.to_string(), "guarded");
+/// ```
+///
+/// | level | typical system |
+/// |---|---|
+/// | `Open` | not Linux, or a Linux whose processes cannot be counted |
+/// | `Limited` | Linux without Landlock |
+/// | `Guarded` | Linux with Landlock and seccomp, in a container without namespaces |
+/// | `Isolated` | Linux with Landlock, seccomp and namespaces |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Level {
@@ -27,6 +49,13 @@ impl fmt::Display for Level {
 }
 
 /// The mechanism that enforces a protection.
+///
+/// ```
+/// use levity_sandbox::Mechanism;
+///
+/// assert_eq!(Mechanism::Landlock { abi: 6 }.to_string(), "Landlock 6");
+/// assert_eq!(Mechanism::Seccomp.to_string(), "seccomp");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mechanism {
@@ -70,6 +99,16 @@ impl fmt::Display for Mechanism {
 }
 
 /// The state of one protection and its mechanisms.
+///
+/// Its `Display` is a phrase such as `enforced by Landlock 6, mount namespace`.
+///
+/// ```
+/// use levity_sandbox::Protection;
+///
+/// let unknown = Protection::default();
+/// assert!(!unknown.is_enforced);
+/// assert_eq!(unknown.to_string(), "not enforced");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Protection {
@@ -123,6 +162,22 @@ impl fmt::Display for Protection {
 /// The protections that are enforced on this system. They were tested by trying, not by querying.
 ///
 /// Its `Display` is a table for people.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// use levity_sandbox::{Level, Sandbox, Workspace};
+///
+/// let sandbox =
+///     Sandbox::builder(Workspace::open(folder.path())?).require_level(Level::Open).build()?;
+/// let report = sandbox.report();
+/// for (name, protection) in report.protections() {
+///     if !protection.is_enforced {
+///         println!("warning: {name} {protection}");
+///     }
+/// }
+/// assert!(report.to_string().starts_with("level "));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SandboxReport {
@@ -153,6 +208,8 @@ pub struct SandboxReport {
 
 impl SandboxReport {
     /// Returns each protection with its name.
+    ///
+    /// The order and the names are those of the table that `Display` writes.
     pub fn protections(&self) -> [(&'static str, &Protection); 10] {
         [
             ("files", &self.files),
@@ -190,6 +247,9 @@ impl SandboxReport {
     }
 
     /// Describes the protections that are missing for a level.
+    ///
+    /// The text is a part of an error, such as `files not enforced (files outside can be read)`;
+    /// parts are joined by `; `.
     pub(super) fn missing(&self, wanted: Level) -> String {
         let needed = match wanted {
             Level::Open => &[][..],

@@ -1,3 +1,9 @@
+//! One command: its settings and its run.
+//!
+//! A run blocks a thread of tokio's blocking pool, which cannot be cancelled. So the future holds
+//! one end of a pipe: when it is dropped, that end closes, and the watcher kills the command. This
+//! also works if the whole host process is killed.
+
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, PipeReader};
@@ -17,6 +23,30 @@ use super::limits::Limits;
 pub(super) type Listener = dyn Fn(Stream, &str) + Send + Sync;
 
 /// A command that has not started.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// use std::time::Duration;
+/// use levity_sandbox::{Level, Sandbox, Workspace};
+///
+/// let workspace = Workspace::open(folder.path())?;
+/// workspace.create_dir("sub")?;
+/// workspace.write("sub/a.txt", b"from a file\n")?;
+/// let sandbox = Sandbox::builder(&workspace).require_level(Level::Open).build()?;
+/// let command = sandbox
+///     .command(["cat", "a.txt", "-"])
+///     .dir("sub")
+///     .stdin("from the input\n")
+///     .time_limit(Duration::from_secs(10));
+/// let finished = command.run().await?;
+/// assert_eq!(finished.stdout.text, "from a file\nfrom the input\n");
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Its `Debug` shows the program and neither arguments nor input.
 #[must_use]
 pub struct Command {
     sandbox: Sandbox,
@@ -24,6 +54,8 @@ pub struct Command {
 }
 
 /// The description of a command for the platform-specific part.
+///
+/// It is a plain value: all checks of its content happen where the command starts.
 pub(super) struct CommandSpec {
     pub(super) argv: Vec<OsString>,
     pub(super) environment: Environment,
@@ -52,12 +84,28 @@ impl Command {
     }
 
     /// Sets the directory that the command starts in, relative to the workspace.
+    ///
+    /// The path must not contain `..`, and its real path must be in the workspace; otherwise the
+    /// run fails with [`CommandError::Directory`].
     pub fn dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.spec.dir = dir.into();
         self
     }
 
     /// Sets an environment variable of the command.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # use levity_sandbox::{Level, Sandbox, Workspace};
+    /// # let sandbox =
+    /// #     Sandbox::builder(Workspace::open(folder.path())?).require_level(Level::Open).build()?;
+    /// let finished = sandbox.shell("echo $LEVEL").env("LEVEL", "debug").run().await?;
+    /// assert_eq!(finished.stdout.text, "debug\n");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.spec.environment.set(name, value);
         self
@@ -79,7 +127,8 @@ impl Command {
     /// # std::fs::create_dir_all(&folder)?;
     /// use levity_sandbox::{Level, Sandbox, Workspace};
     ///
-    /// let sandbox = Sandbox::builder(Workspace::open(&folder)?).require_level(Level::Open).build()?;
+    /// let workspace = Workspace::open(&folder)?;
+    /// let sandbox = Sandbox::builder(workspace).require_level(Level::Open).build()?;
     /// if sandbox.report().read_only.is_enforced {
     ///     let finished = sandbox.shell("echo text > made").read_only().run().await?;
     ///     assert!(!finished.is_success());
@@ -102,8 +151,8 @@ impl Command {
     /// which may run others by their names. `egrep`, `fgrep` and `which` are known scripts, and
     /// `grep` is taken from outside for the first two.
     ///
-    /// Use [`CommandPolicy::reading_programs_in`](crate::CommandPolicy::reading_programs_in) to find out which
-    /// programs of a command are known by their names alone. A command that runs
+    /// Use [`CommandPolicy::reading_programs_in`](crate::CommandPolicy::reading_programs_in) to
+    /// find out which programs of a command are known by their names alone. A command that runs
     /// [read-only](Self::read_only) executes nothing in these places anyway.
     pub fn use_system_programs<S: Into<String>>(
         mut self,
@@ -122,6 +171,8 @@ impl Command {
     }
 
     /// Sets the standard input of the command, which is empty by default.
+    ///
+    /// A command may end without reading all of its input. That is no error.
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.spec.stdin = bytes.into();
         self
@@ -143,6 +194,9 @@ impl Command {
 
     /// Runs the command. When this returns, none of its processes is running. Dropping the future
     /// kills all of them.
+    ///
+    /// A command that waits for an approval should not be built before it is approved: nothing runs
+    /// until the future is polled.
     ///
     /// # Errors
     /// Returns an error if the command could not be started, or not under the reported protections.

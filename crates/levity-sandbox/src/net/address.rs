@@ -1,4 +1,9 @@
 //! Ranges of addresses that belong to the public internet.
+//!
+//! The lists follow the special-purpose registries of IANA, with one address of a cloud in
+//! addition. For IPv6, the rule is inverted: only `2000::/3` is public, so ranges that are assigned
+//! later are refused until they are known to be public. Forms that contain an IPv4 address (mapped,
+//! 6to4, Teredo, ISATAP) are refused as a whole; NAT64 is checked by the address in it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -26,6 +31,7 @@ impl Cidr {
         }
     }
 
+    /// An IPv4 range contains no IPv6 address, not even one that maps to it.
     pub(super) fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address) {
             (IpAddr::V4(own), IpAddr::V4(other)) => {

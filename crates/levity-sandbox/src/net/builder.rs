@@ -1,3 +1,7 @@
+//! Settings of a guard.
+//!
+//! Setters cannot fail, so the first invalid pattern is recorded and reported by `build`.
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +11,23 @@ use super::host::Pattern;
 use super::resolve::{AddressResolver, SystemResolver};
 
 /// A builder for a [`NetGuard`].
+///
+/// ```
+/// use std::time::Duration;
+/// use levity_sandbox::{AddressError, NetGuard};
+///
+/// let guard = NetGuard::builder()
+///     .allow_host("*.example.org")
+///     .deny_host("private.example.org")
+///     .time_limit(Duration::from_secs(10))
+///     .max_redirects(2)
+///     .build()?;
+/// assert!(guard.check_url("https://docs.example.org/").is_ok());
+/// let denied = guard.check_url("https://private.example.org/").unwrap_err();
+/// assert_eq!(denied, AddressError::Denied("private.example.org".into()));
+/// assert!(guard.check_url("https://example.com/").is_err());
+/// # Ok::<(), levity_sandbox::NetError>(())
+/// ```
 #[must_use]
 #[derive(Debug)]
 pub struct NetGuardBuilder {
@@ -36,12 +57,29 @@ impl Default for NetGuardBuilder {
 
 impl NetGuardBuilder {
     /// Allows plain `http`, and port 80.
+    ///
+    /// ```
+    /// # use levity_sandbox::NetGuard;
+    /// let guard = NetGuard::builder().allow_http().build()?;
+    /// assert_eq!(guard.check_url("http://example.org/")?.port(), 80);
+    /// # Ok::<(), levity_sandbox::NetError>(())
+    /// ```
     pub fn allow_http(mut self) -> Self {
         self.rules.http = true;
         self
     }
 
     /// Allows an additional port.
+    ///
+    /// The port is allowed for every host; combine it with [`allow_host`](Self::allow_host).
+    ///
+    /// ```
+    /// # use levity_sandbox::{AddressError, NetGuard};
+    /// let guard = NetGuard::builder().allow_port(8443).build()?;
+    /// assert!(guard.check_url("https://example.org:8443/").is_ok());
+    /// assert_eq!(guard.check_url("https://example.org:22/"), Err(AddressError::Port(22)));
+    /// # Ok::<(), levity_sandbox::NetError>(())
+    /// ```
     pub fn allow_port(mut self, port: u16) -> Self {
         self.rules.ports.push(port);
         self
@@ -53,6 +91,16 @@ impl NetGuardBuilder {
     /// A local name can be reached if you name it, or its suffix, here. `*` matches every host that
     /// would be allowed anyway. The addresses of a name are checked in every case: see
     /// [`allow_address`](Self::allow_address).
+    ///
+    /// ```
+    /// # use levity_sandbox::NetGuard;
+    /// let guard = NetGuard::builder().allow_host("*.example.org").build()?;
+    /// assert!(guard.check_url("https://www.example.org/").is_ok());
+    /// // The pattern does not match the name itself.
+    /// assert!(guard.check_url("https://example.org/").is_err());
+    /// assert!(NetGuard::builder().allow_host("https://example.org").build().is_err());
+    /// # Ok::<(), levity_sandbox::NetError>(())
+    /// ```
     pub fn allow_host(mut self, pattern: impl AsRef<str>) -> Self {
         match Pattern::parse(pattern.as_ref()) {
             Some(pattern) => self.rules.allowed.push(pattern),
@@ -74,6 +122,14 @@ impl NetGuardBuilder {
     /// Allows addresses that are not public, as an address or a range: `10.1.0.0/16`, `fd00::/8`.
     ///
     /// Everything in the range is then within a model's reach, so keep the range small.
+    ///
+    /// ```
+    /// # use levity_sandbox::NetGuard;
+    /// let guard = NetGuard::builder().allow_address("10.1.0.0/16").build()?;
+    /// assert!(guard.check_url("https://10.1.2.3/").is_ok());
+    /// assert!(guard.check_url("https://10.2.0.1/").is_err());
+    /// # Ok::<(), levity_sandbox::NetError>(())
+    /// ```
     pub fn allow_address(mut self, range: impl AsRef<str>) -> Self {
         match range.as_ref().parse() {
             Ok(range) => self.rules.addresses.push(range),
@@ -113,6 +169,8 @@ impl NetGuardBuilder {
     }
 
     /// Builds the guard from these settings.
+    ///
+    /// The error names the setting and its value, such as `allow_host` and `*.*.org`.
     ///
     /// # Errors
     /// Returns an error if a pattern or a range cannot be parsed.

@@ -1,3 +1,10 @@
+//! Requests under a guard.
+//!
+//! The HTTP library gets nothing to decide: redirects, retries, proxies, decompression and
+//! connection reuse are off, and names are resolved by the guard. One deadline covers the
+//! connection, all redirects and the body, so a slow server cannot hold a request open. Error
+//! messages of the library contain addresses, and are not passed on.
+
 use std::error::Error;
 use std::future::Future;
 use std::time::Duration;
@@ -95,6 +102,21 @@ impl GuardedClient {
 }
 
 /// A request that has not been sent.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use levity_sandbox::{NetError, NetGuard};
+///
+/// let client = NetGuard::default().client()?;
+/// let request = client.get("https://example.org/")?.header("accept", "text/html\n");
+/// // A header that cannot be sent is reported here, and nothing is sent.
+/// assert!(matches!(request.send().await, Err(NetError::Header(name)) if name == "accept"));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Its headers are marked as sensitive, so they do not appear in `Debug`.
 #[must_use]
 #[derive(Debug)]
 pub struct GuardedRequest {
@@ -106,6 +128,8 @@ pub struct GuardedRequest {
 
 impl GuardedRequest {
     /// Adds a header. It is dropped if a redirect leads to another server.
+    ///
+    /// A header that is added twice replaces the first one.
     pub fn header(mut self, name: &str, value: &str) -> Self {
         match (HeaderName::try_from(name), HeaderValue::try_from(value)) {
             (Ok(name), Ok(mut value)) => {
@@ -148,6 +172,9 @@ impl GuardedRequest {
 }
 
 /// Follows redirects, and checks the URL before each step.
+///
+/// Returns the final URL, the number of redirects and the response. A URL that was visited before
+/// ends the request, since every request of a guard is the same except for its URL.
 async fn follow(
     client: &GuardedClient,
     mut url: CheckedUrl,
@@ -193,6 +220,34 @@ fn location(response: &Response) -> Option<String> {
 }
 
 /// A reply whose body has not been read.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use std::io::{Read, Write};
+/// # let server = std::net::TcpListener::bind("127.0.0.1:0")?;
+/// # let port = server.local_addr()?.port();
+/// # let answer = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 5\r\n\r\nhello";
+/// # let served = std::thread::spawn(move || -> std::io::Result<()> {
+/// #     let (mut stream, _) = server.accept()?;
+/// #     stream.read(&mut [0; 4096])?;
+/// #     stream.write_all(answer.as_bytes())
+/// # });
+/// use levity_sandbox::NetGuard;
+///
+/// let guard =
+///     NetGuard::builder().allow_http().allow_port(port).allow_address("127.0.0.1").build()?;
+/// let url = format!("http://127.0.0.1:{port}/page");
+/// let mut reply = guard.client()?.get(&url)?.send().await?;
+/// assert_eq!((reply.status(), reply.redirects()), (200, 0));
+/// assert_eq!(reply.header("content-type"), Some("text/plain"));
+/// assert_eq!(reply.read(1024).await?.bytes, b"hello");
+/// # served.join().expect("a server")?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Status codes such as 404 are not errors: check [`status`](Self::status).
 #[derive(Debug)]
 pub struct Reply {
     url: CheckedUrl,
@@ -251,6 +306,31 @@ impl Reply {
 }
 
 /// The body of a reply, as far as it was read.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use std::io::{Read, Write};
+/// # let server = std::net::TcpListener::bind("127.0.0.1:0")?;
+/// # let port = server.local_addr()?.port();
+/// # let served = std::thread::spawn(move || -> std::io::Result<()> {
+/// #     let (mut stream, _) = server.accept()?;
+/// #     stream.read(&mut [0; 4096])?;
+/// #     stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n0123456789")
+/// # });
+/// # let guard = levity_sandbox::NetGuard::builder()
+/// #     .allow_http()
+/// #     .allow_port(port)
+/// #     .allow_address("127.0.0.1")
+/// #     .build()?;
+/// # let url = format!("http://127.0.0.1:{port}/");
+/// let mut reply = guard.client()?.get(&url)?.send().await?;
+/// let body = reply.read(4).await?;
+/// assert_eq!((&body.bytes[..], body.is_truncated), (&b"0123"[..], true));
+/// # served.join().expect("a server")?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Body {
@@ -269,6 +349,8 @@ struct Deadline {
 }
 
 impl Deadline {
+    /// Fails with [`NetError::Timeout`] at the deadline, and drops the work, which closes its
+    /// connection.
     async fn within<T>(
         &self,
         work: impl Future<Output = Result<T, NetError>>,
@@ -283,6 +365,9 @@ impl Deadline {
 }
 
 /// Converts an error without the client's message, which names addresses.
+///
+/// A refusal of the resolver is wrapped by several layers of the library; it is searched for among
+/// the causes.
 fn failed(error: &reqwest::Error) -> NetError {
     let mut next: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(cause) = next {
@@ -298,6 +383,7 @@ fn failed(error: &reqwest::Error) -> NetError {
     }
 }
 
+/// Joins an error and its causes into one text, for settings that the library rejects.
 fn causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

@@ -1,7 +1,26 @@
+//! Errors of checks and requests.
+//!
+//! Messages are read by a model and may be sent to a server by it. So they name the rule and the
+//! host as it was written, and never a resolved address.
+
 use std::time::Duration;
 
 /// The reason why an address is refused. It names the rule and the next step, and reveals nothing
 /// about the target.
+///
+/// ```
+/// use levity_sandbox::{AddressError, NetGuard};
+///
+/// let guard = NetGuard::default();
+/// let refused = |url| guard.check_url(url).unwrap_err();
+/// assert_eq!(refused("ftp://example.org/"), AddressError::Scheme("ftp".into()));
+/// assert_eq!(refused("https://me:pw@example.org/"), AddressError::Credentials);
+/// assert_eq!(refused("https://printer.local/"), AddressError::LocalName("printer.local".into()));
+/// assert_eq!(
+///     refused("https://127.0.0.1/").to_string(),
+///     "the host `127.0.0.1` has a loopback address, which cannot be reached; use a public host"
+/// );
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AddressError {
@@ -46,6 +65,19 @@ pub enum AddressError {
 }
 
 /// The reason why a request failed.
+///
+/// ```
+/// use std::time::Duration;
+/// use levity_sandbox::{NetError, NetGuard};
+///
+/// assert!(NetError::Timeout(Duration::from_secs(30)).is_retryable());
+/// let error = NetGuard::builder().allow_address("10.0.0.0/99").build().unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     "the setting `allow_address` is invalid: `10.0.0.0/99` is not an address or a range such \
+///      as `10.1.0.0/16`"
+/// );
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetError {
@@ -85,6 +117,9 @@ pub enum NetError {
 
 impl NetError {
     /// Returns `true` if the same request may succeed later.
+    ///
+    /// Refused addresses, redirects and settings fail again in the same way. This crate never
+    /// retries by itself.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Timeout(_) | Self::Connect | Self::Transfer)
     }

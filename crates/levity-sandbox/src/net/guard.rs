@@ -1,3 +1,9 @@
+//! The rules of a guard, and their application to a URL.
+//!
+//! The checks run in a fixed order: length and control characters, scheme, credentials, host, port.
+//! Afterwards the host in the URL is replaced by its canonical form, so that no later parser reads
+//! it differently: `https://0x7f.1/` is checked, and would be sent, as `https://127.0.0.1/`.
+
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -30,6 +36,7 @@ const MAX_URL: usize = 8 * 1024;
 #[derive(Clone)]
 pub struct NetGuard(Arc<Rules>);
 
+/// An empty list of allowed hosts allows all public ones.
 pub(super) struct Rules {
     pub(super) http: bool,
     pub(super) ports: Vec<u16>,
@@ -55,6 +62,16 @@ impl NetGuard {
     /// Checks a URL against the rules. A name in it is not resolved: its addresses are resolved and
     /// checked when the client connects.
     ///
+    /// White space around the URL is ignored. A URL may have at most 8 KiB.
+    ///
+    /// ```
+    /// use levity_sandbox::NetGuard;
+    ///
+    /// let url = NetGuard::default().check_url(" https://EXAMPLE.org./a?b=1#part ")?;
+    /// assert_eq!(url.as_str(), "https://example.org/a?b=1");
+    /// # Ok::<(), levity_sandbox::AddressError>(())
+    /// ```
+    ///
     /// # Errors
     /// Returns the rule that the URL violates.
     pub fn check_url(&self, url: &str) -> Result<CheckedUrl, AddressError> {
@@ -66,6 +83,17 @@ impl NetGuard {
     }
 
     /// Checks the target of a redirect from `from`: an absolute or a relative URL.
+    ///
+    /// ```
+    /// use levity_sandbox::{AddressError, NetGuard};
+    ///
+    /// let guard = NetGuard::default();
+    /// let from = guard.check_url("https://example.org/a/b")?;
+    /// assert_eq!(guard.check_redirect(&from, "../c")?.as_str(), "https://example.org/c");
+    /// let refused = guard.check_redirect(&from, "http://example.org/").unwrap_err();
+    /// assert_eq!(refused, AddressError::Redirect(Box::new(AddressError::Http)));
+    /// # Ok::<(), levity_sandbox::AddressError>(())
+    /// ```
     ///
     /// # Errors
     /// Returns the rule that the target violates, as [`AddressError::Redirect`].
@@ -84,6 +112,9 @@ impl NetGuard {
     }
 
     /// Creates a client that connects only to addresses that this guard allows.
+    ///
+    /// A client opens a new connection for each request and stores nothing, so one client may be
+    /// used from several runtimes.
     ///
     /// # Errors
     /// Returns an error if the client cannot be created, for example because the system has no
@@ -133,6 +164,8 @@ impl NetGuard {
         Ok(CheckedUrl(url))
     }
 
+    /// Returns the canonical host. Lists of hosts are checked first, then local names, and an
+    /// address at the end: an allowed host with a private address stays refused.
     fn check_host(&self, url: &Url) -> Result<String, AddressError> {
         let host = url.host().ok_or(AddressError::InvalidHost)?;
         let name = normalize(&host).ok_or(AddressError::InvalidHost)?;
@@ -157,6 +190,7 @@ impl NetGuard {
         Ok(name)
     }
 
+    /// `host` appears in the error. Allowed ranges take precedence over the list of refused ones.
     pub(super) fn check_address(&self, host: &str, address: IpAddr) -> Result<(), AddressError> {
         if self.0.addresses.iter().any(|range| range.contains(address)) {
             return Ok(());
@@ -208,6 +242,19 @@ impl fmt::Debug for Rules {
 
 /// A URL that a [`NetGuard`] has checked, in its canonical form: without a fragment, its host in
 /// ASCII.
+///
+/// ```
+/// use levity_sandbox::NetGuard;
+///
+/// let url = NetGuard::default().check_url("https://bücher.example/new")?;
+/// assert_eq!(url.host(), "xn--bcher-kva.example");
+/// assert_eq!((url.port(), url.to_string().as_str()), (443, "https://xn--bcher-kva.example/new"));
+/// # Ok::<(), levity_sandbox::AddressError>(())
+/// ```
+///
+/// Only a guard creates one, so a function that takes a `CheckedUrl` cannot be called with an
+/// unchecked text. The check covers the text; the addresses of the name are checked when the client
+/// connects.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CheckedUrl(pub(super) Url);
 

@@ -1,4 +1,8 @@
 //! Host names: detection of local names, and patterns.
+//!
+//! A name that public DNS does not know can only lead into a local network, where services often
+//! trust every caller. Such names are refused by their text, before a resolver is asked: a search
+//! domain of the host could complete `intranet` to a private name.
 
 use url::Host;
 
@@ -31,6 +35,8 @@ const METADATA: &[&str] = &[
 
 /// Returns `true` if public DNS does not know a name. The name is in lower case and has no dot at
 /// its end.
+///
+/// A name without a dot is always local.
 pub(super) fn is_local(name: &str) -> bool {
     let ends = |suffix: &&str| {
         name.strip_suffix(*suffix)
@@ -54,6 +60,9 @@ pub(super) enum Pattern {
 
 impl Pattern {
     /// Parses a pattern in any spelling that a URL may have.
+    ///
+    /// For example, `Bücher.example.` gives `Exact("xn--bcher-kva.example")`. An address below `*.`
+    /// is refused, as is any text with a scheme, a path or a port.
     pub(super) fn parse(text: &str) -> Option<Self> {
         if text == "*" {
             return Some(Self::Any);

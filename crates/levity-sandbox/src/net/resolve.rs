@@ -1,4 +1,7 @@
 //! Resolution of names to addresses; only checked addresses are returned.
+//!
+//! The library asks [`CheckedResolver`] once for each connection and has no other source of
+//! addresses. An own resolver may return anything: its answer passes through the same check.
 
 use std::future::Future;
 use std::io;
@@ -11,6 +14,8 @@ use super::error::AddressError;
 use super::guard::NetGuard;
 
 /// The future that an [`AddressResolver`] returns.
+///
+/// It is a boxed future, so that a guard can hold any resolver as a trait object.
 pub type ResolveFuture<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>>;
 
 /// Finds the addresses of a name.
@@ -18,12 +23,54 @@ pub type ResolveFuture<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>
 /// # Contract
 /// - It is called once per connection, and its addresses are checked: it need not be trusted.
 /// - No addresses, or an error, means that the name does not resolve.
+/// - Dropping the future cancels the lookup; it is dropped at the time limit of the request.
+/// - It is not called for a host that is an address already.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::net::{IpAddr, Ipv4Addr};
+/// use levity_sandbox::{AddressError, AddressResolver, NetError, NetGuard, ResolveFuture};
+///
+/// /// Knows one name, whose address is private.
+/// struct OneName;
+///
+/// impl AddressResolver for OneName {
+///     fn resolve<'a>(&'a self, host: &'a str) -> ResolveFuture<'a> {
+///         let private = IpAddr::V4(Ipv4Addr::new(192, 168, 1, 1));
+///         Box::pin(async move {
+///             Ok(if host == "rebound.example.org" { vec![private] } else { Vec::new() })
+///         })
+///     }
+/// }
+///
+/// let client = NetGuard::builder().resolver(OneName).build()?.client()?;
+/// let error = client.get("https://rebound.example.org/")?.send().await.unwrap_err();
+/// assert!(matches!(error, NetError::Address(AddressError::Address { .. })));
+/// let error = client.get("https://unknown.example.org/")?.send().await.unwrap_err();
+/// assert!(matches!(error, NetError::Address(AddressError::Unresolved(_))));
+/// # Ok(())
+/// # }
+/// ```
 pub trait AddressResolver: Send + Sync {
     /// Returns the addresses of `host`, in the order of connection attempts.
     fn resolve<'a>(&'a self, host: &'a str) -> ResolveFuture<'a>;
 }
 
 /// A resolver that asks the operating system.
+///
+/// It uses the system's settings: `/etc/hosts`, search domains and DNS servers.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> std::io::Result<()> {
+/// use levity_sandbox::{AddressResolver, SystemResolver};
+///
+/// let addresses = SystemResolver.resolve("127.0.0.1").await?;
+/// assert_eq!(addresses, [std::net::Ipv4Addr::LOCALHOST]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemResolver;
 

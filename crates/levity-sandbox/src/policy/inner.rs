@@ -1,4 +1,8 @@
 //! Detection of commands that one program runs on behalf of another.
+//!
+//! `sh -c`, `env`, `timeout`, `xargs` and others run what their arguments say. The policy must
+//! judge that inner command, and not the wrapper. A form that is not certain gives
+//! [`Inner::Unclear`], which needs approval.
 
 use super::judge::name;
 
@@ -42,6 +46,9 @@ fn runs_index(text: &str) -> bool {
 }
 
 /// Finds the command that a program runs.
+///
+/// For example, `timeout 60 cargo test` gives `Words(2)`, `sh -c 'ls'` gives `Line(2)`, and `sudo
+/// ls` is unclear.
 pub(super) fn inner(texts: &[&str]) -> Inner {
     let program = name(texts[0]);
     if is_shell(program) {
@@ -101,6 +108,9 @@ pub(super) fn xargs_replaces<'a>(options: &[&'a str]) -> Vec<&'a str> {
 
 /// Finds the program after options, some of which take the next word as a value, and after `skip`
 /// more words.
+///
+/// `flags` are options without a value, and `valued` those with one: `nice -n 5 make` has the
+/// program at 3.
 fn after_options(texts: &[&str], flags: &str, valued: &str, skip: usize) -> Inner {
     let mut at = 1;
     while let Some(option) = texts.get(at).and_then(|text| text.strip_prefix('-')) {
@@ -114,6 +124,8 @@ fn after_options(texts: &[&str], flags: &str, valued: &str, skip: usize) -> Inne
     Inner::Words(at + skip)
 }
 
+/// Only `-c` with at most two of the harmless flags `e`, `l`, `u` and `x` is accepted, followed by
+/// the line.
 fn shell_inner(texts: &[&str]) -> Inner {
     // Other options take a word themselves, and the line follows that word.
     let takes_line = |text: &&str| {

@@ -1,4 +1,9 @@
 //! Decisions of a policy on the programs in a command.
+//!
+//! One line may contain many programs. Each is judged separately and the strictest decision counts.
+//! A [`LineContext`] collects facts about the whole line: the folders that it enters, the programs
+//! in it, and a rule that gives more rights than reading. All programs of a line share one set of
+//! rights, so mixing is limited to plain words and filters.
 
 use std::collections::BTreeSet;
 
@@ -137,6 +142,7 @@ impl CommandPolicy {
         }
     }
 
+    /// Judges a program with literal arguments, as no shell reads them.
     fn judge_words(&self, words: &[String], context: &mut LineContext) -> Permit {
         let words: Vec<Word> = words.iter().map(Word::literal).collect();
         if words.is_empty() {
@@ -245,6 +251,7 @@ impl CommandPolicy {
         }
     }
 
+    /// Judges a program together with its redirections and its variables.
     fn judge_simple(&self, command: &Simple, depth: usize, context: &mut LineContext) -> Permit {
         let mut ruling = self.judge_program(&command.words, depth, context);
         if command.writes {
@@ -399,6 +406,8 @@ impl CommandPolicy {
         }
     }
 
+    /// Judges a program that no rule names: it is allowed if it only reads, and only inside the
+    /// workspace.
     fn judge_reading(&self, texts: &[&str], words: &[Word], context: &mut LineContext) -> Permit {
         let program = name(texts[0]);
         if !matches!(inner(texts), Inner::None) && WRAPPERS.contains(&program) && is_plain(texts[0])
@@ -493,6 +502,8 @@ impl CommandPolicy {
 }
 
 /// Returns `true` if a word may name a file outside the working directory.
+///
+/// The check is textual, so it has false alarms: the pattern of `grep /a` counts as a path.
 fn may_leave_workspace(word: &Word) -> bool {
     let text = &*word.text;
     if word.is_dev_null() {
@@ -510,7 +521,8 @@ fn may_leave_workspace(word: &Word) -> bool {
 
 /// Returns `true` if a glob may become `..`.
 fn may_be_parent(pattern: &str) -> bool {
-    pattern.starts_with(".") && pattern[1..].starts_with(['*', '?', '['])
+    let is_glob = pattern.contains(['*', '?', '[']);
+    is_glob && pattern.starts_with('.') && pattern[1..].starts_with(['*', '?', '[', '.'])
 }
 
 /// Returns the name of a program without its folder.
@@ -528,6 +540,8 @@ fn is_plain(program: &str) -> bool {
 }
 
 /// Shortens a word for a message.
+///
+/// Control characters are removed, since the message may be shown in a terminal.
 pub(super) fn short(text: &str) -> String {
     let mut short: String = text
         .chars()

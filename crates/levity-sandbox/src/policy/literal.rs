@@ -101,6 +101,9 @@ impl From<Command> for Simple {
 
 impl Command {
     /// Parses the next word of a line. The first word, which is the program, must not be quoted.
+    ///
+    /// # Errors
+    /// Returns the character or construct that is not plain.
     fn word<'a>(&mut self, line: &'a str) -> Result<&'a str, String> {
         let (mut rest, mut text) = (line, String::new());
         let is_program = self.words.is_empty();

@@ -159,6 +159,8 @@ impl CommandPolicy {
 impl CommandPolicy {
     /// Returns `true` if a text of several words begins like a command that a rule denies or asks
     /// for.
+    ///
+    /// A text of one word is too common to suspect: `push` may be anything.
     fn may_restrict_line(&self, line: &str) -> bool {
         let mut words: Vec<_> = line.split_whitespace().map(Some).collect();
         if let Some(first) = words.first_mut() {

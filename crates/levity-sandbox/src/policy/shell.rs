@@ -1,6 +1,11 @@
 //! A parser for shell lines, as far as they can be parsed without running them.
 //!
 //! Anything that the parser does not know is an error, never a guess: the line then needs approval.
+//!
+//! Shells differ: `sh`, `bash` and `zsh` disagree about `&>`, `{a,b}`, `=ls` and `<1-9>`. A
+//! construct is accepted only if all of them read it in a way that the result covers. The parser
+//! does not decide which programs run: both sides of `||`, and commands in `$(..)`, are all part of
+//! the result.
 
 /// The maximum nesting depth of substitutions.
 const MAX_DEPTH: usize = 8;
@@ -95,6 +100,7 @@ fn parse_nested(line: &str, depth: usize) -> Result<Vec<Simple>, &'static str> {
     Ok(parser.found)
 }
 
+/// `found` collects every command, also those inside substitutions.
 struct Parser {
     chars: Vec<char>,
     at: usize,
@@ -175,6 +181,8 @@ impl Parser {
         Ok(())
     }
 
+    /// Adds a word to the current command, unless it is an assignment or the descriptor of a
+    /// redirection.
     fn word_of(&mut self, current: &mut Simple) -> Result<(), &'static str> {
         let start = self.at;
         let (word, _) = self.word()?;
@@ -210,6 +218,7 @@ impl Parser {
         Ok(())
     }
 
+    /// Parses a redirection. Only `/dev/null` and other descriptors count as harmless targets.
     fn redirect(&mut self, current: &mut Simple) -> Result<(), &'static str> {
         if self.consume("<<<") {
             let word = self.target()?;
@@ -248,6 +257,7 @@ impl Parser {
         Ok(())
     }
 
+    /// Parses the word after a redirection; an empty one is an error.
     fn target(&mut self) -> Result<Word, &'static str> {
         while matches!(self.peek(), Some(' ' | '\t')) {
             self.at += 1;

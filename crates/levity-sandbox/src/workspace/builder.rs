@@ -1,3 +1,9 @@
+//! Settings of a workspace, and the order in which it is opened.
+//!
+//! The folder is opened once, by its canonical path. Everything later goes through that handle, so
+//! the workspace stays on the same folder even if its path is moved or replaced. Links with denied
+//! names are followed at the end, because that needs the opened folder.
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -7,6 +13,25 @@ use super::targets::Targets;
 use super::{Inner, PathError, Workspace, sys};
 
 /// Settings for opening a [`Workspace`].
+///
+/// ```
+/// use levity_sandbox::{PathError, Workspace};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # std::fs::create_dir(folder.path().join("private"))?;
+/// # std::fs::write(folder.path().join("private/plan.txt"), "")?;
+/// # std::fs::write(folder.path().join("notes.txt"), "read me")?;
+/// let workspace = Workspace::builder(folder.path()).read_only().deny("private").build()?;
+/// assert_eq!(workspace.read("notes.txt", 100)?, b"read me");
+/// assert!(matches!(workspace.read("private/plan.txt", 100), Err(PathError::Denied(_))));
+/// assert!(matches!(workspace.write("notes.txt", b""), Err(PathError::ReadOnly(_))));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// The default denies these names at any depth: settings with secrets (`.env`, `.envrc`, `.npmrc`),
+/// keys and key stores (`*.pem`, `*.key`, `id_rsa`, `.ssh`, `.gnupg`), logins of clouds and
+/// databases (`.aws`, `.kube`, `.netrc`, `.pgpass`), and version control data (`.git`, `.hg`,
+/// `.svn`, `.jj`). Templates such as `.env.example` are allowed.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct WorkspaceBuilder {
@@ -30,6 +55,8 @@ impl WorkspaceBuilder {
     }
 
     /// Makes the workspace read-only: every call that changes something fails.
+    ///
+    /// A sandbox applies the same restriction to its commands, as far as its report states.
     pub fn read_only(mut self) -> Self {
         self.read_only = true;
         self
@@ -41,6 +68,19 @@ impl WorkspaceBuilder {
     /// the workspace. Case and invisible characters are ignored. The last glob that matches a path
     /// decides, and a path glob takes precedence over a name glob. If a path glob is denied,
     /// folders cannot be renamed: a rename could bypass the glob.
+    ///
+    /// ```
+    /// # use levity_sandbox::Workspace;
+    /// # let folder = tempfile::tempdir()?;
+    /// let workspace = Workspace::builder(folder.path())
+    ///     .deny("*.sqlite")
+    ///     .deny("data/customers/**")
+    ///     .build()?;
+    /// assert!(workspace.denies("a/b/users.SQLite"));
+    /// assert!(workspace.denies("data/customers/1.json"));
+    /// assert!(!workspace.denies("data/products/1.json"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn deny(mut self, glob: impl AsRef<str>) -> Self {
         self.rules.add(glob.as_ref(), true);
         self
@@ -48,12 +88,30 @@ impl WorkspaceBuilder {
 
     /// Allows the paths that this glob matches although an earlier one denies them: `.npmrc`, for
     /// instance, or `.git`. Paths below a denied folder stay denied; allow the folder instead.
+    ///
+    /// ```
+    /// # use levity_sandbox::Workspace;
+    /// # let folder = tempfile::tempdir()?;
+    /// let workspace = Workspace::builder(folder.path()).allow(".npmrc").build()?;
+    /// assert!(!workspace.denies("web/.npmrc"));
+    /// assert!(workspace.denies("web/.env"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn allow(mut self, glob: impl AsRef<str>) -> Self {
         self.rules.add(glob.as_ref(), false);
         self
     }
 
     /// Removes all rules: only globs that you [`deny`](Self::deny) after this call are denied.
+    ///
+    /// ```
+    /// # use levity_sandbox::Workspace;
+    /// # let folder = tempfile::tempdir()?;
+    /// let workspace = Workspace::builder(folder.path()).allow_all().deny("*.key").build()?;
+    /// assert!(!workspace.denies(".env"));
+    /// assert!(workspace.denies("server.key"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn allow_all(mut self) -> Self {
         self.rules = Rules::default();
         self
@@ -74,6 +132,9 @@ impl WorkspaceBuilder {
     }
 
     /// Opens the workspace with these settings.
+    ///
+    /// The build searches up to 200,000 entries for links whose names are denied, and denies their
+    /// targets as well.
     ///
     /// # Errors
     /// Returns an error if the folder does not exist or is not a folder, if a glob does not parse,

@@ -1,7 +1,29 @@
+//! Notifications about changes that are made through a workspace.
+//!
+//! Listeners are called in the order in which they were added, on the thread that made the change.
+//! A path in a change contains no link, so two spellings of one file give the same path.
+
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// A change made through a workspace.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+/// use levity_sandbox::Workspace;
+///
+/// # let folder = tempfile::tempdir()?;
+/// let workspace = Workspace::open(folder.path())?;
+/// let log = Arc::new(Mutex::new(Vec::new()));
+/// let writer = log.clone();
+/// workspace.on_change(move |change| {
+///     writer.lock().unwrap().push(format!("{} {}", change.kind, change.path));
+/// });
+/// workspace.write("a.txt", b"")?;
+/// workspace.rename("a.txt", "b.txt")?;
+/// assert_eq!(*log.lock().unwrap(), ["written a.txt", "removed a.txt", "written b.txt"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Change {
@@ -12,6 +34,14 @@ pub struct Change {
 }
 
 /// The kind of change to a file or a folder.
+///
+/// Its `Display` is one word for a log: `written`, `removed` or `made`.
+///
+/// ```
+/// use levity_sandbox::ChangeKind;
+///
+/// assert_eq!(ChangeKind::Removed.to_string(), "removed");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ChangeKind {
@@ -47,6 +77,8 @@ impl Listeners {
             .push(Arc::new(listener));
     }
 
+    /// Calls all listeners with one change. A panic of a listener reaches the caller of the
+    /// workspace, after the change was made.
     pub(super) fn notify(&self, path: &str, kind: ChangeKind) {
         // Listeners are called without the lock, so that a listener can add another.
         let listeners = self

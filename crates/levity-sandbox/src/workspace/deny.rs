@@ -1,4 +1,12 @@
 //! Rules that decide which paths are denied.
+//!
+//! A rule is a glob with a decision. Name globs (`*.key`) are matched with each name of a path, and
+//! path globs (`data/**`) with the path from the workspace. Both are matched with folded spellings:
+//! see `fold`. A folder that is denied denies everything below it, so the first denied prefix
+//! decides.
+//!
+//! Matching is on the way of every open, so the common case is cheap: one compiled set of globs
+//! and, without path rules, no assembled paths.
 
 use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
 
@@ -64,6 +72,9 @@ const DEFAULT: &[&str] = &[
 const EXAMPLES: &[&str] = &[".env.example", ".env.sample", ".env.template", ".env.dist"];
 
 /// Rules in order; the last that matches a path decides on it and everything below it.
+///
+/// The rules are kept as text until [`compile`](Self::compile), so a builder can be cloned and
+/// setters cannot fail.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rules(Vec<Rule>);
 
@@ -88,6 +99,10 @@ impl Rules {
         });
     }
 
+    /// Compiles all globs into two sets, one for names and one for paths.
+    ///
+    /// # Errors
+    /// Returns [`PathError::Glob`] with a glob that does not parse.
     pub(super) fn compile(&self) -> Result<Deny, PathError> {
         let (names, paths): (Vec<&Rule>, Vec<&Rule>) =
             self.0.iter().partition(|rule| is_name(&rule.glob));
@@ -112,6 +127,8 @@ pub(super) struct Deny {
 
 impl Deny {
     /// Returns `true` if the path, or a folder on the way to it, is denied.
+    ///
+    /// The empty path is the workspace itself, and never denied.
     pub(super) fn denies(&self, path: &str) -> bool {
         if path.is_empty() {
             return false;
@@ -123,6 +140,8 @@ impl Deny {
 
     /// Returns `true` if the last name of a path is denied. The caller has checked the folders
     /// above it.
+    ///
+    /// Only path rules need the folders above, so without them `path` is not read.
     pub(super) fn denies_step(&self, path: &str, name: &str) -> bool {
         let mut prefix = SpelledPath::default();
         if self.has_path_rules() {
@@ -168,6 +187,9 @@ impl Deny {
     }
 
     /// Returns `true` if a rule allows exactly this path.
+    ///
+    /// A file that a denied link points to is denied as well, unless the user allowed it by its own
+    /// name. All spellings must agree for that.
     pub(super) fn allows(&self, path: &str) -> bool {
         let mut prefix = SpelledPath::default();
         let (above, name) = path
@@ -198,6 +220,9 @@ impl Deny {
 }
 
 /// A path in all spellings of its names.
+///
+/// A name with two spellings doubles the number of paths. Beyond 64 the path is treated as denied:
+/// only an attack has that many unusual names.
 struct SpelledPath {
     /// Paths with the folded spelling of the last name are first.
     paths: Vec<String>,
@@ -287,6 +312,9 @@ impl Set {
     }
 
     /// Returns the decision of the last rule that matches.
+    ///
+    /// Later rules override earlier ones, so the highest index among the matches decides; `None` if
+    /// nothing matches.
     fn last(&self, text: &str) -> Option<bool> {
         let candidate = Candidate::new(text);
         if !self.globs.is_match_candidate(&candidate) {

@@ -1,3 +1,9 @@
+//! An open folder, for walks that must not be redirected.
+//!
+//! A walk by paths resolves every folder from the top again, and a folder that moves in between
+//! leads somewhere else. A [`Dir`] holds the folder open instead, and opens entries by name
+//! relative to it. Rules still apply to the path at the time of opening.
+
 use super::meta::{EntryKind, Metadata};
 use super::path;
 use super::resolve::error;
@@ -8,6 +14,30 @@ use super::{OpenFile, PathError, Workspace};
 ///
 /// Entries are opened by name, in this folder, even if it has been moved since it was opened. No
 /// link is followed. Denied entries are neither listed nor opened.
+///
+/// ```
+/// use levity_sandbox::{Dir, EntryKind, PathError, Workspace};
+///
+/// fn count_files(dir: &Dir) -> Result<usize, PathError> {
+///     let mut count = 0;
+///     for entry in dir.entries(1000)?.entries {
+///         count += match entry.kind {
+///             EntryKind::File => 1,
+///             EntryKind::Dir => count_files(&dir.dir(&entry.name)?)?,
+///             _ => 0,
+///         };
+///     }
+///     Ok(count)
+/// }
+///
+/// # let folder = tempfile::tempdir()?;
+/// let workspace = Workspace::open(folder.path())?;
+/// workspace.create_dir("src/bin")?;
+/// workspace.write("src/lib.rs", b"")?;
+/// workspace.write("src/bin/main.rs", b"")?;
+/// assert_eq!(count_files(&workspace.dir(".")?)?, 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Dir {
     space: Workspace,
@@ -16,6 +46,20 @@ pub struct Dir {
 }
 
 /// An entry of a folder.
+///
+/// The kind is that of the entry itself: a link to a folder is a link. Query [`Dir::metadata`] for
+/// its size.
+///
+/// ```
+/// use levity_sandbox::{EntryKind, Workspace};
+///
+/// # let folder = tempfile::tempdir()?;
+/// let workspace = Workspace::open(folder.path())?;
+/// workspace.create_dir("src")?;
+/// let entry = workspace.list(".", 10)?.entries.remove(0);
+/// assert_eq!((entry.name.as_str(), entry.kind), ("src", EntryKind::Dir));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FolderEntry {
@@ -26,6 +70,19 @@ pub struct FolderEntry {
 }
 
 /// The entries of a folder.
+///
+/// ```
+/// use levity_sandbox::Workspace;
+///
+/// # let folder = tempfile::tempdir()?;
+/// let workspace = Workspace::open(folder.path())?;
+/// for n in 0..5 {
+///     workspace.write(&format!("{n}.txt"), b"")?;
+/// }
+/// let listing = workspace.list(".", 3)?;
+/// assert_eq!((listing.entries.len(), listing.truncated, listing.unreadable), (3, true, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Listing {
@@ -49,6 +106,16 @@ impl Dir {
     }
 
     /// Returns the path of an entry, whether it exists or not.
+    ///
+    /// ```
+    /// # use levity_sandbox::Workspace;
+    /// # let folder = tempfile::tempdir()?;
+    /// let workspace = Workspace::open(folder.path())?;
+    /// workspace.create_dir("src")?;
+    /// assert_eq!(workspace.dir("src")?.path_of("new.rs"), "src/new.rs");
+    /// assert_eq!(workspace.dir(".")?.path_of("new.rs"), "new.rs");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn path_of(&self, name: &str) -> String {
         path::child(&self.path, name)
     }
@@ -126,6 +193,7 @@ impl Dir {
         OpenFile::new(&self.space.0, fd, &path.clone(), path)
     }
 
+    /// Refuses a text that is more than one name, and names that are denied in this folder.
     fn check(&self, name: &str) -> Result<(), PathError> {
         path::name(name)?;
         match self.space.0.denies_entry(&self.path, name) {
@@ -134,6 +202,8 @@ impl Dir {
         }
     }
 
+    /// Converts a failed system call. A link is no race here, since entries are never followed: it
+    /// is simply not the requested kind.
     fn error(&self, fail: SysError, purpose: Purpose, name: &str) -> PathError {
         let path = self.path_of(name);
         match (fail, purpose) {

@@ -1,9 +1,30 @@
+//! The one error of a workspace.
+//!
+//! Messages are written for a model: each names the path that the model passed, the reason, and the
+//! next step. None reveals the target of a link, or a difference between a missing and an existing
+//! file outside.
+
 use std::io;
 
 /// The reason why a path of a workspace cannot be used.
 ///
 /// The path in it is the one that the caller passed, never the target of a link. A path outside the
 /// workspace gives the same error whether it exists or not, and so does a denied path.
+///
+/// ```
+/// use levity_sandbox::{PathError, Workspace};
+///
+/// # let folder = tempfile::tempdir()?;
+/// let workspace = Workspace::open(folder.path())?;
+/// let error = workspace.read("missing.txt", 100).unwrap_err();
+/// assert!(matches!(error, PathError::NotFound(_)));
+/// assert_eq!(
+///     error.to_string(),
+///     "`missing.txt` does not exist; list its parent folder to see what is there"
+/// );
+/// assert!(!error.is_retryable());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PathError {
@@ -90,6 +111,16 @@ pub enum PathError {
 
 impl PathError {
     /// Returns `true` if the same call may succeed later without any change by the caller.
+    ///
+    /// This is `true` for [`Busy`](Self::Busy), and for system calls that were interrupted or found
+    /// a busy resource.
+    ///
+    /// ```
+    /// use levity_sandbox::PathError;
+    ///
+    /// assert!(PathError::Busy("a.txt".into()).is_retryable());
+    /// assert!(!PathError::Denied(".env".into()).is_retryable());
+    /// ```
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Busy(_) => true,

@@ -1,3 +1,9 @@
+//! Files that are open for reading.
+//!
+//! All checks happen on the open handle: its kind, its identity and its number of hard links. The
+//! path can change afterwards without effect. Reads are bounded by the caller's limit, not by the
+//! size that the file system reports: a file in `/proc` or a growing log reports a wrong one.
+
 use std::fs::File;
 use std::io::{self, Read};
 
@@ -7,6 +13,24 @@ use super::sys::{self, Fd, Purpose};
 use super::{Inner, PathError};
 
 /// A regular file of a workspace, open for reading.
+///
+/// ```
+/// use std::io::{Read, Seek, SeekFrom};
+/// use levity_sandbox::Workspace;
+///
+/// # let folder = tempfile::tempdir()?;
+/// let workspace = Workspace::open(folder.path())?;
+/// workspace.write("data.bin", b"0123456789")?;
+/// let open = workspace.open_file("data.bin")?;
+/// assert_eq!(open.metadata().size(), 10);
+///
+/// let mut file = open.into_file();
+/// file.seek(SeekFrom::Start(7))?;
+/// let mut rest = Vec::new();
+/// file.read_to_end(&mut rest)?;
+/// assert_eq!(rest, b"789");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct OpenFile {
     file: File,
@@ -56,6 +80,12 @@ impl OpenFile {
 
     /// Reads up to `max` bytes. The file may grow during the read, but no more than `max` bytes are
     /// buffered.
+    ///
+    /// Reading continues at the current position. `truncated` is set if at least one more byte
+    /// follows.
+    ///
+    /// # Errors
+    /// Returns the error of the operating system, for example if a network disk is gone.
     pub fn read_up_to(&mut self, max: u64) -> io::Result<Excerpt> {
         let bytes = read_up_to(&mut self.file, self.meta.size, max.saturating_add(1))?;
         Ok(Excerpt::new(bytes, self.meta.size, max))
@@ -69,6 +99,20 @@ impl Read for OpenFile {
 }
 
 /// The beginning of a file, as it was read.
+///
+/// Its `Debug` shows lengths and no contents, so it may appear in a log.
+///
+/// ```
+/// use levity_sandbox::Workspace;
+///
+/// # let folder = tempfile::tempdir()?;
+/// let workspace = Workspace::open(folder.path())?;
+/// workspace.write("a.txt", b"secret text")?;
+/// let excerpt = workspace.read_prefix("a.txt", 6)?;
+/// assert_eq!((&excerpt.bytes[..], excerpt.size, excerpt.truncated), (&b"secret"[..], 11, true));
+/// assert!(!format!("{excerpt:?}").contains("secret"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Excerpt {
@@ -81,6 +125,7 @@ pub struct Excerpt {
 }
 
 impl Excerpt {
+    /// `bytes` contains one byte more than `max` if the file is longer; that byte is dropped here.
     fn new(mut bytes: Vec<u8>, size: u64, max: u64) -> Self {
         let read = bytes.len() as u64;
         let truncated = read > max;
@@ -107,6 +152,9 @@ impl std::fmt::Debug for Excerpt {
 }
 
 /// Reads until the end or `limit`. A file that reports its size is read in one call.
+///
+/// The first buffer has room for one byte more than `size`, so the end of a stable file is noticed
+/// without a second call. A file that is longer than it reports doubles the buffer, up to `limit`.
 fn read_up_to(file: &mut File, size: u64, limit: u64) -> io::Result<Vec<u8>> {
     /// The minimum and maximum buffer size before anything is read.
     const ROOM: (u64, u64) = (64, 16 << 20);

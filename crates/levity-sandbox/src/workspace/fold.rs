@@ -1,9 +1,17 @@
 //! Folding of names that some file system treats as the same name.
+//!
+//! A rule for `.env` must also match `.ENV` on macOS, `.env.` on Windows shares, `.env::$DATA` on
+//! NTFS, and a name with a zero-width space on file systems that ignore it. The file system below a
+//! workspace is unknown, and may be a network share. So names are compared in the most lenient
+//! form, and a rule then matches too much rather than too little.
 
 use std::borrow::Cow;
 
 /// Folds a name as the most lenient file system reads it: in lower case, without invisible
 /// characters, without dots and spaces at its end, and without the name of a stream after a colon.
+///
+/// For example, `.ENV`, `.env. .`, `.e\u{200b}nv` and `．ｅｎｖ` all become `.env`. A name that would
+/// become empty stays as it is.
 pub(super) fn fold(name: &str) -> Cow<'_, str> {
     if is_folded(name) {
         return Cow::Borrowed(name);
@@ -23,6 +31,9 @@ pub(super) fn fold(name: &str) -> Cow<'_, str> {
 
 /// The spellings of a name that rules are matched with: the folded one, and, if it differs, the
 /// whole name with only its case folded, as other file systems read it.
+///
+/// The name `A:b` has two spellings: `a`, as NTFS reads it, and `a:b`, as Linux does. A glob for
+/// either must match.
 pub(super) struct Spellings<'a> {
     pub(super) folded: Cow<'a, str>,
     pub(super) whole: Option<String>,
@@ -38,6 +49,7 @@ impl<'a> Spellings<'a> {
         Self { folded, whole }
     }
 
+    /// The folded spelling is first, and the whole one follows only if it differs.
     pub(super) fn iter(&self) -> impl Iterator<Item = &str> {
         std::iter::once(&*self.folded).chain(self.whole.as_deref())
     }
@@ -50,6 +62,9 @@ fn fold_case(name: &str) -> String {
 
 /// Folds the letters of a glob. A full-width character that resembles a glob character matches
 /// itself.
+///
+/// Escapes are preserved: `\*` still matches a star. The fold must not turn `＊` into a wildcard, so
+/// such a character gets a backslash.
 pub(super) fn fold_glob(glob: &str) -> String {
     let mut folded = String::with_capacity(glob.len());
     let mut is_escaped = false;

@@ -1,7 +1,19 @@
+//! Metadata of entries, in a form that is the same on all systems.
+//!
+//! Times have a resolution of one second. Modes are not public: only `write` needs them, to
+//! preserve those of the file that it replaces.
+
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
 /// The kind of an entry in a folder.
+///
+/// ```
+/// use levity_sandbox::EntryKind;
+///
+/// assert_eq!(EntryKind::Dir.to_string(), "folder");
+/// assert_eq!(EntryKind::Other.to_string(), "other");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EntryKind {
@@ -27,6 +39,19 @@ impl fmt::Display for EntryKind {
 }
 
 /// The metadata of a file or a folder.
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+/// use levity_sandbox::{EntryKind, Workspace};
+///
+/// # let folder = tempfile::tempdir()?;
+/// let workspace = Workspace::open(folder.path())?;
+/// workspace.write("a.txt", b"hello")?;
+/// let metadata = workspace.metadata("a.txt")?;
+/// assert_eq!((metadata.kind(), metadata.size(), metadata.links()), (EntryKind::File, 5, 1));
+/// assert!(metadata.modified() > SystemTime::UNIX_EPOCH + Duration::from_secs(1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
     pub(super) kind: EntryKind,
@@ -48,6 +73,8 @@ impl Metadata {
     }
 
     /// Returns the time of the last change, to the second.
+    ///
+    /// A time that this system cannot represent is returned as the Unix epoch.
     pub fn modified(&self) -> SystemTime {
         let seconds = Duration::from_secs(self.modified.unsigned_abs());
         let time = match self.modified < 0 {
@@ -58,6 +85,9 @@ impl Metadata {
     }
 
     /// Returns the number of hard links of a file. Some of them may be outside the workspace.
+    ///
+    /// A file with more than one link is refused by default: see
+    /// [`allow_hard_links`](crate::WorkspaceBuilder::allow_hard_links).
     pub fn links(&self) -> u64 {
         self.links
     }

@@ -1,4 +1,8 @@
 //! Normalization of paths as a model writes them.
+//!
+//! Everything here works on text and touches no file, so it cannot be raced and reveals nothing.
+//! The order of checks is: empty, length, NUL, root, `.` and `..`, length of names, depth. A path
+//! without anything to normalize is returned without a copy.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -17,6 +21,13 @@ pub(super) const MAX_DEPTH: usize = 128;
 ///
 /// `..` removes the name before it, whether that is a link or not. A path that begins with one of
 /// `roots` counts as relative to it.
+///
+/// The lexical reading of `..` is intended: `link/../a` is `a`, whatever `link` points to. So a
+/// model can predict the result, and no link decides where `..` leads.
+///
+/// # Errors
+/// - [`PathError::Invalid`] if the path is empty, contains a NUL character, or exceeds a limit.
+/// - [`PathError::Outside`] if it is absolute and below no root, or has too many `..`.
 pub(super) fn normalize<'a>(path: &'a str, roots: &[&Path]) -> Result<Cow<'a, str>, PathError> {
     if path.is_empty() {
         return Err(PathError::invalid(
@@ -55,10 +66,12 @@ fn strip_root<'a>(path: &'a str, roots: &[&Path]) -> Option<&'a str> {
         .find_map(|root| Path::new(path).strip_prefix(root).ok()?.to_str())
 }
 
+/// Returns `true` if the path needs no copy: no empty name, no `.` and no `..`.
 fn is_normal(path: &str) -> bool {
     path.split('/').all(|name| !matches!(name, "" | "." | ".."))
 }
 
+/// Applies `.` and `..` to a path; fails if `..` leads above the workspace.
 fn join(requested: &str, relative: &str) -> Result<String, PathError> {
     let mut names: Vec<&str> = Vec::new();
     for name in relative.split('/') {
@@ -72,6 +85,7 @@ fn join(requested: &str, relative: &str) -> Result<String, PathError> {
     Ok(names.join("/"))
 }
 
+/// Checks the limits of a normalized path. `requested` is the text for the error.
 fn checked<'a>(requested: &str, path: Cow<'a, str>) -> Result<Cow<'a, str>, PathError> {
     if path.split('/').any(|name| name.len() > MAX_NAME) {
         return Err(PathError::invalid(
@@ -89,6 +103,8 @@ fn checked<'a>(requested: &str, path: Cow<'a, str>) -> Result<Cow<'a, str>, Path
 }
 
 /// Validates a single name of a folder's entry.
+///
+/// A name is refused if it is empty, `.` or `..`, contains `/` or NUL, or has more than 255 bytes.
 pub(super) fn name(name: &str) -> Result<&str, PathError> {
     let bad =
         matches!(name, "" | "." | "..") || name.contains(['/', '\0']) || name.len() > MAX_NAME;
@@ -102,6 +118,9 @@ pub(super) fn name(name: &str) -> Result<&str, PathError> {
 }
 
 /// Splits a path into its parent folder and its last name.
+///
+/// The parent of a name at the top is the empty path: `a/b/c` gives `("a/b", "c")`, and `c` gives
+/// `("", "c")`.
 pub(super) fn split(path: &str) -> (&str, &str) {
     path.rsplit_once('/').unwrap_or(("", path))
 }

@@ -4,6 +4,14 @@
 //! walked name by name: each folder is opened relative to the one above it, links are read and not
 //! followed, and `..` returns to a handle that is already open. So the real path is known and rules
 //! apply to it. Moving folders or replacing them with links during the walk does not lead out.
+//!
+//! ```text
+//! path ─ normalize ─ rules ─ openat2 ──────────────▶ handle      (no link on the way)
+//!                              └─ link or no call ─▶ walk ─▶ handle
+//! ```
+//!
+//! The fast way is skipped if a folder is the target of a denied link: the walk then checks the
+//! identity of every folder on the way, which one call of the kernel cannot.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -28,6 +36,8 @@ pub(super) struct Place {
 }
 
 /// The result of resolving a path.
+///
+/// An entry is not opened yet, since callers also resolve names that do not exist.
 #[derive(Debug)]
 enum Resolution {
     Entry(Place),
@@ -135,6 +145,9 @@ impl Inner {
 
     /// Opens a path with one kernel call; returns `None` if it contains a link or the kernel does
     /// not support the call.
+    ///
+    /// An error is final: the kernel reports a link on the way as such, so a walk would find
+    /// nothing more.
     fn beneath(&self, plain: &str, purpose: Purpose) -> Result<Option<Fd>, SysError> {
         // Each folder on the way may be the target of a denied name.
         if !self.kernel || self.targets.have_folders() {
@@ -149,6 +162,7 @@ impl Inner {
         }
     }
 
+    /// Resolves a normalized path name by name. `requested` appears in errors.
     fn walk(
         &self,
         requested: &str,
@@ -172,6 +186,7 @@ impl Inner {
     }
 }
 
+/// The state of a walk through a path and the links in it.
 struct Walk<'a> {
     space: &'a Inner,
     /// The path for error messages.
@@ -185,6 +200,10 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
+    /// The names of a link's target are pushed in front of the remaining ones, so a chain of links
+    /// needs no recursion. A `..` in a target returns to the handle of the folder that was entered,
+    /// not to the parent that the file system reports: a folder that was moved meanwhile does not
+    /// change the way back.
     fn run(mut self, root: Arc<Fd>) -> Result<Resolution, PathError> {
         let (mut dir, mut path) = (root, String::new());
         while let Some(name) = self.todo.pop() {
@@ -235,6 +254,9 @@ impl Walk<'_> {
     }
 
     /// Opens the folder `name`; if it is a link, queues its target for the walk.
+    ///
+    /// Returns `None` if the entry is a link, and the walk continues with its target. A folder that
+    /// is missing is created if the options say so.
     fn enter(&mut self, dir: &Fd, name: &str, path: &str) -> Result<Option<Arc<Fd>>, PathError> {
         for _ in 0..MAX_ATTEMPTS {
             match sys::open(dir, name, Purpose::Pass) {
@@ -260,6 +282,9 @@ impl Walk<'_> {
     }
 
     /// Puts the names of a link's target before the remaining ones.
+    ///
+    /// A target that begins with `/` is refused even if it leads into the workspace: only
+    /// relative targets can be checked name by name.
     fn follow(&mut self, target: &[u8]) -> Result<(), PathError> {
         self.links += 1;
         if self.links > MAX_LINKS {
@@ -285,6 +310,9 @@ impl Walk<'_> {
 }
 
 /// Converts the error of a system call on the way to `path`.
+///
+/// `purpose` decides on the word for a path that goes through a file: a reader gets "does not
+/// exist", since for it nothing is there.
 pub(super) fn error(path: &str, purpose: Purpose, fail: SysError) -> PathError {
     let requested = path.to_owned();
     match fail {

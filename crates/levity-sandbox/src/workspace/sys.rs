@@ -1,6 +1,9 @@
 //! The system calls of a workspace. Each takes the handle of a folder and one name in it, and
 //! follows no link. Only [`beneath`] takes a path, which the kernel resolves without leaving the
 //! folder and without links.
+//!
+//! Nothing here decides: an error is translated to [`SysError`], and `resolve` gives it a meaning.
+//! No call blocks on a pipe or a terminal.
 
 use std::fs::File;
 use std::io;
@@ -71,6 +74,7 @@ const HANDLE: OFlags = OFlags::PATH;
 const HANDLE: OFlags = OFlags::RDONLY;
 
 impl Purpose {
+    /// Every handle is closed in child processes, and none follows a link as its last name.
     fn flags(self) -> OFlags {
         let flags = match self {
             Self::Pass => HANDLE.union(OFlags::DIRECTORY),
@@ -204,6 +208,9 @@ pub(super) fn rename(from: &Fd, name: &str, to: &Fd, new: &str) -> Result<()> {
 }
 
 /// Renames a file, unless the new name is taken.
+///
+/// If the system has no such call, a hard link is created and the old name removed. The new name is
+/// then still never replaced, but a crash in between leaves both names.
 pub(super) fn rename_new(from: &Fd, name: &str, to: &Fd, new: &str) -> Result<()> {
     #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
     match fs::renameat_with(from, name, to, new, fs::RenameFlags::NOREPLACE) {

@@ -3,6 +3,13 @@
 //! `.env -> settings` marks `settings` as a secret, whatever its own name. So it is denied as well,
 //! by its path and by its identity, for as long as the workspace is open. Removing the link does
 //! not make the file public.
+//!
+//! Two facts identify a target. Its path denies it before it is opened, and hides it in listings.
+//! Its inode denies it after it was renamed, or when a hard link gives it another name. An inode
+//! number can be reused once a file is removed, so up to 128 files are held open, which keeps their
+//! numbers taken.
+//!
+//! Most workspaces have no such link. An atomic flag then makes all checks free of locks.
 
 use std::collections::HashMap;
 use std::fs;
@@ -72,6 +79,8 @@ pub(crate) enum DeniedTo {
 }
 
 /// The known targets of denied names.
+///
+/// Targets are only added, except for files that were removed.
 #[derive(Debug, Default)]
 pub(super) struct Targets {
     /// `any` is set if there are targets, `folders` if there are folders among them.
@@ -91,6 +100,7 @@ struct KnownTargets {
 }
 
 impl Targets {
+    /// Returns the known targets, or `None` without taking a lock if there are none.
     fn read(&self) -> Option<RwLockReadGuard<'_, KnownTargets>> {
         let any = self.any.load(Ordering::Acquire);
         any.then(|| self.known.read().unwrap_or_else(PoisonError::into_inner))
@@ -147,6 +157,7 @@ impl Targets {
         )
     }
 
+    /// The flags are set after the entry is stored, so a reader that sees a flag finds the entry.
     fn add(&self, path: String, fd: OwnedFd, stat: &Stat, denied_to: DeniedTo) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.add(path, fd, Identity::of(stat), denied_to);
@@ -159,6 +170,7 @@ impl Targets {
 }
 
 impl KnownTargets {
+    /// A target that is recorded twice is never denied to fewer callers than before.
     fn add(&mut self, path: String, fd: OwnedFd, identity: Identity, denied_to: DeniedTo) {
         let is_kept = |old: Option<&DeniedTo>| {
             old.is_some_and(|old| *old == DeniedTo::All || *old == denied_to)
@@ -204,6 +216,9 @@ impl Inner {
     /// Records the target of a link whose name is denied, or anything else that a denied name
     /// points to. Returns its identity if it is in the workspace and no rule allows it by its own
     /// name.
+    ///
+    /// `pointer` is the path of the link. Targets outside the workspace give `None`: file tools
+    /// cannot reach them.
     pub(super) fn record_target(
         &self,
         pointer: &Path,
@@ -237,6 +252,8 @@ impl Inner {
     }
 
     /// Records the repository that a `.git` link, or a `.git` file with a path, points to.
+    ///
+    /// Git itself must reach the repository, so it is denied to file tools only.
     pub(super) fn record_repository(&self, git: &Path) -> Option<Identity> {
         let real = repository_of(git)?;
         self.record_real_target(&real, DeniedTo::FileTools).ok()?
@@ -252,6 +269,8 @@ impl Inner {
         self.find_targets_within(LINK_TIME)
     }
 
+    /// The search stops silently after 200,000 entries, but fails if links take too long: a slow
+    /// tree of links is an attack, and a large tree is not.
     fn find_targets_within(&self, time: Duration) -> io::Result<()> {
         if self.deny.is_empty() {
             return Ok(());
@@ -369,6 +388,9 @@ fn real_path_by_kernel(path: &Path) -> io::Result<Option<PathBuf>> {
 }
 
 /// Returns the repository that a `.git` leads to if it is not a folder itself.
+///
+/// A `.git` file contains a line such as `gitdir: ../.git/worktrees/a`; git creates it for
+/// worktrees and submodules.
 fn repository_of(git: &Path) -> Option<PathBuf> {
     let meta = fs::symlink_metadata(git).ok()?;
     if meta.is_symlink() {

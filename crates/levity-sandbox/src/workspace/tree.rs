@@ -18,6 +18,9 @@ const LIST: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC);
 
 /// The folders of a tree. No link in it is followed.
+///
+/// Paths are bytes relative to the top, without a leading `/`. At most 64 folders are open at once,
+/// so a deep tree does not use up the descriptors of the process.
 #[derive(Debug)]
 pub(crate) struct Tree {
     top: OwnedFd,
@@ -67,6 +70,9 @@ impl Tree {
     }
 
     /// Opens the folders on the way down to this one.
+    ///
+    /// Missing folders between the lowest open one and `folder` are opened one by one; those far
+    /// above in one call, since a search hardly returns there.
     fn open_down_to(&mut self, folder: &[u8]) -> Result<(), Errno> {
         let start = |length: usize| if length == 0 { 0 } else { length + 1 };
         let (above, _) = self.last();

@@ -1,4 +1,9 @@
 //! Writes files next to their destination and then moves them there, so no reader sees half a file.
+//!
+//! The temporary file is in the folder of its destination, since a rename between file systems is
+//! not atomic. Its name is unguessable, so no other process can prepare a link there. If the
+//! process is killed between the two steps, a file `.levity-*.tmp` remains, and the destination is
+//! unchanged.
 
 use std::collections::hash_map::RandomState;
 use std::fs::File;
@@ -33,6 +38,16 @@ impl WriteOptions {
     }
 
     /// Creates parent folders that are missing.
+    ///
+    /// ```
+    /// use levity_sandbox::{PathError, Workspace, WriteOptions};
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// let workspace = Workspace::open(folder.path())?;
+    /// assert!(matches!(workspace.write("a/b.txt", b""), Err(PathError::NotFound(_))));
+    /// workspace.write_with("a/b.txt", b"", WriteOptions::new().parents())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn parents(mut self) -> Self {
         self.parents = true;
         self
@@ -40,6 +55,9 @@ impl WriteOptions {
 
     /// Waits until the file is on disk. Without this, a crash of the whole machine may lose the
     /// last writes; it never leaves half a file under the name.
+    ///
+    /// The call then waits for the content of the file and for its name in its folder. It does not
+    /// wait for the names of folders above: see [`Workspace::sync_names`].
     pub fn synced(mut self) -> Self {
         self.synced = true;
         self
@@ -47,6 +65,17 @@ impl WriteOptions {
 }
 
 /// The result of writing a file.
+///
+/// ```
+/// use levity_sandbox::Workspace;
+///
+/// # let folder = tempfile::tempdir()?;
+/// let workspace = Workspace::open(folder.path())?;
+/// let first = workspace.write("./a.txt", b"1")?;
+/// assert_eq!((first.path.as_str(), first.created), ("a.txt", true));
+/// assert!(!workspace.write("a.txt", b"2")?.created);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WrittenFile {
@@ -70,6 +99,9 @@ impl Workspace {
     ///
     /// The permissions of the old file are preserved; a new file gets those of the process's umask.
     /// A link is followed if it stays inside.
+    ///
+    /// Extended attributes, the owner and other hard links of the old file are not preserved, since
+    /// the file is replaced and not changed.
     ///
     /// # Errors
     /// Returns an error if the workspace is read-only, the path leaves it, is denied or is not a
@@ -133,6 +165,8 @@ struct Temporary<'a> {
 }
 
 impl<'a> Temporary<'a> {
+    /// Writes and closes a temporary file. `mode` is that of the file to replace, or `None` for a
+    /// new one.
     fn write(dir: &'a Fd, bytes: &[u8], mode: Option<u32>, synced: bool) -> io::Result<Self> {
         // A replacement for a secret file must be secret while it is written, too.
         let (temporary, mut file) = Self::create(dir, mode.map_or(0o666, |_| 0o600))?;
@@ -146,6 +180,7 @@ impl<'a> Temporary<'a> {
         Ok(temporary)
     }
 
+    /// Creates an empty file under an unused name, with at most 100 attempts.
     fn create(dir: &'a Fd, mode: u32) -> io::Result<(Self, File)> {
         for _ in 0..100 {
             let name = format!(".levity-{:016x}{:016x}.tmp", random(), random());
@@ -169,6 +204,7 @@ impl<'a> Temporary<'a> {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
+    /// Moves the file to its destination in one step; afterwards, dropping it removes nothing.
     fn publish(mut self, name: &str) -> Result<(), SysError> {
         sys::rename(self.dir, &self.name, self.dir, name)?;
         self.published = true;

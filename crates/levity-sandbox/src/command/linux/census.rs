@@ -1,3 +1,13 @@
+//! Counts the processes of a command, their memory and their CPU time.
+//!
+//! The watcher does this many times a second, in a process that must not allocate: all buffers
+//! exist before the fork. Processes are found by their parents, not by a group or a session, which
+//! a process can leave. An orphan becomes a child of the watcher, so every descendant stays below
+//! it.
+//!
+//! A `/proc` that is mounted with `hidepid` shows processes incompletely. Those are found as
+//! children that their parents list, and reported as `unseen`.
+
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -74,6 +84,8 @@ impl Census {
     }
 
     /// Reads from this mount of `/proc`, which hides no process.
+    ///
+    /// It belongs to the command's own process namespace, so it lists nothing but the command.
     pub(super) fn read_from(&mut self, proc: OwnedFd) {
         (self.proc, self.shows_all) = (Some(proc), true);
     }
@@ -92,6 +104,8 @@ impl Census {
     }
 
     /// Returns the number of this process in `/proc`.
+    ///
+    /// This differs from `getpid` if `/proc` belongs to another process namespace.
     pub(super) fn own_pid(&self) -> Result<i32, Errno> {
         let mut buffer = [MaybeUninit::uninit(); 32];
         let (name, _) = readlinkat_raw(self.proc()?, c"self", &mut buffer)?;
@@ -160,6 +174,7 @@ impl Census {
             .any(|info| info.ours && info.alive && has_shared_memory(proc, info.thread))
     }
 
+    /// Fills `all` in the order of process numbers, which later lookups rely on.
     fn list(&mut self, root: i32, on_found: fn(i32)) -> Result<(), Errno> {
         self.all.clear();
         self.hidden.clear();
@@ -206,6 +221,8 @@ impl Census {
         Ok(unseen)
     }
 
+    /// Every thread lists its own children, so a process with several threads is searched thread by
+    /// thread.
     fn missing(&mut self, parent: i32, threads: u32, on_found: fn(i32)) -> Result<u32, Errno> {
         if threads < 2 {
             return self.missing_of(parent, parent, on_found);
@@ -300,6 +317,8 @@ fn is_ours(all: &[ProcessInfo], pid: i32) -> bool {
         .is_ok_and(|at| all[at].ours)
 }
 
+/// Parses a decimal number without allocating; `None` for an empty text, another character, or an
+/// overflow.
 fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;

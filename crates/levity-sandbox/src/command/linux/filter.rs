@@ -1,3 +1,13 @@
+//! Filters for system calls, which close what namespaces and Landlock leave open.
+//!
+//! Three programs are loaded, in this order: one denies calls, one reports calls as missing so that
+//! programs fall back to older ones, and one lets calls succeed without an effect. Filters see
+//! numbers and not the memory behind pointers, so a call whose arguments cannot be judged is denied
+//! or reported as missing, whatever they are.
+//!
+//! The rules are a list of what is denied. Landlock denies by default what it knows; the filters
+//! cover calls that it does not know, and whatever needs no file at all.
+
 use std::collections::BTreeMap;
 
 use libc::c_long;
@@ -86,6 +96,7 @@ fn file_requests(rules: &mut Rules) -> Option<()> {
     Some(())
 }
 
+/// Compiles the rules for this machine; `None` on an architecture without seccomp support.
 fn programs(mechanisms: &Mechanisms, denied: Rules) -> Option<Vec<BpfProgram>> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).ok()?;
     // The last program handles `seccomp` itself, so no program can be loaded after it.
@@ -135,10 +146,12 @@ fn with_one_abi(program: BpfProgram) -> BpfProgram {
     all
 }
 
+/// Returns rules that match the calls whatever their arguments are.
 fn calls(calls: &[c_long]) -> Rules {
     calls.iter().map(|call| (*call, Vec::new())).collect()
 }
 
+/// Returns the calls that fail with `EACCES` for every command.
 fn denied(mechanisms: &Mechanisms, network: Network) -> Option<Rules> {
     let mut rules = calls(&ALWAYS);
     sockets(&mut rules, mechanisms, network)?;

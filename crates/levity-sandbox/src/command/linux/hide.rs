@@ -114,6 +114,9 @@ pub(super) fn search(
     search_within(workspace, BOUNDS, limit)
 }
 
+/// Repeats passes until one learns nothing new. A pass may learn that a file which it passed has a
+/// denied name elsewhere, by a link or by a hard link; the next pass then covers all names of that
+/// file. After eight passes the search is refused.
 fn search_within(
     workspace: &Workspace,
     bounds: Bounds,
@@ -152,6 +155,8 @@ fn search_within(
     Err(refusal("links with denied names change during the search; run it again").into())
 }
 
+/// The state of one pass. Paths in it are bytes relative to the workspace, since names need not be
+/// UTF-8.
 struct Scan<'a> {
     workspace: &'a Workspace,
     bounds: Bounds,
@@ -247,6 +252,8 @@ impl<'a> Scan<'a> {
         })
     }
 
+    /// Works through pending folders, the last found first. A folder that must be hidden discards
+    /// what was found in it.
     fn run(&mut self) -> io::Result<()> {
         while let Some(folder) = self.pending.pop() {
             self.waiting_bytes -= folder.path.len();
@@ -278,6 +285,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
+    /// Marks a folder as searched only after its last entry was checked.
     fn search_folder(&mut self, folder: &Folder) -> Result<(), SkipReason> {
         let fd = self.tree.open(&folder.path).map_err(stop)?;
         // A process that can list a folder but not search it learns only names.
@@ -297,6 +305,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
+    /// Counts an entry. Every 256 entries the time limit is checked.
     fn count(&mut self) -> Result<(), SkipReason> {
         self.seen += 1;
         if self.seen.is_multiple_of(CHECK_EVERY) {
@@ -394,6 +403,8 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
+    /// Checks the entries of a visible folder, and detects repositories: a folder with `HEAD`,
+    /// `objects` and `refs`, or with `commondir`.
     fn list(
         &mut self,
         folder: &[u8],
@@ -451,6 +462,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
+    /// The bytes of pending paths are bounded, so a wide and deep tree cannot use up the memory.
     fn enqueue(&mut self, path: Vec<u8>, is_hidden: bool) -> Result<(), SkipReason> {
         self.waiting_bytes += path.len();
         if self.waiting_bytes > self.bounds.pending {
@@ -543,6 +555,8 @@ impl<'a> Scan<'a> {
         }
     }
 
+    /// Records the repository that a `.git` file or link names, so that its hooks are protected as
+    /// well.
     fn record_repository(&mut self, git: &[u8]) -> Result<(), SkipReason> {
         self.limit.check().map_err(SkipReason::Refuse)?;
         let with_note = self
@@ -661,6 +675,8 @@ impl<'a> Scan<'a> {
     }
 }
 
+/// Creates a cover that makes a folder a mount point, which cannot be renamed; `None` if it no
+/// longer exists.
 fn pin(path: &[u8]) -> Option<Cover> {
     let stat = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     let path = CString::new(path).ok()?;
@@ -917,7 +933,10 @@ mod tests {
         let expected = [
             (CoverKind::File, PathBuf::from("a/secret")),
             (CoverKind::Folder, PathBuf::from("keys")),
+            (CoverKind::Fixed, PathBuf::from(".env")),
             (CoverKind::Fixed, PathBuf::from(".git")),
+            (CoverKind::Fixed, PathBuf::from(".npmrc")),
+            (CoverKind::Fixed, PathBuf::from("z/.ssh")),
         ];
         assert_eq!(found(&workspace, BOUNDS), expected);
     }

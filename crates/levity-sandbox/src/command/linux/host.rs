@@ -1,5 +1,9 @@
 //! The host's side of a running command: it reads the output of the command, and the watcher's
 //! report on how it ended.
+//!
+//! The host never blocks on the command: all pipes are non-blocking, and one `poll` waits for all
+//! of them. A listener that panics does not leave processes behind: the command is served to its
+//! end, and the panic continues afterwards.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -87,6 +91,8 @@ impl OutputReader {
         self.fd.is_some()
     }
 
+    /// Passes text to the listener in chunks of whole characters, until its share is used up. A
+    /// character that does not fit ends the share.
     fn forward(&mut self, mut text: &str, listener: &mut OutputListener) {
         while !text.is_empty() && self.room > 0 {
             let max = CHUNK.min(self.room);
@@ -160,6 +166,8 @@ impl InputWriter {
         })
     }
 
+    /// Writes as much as the pipe takes. The pipe closes after the last byte, so the command sees
+    /// the end.
     fn write_input(&mut self) {
         let Some(fd) = &self.fd else { return };
         match write(fd, &self.bytes[self.written..]) {
@@ -229,6 +237,7 @@ impl HostPipes {
         records
     }
 
+    /// Waits for at most `millis`, and returns which pipes are ready.
     fn wait(&self, millis: u64) -> Ready {
         let fds = [
             (Some(&self.report), PollFlags::IN),

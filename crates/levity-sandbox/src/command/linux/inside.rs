@@ -24,6 +24,8 @@ pub(super) fn send(job: &Job, record: Record) {
     let _ = rustix::io::write(&job.report, &record.encode());
 }
 
+/// Reports a failed step and ends the process; the host then returns an error, and the program
+/// never runs.
 fn fail(job: &Job, step: Step, error: Errno) -> ! {
     fail_at(job, step, error, 0)
 }
@@ -114,6 +116,9 @@ fn write_file(path: &CStr, bytes: &[u8]) -> Sys<()> {
     rustix::io::write(file, bytes).map(drop)
 }
 
+/// Sets up the mount namespace and returns the bits of completed steps. The order matters:
+/// everything is made read-only first, since the covers are mounted on top of that. The new `/proc`
+/// stays writable until the last step has used it.
 fn mounts(job: &mut Job) -> u32 {
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     require(job, Step::Mounts, mount_change(c"/", private));
@@ -282,6 +287,7 @@ fn command(job: &mut Job) -> ! {
     fail(job, Step::Exec, worst)
 }
 
+/// Connects the standard streams, in a new session without a terminal.
 fn streams(job: &Job) -> Sys<()> {
     setsid()?;
     launch::reset_signals();
@@ -293,6 +299,8 @@ fn streams(job: &Job) -> Sys<()> {
 /// The nice value of a command, so that its watcher takes precedence.
 const NICE: i32 = 10;
 
+/// Sets the kernel's limits. Most apply to each process alone, and hold between two counts of the
+/// watcher, which adds up all processes.
 fn limits(job: &Job) -> Sys<()> {
     let seconds = job.cpu_ms.div_ceil(1000);
     limit(Resource::Cpu, seconds)?;
@@ -361,6 +369,8 @@ fn restrict(job: &mut Job) -> u32 {
     bits
 }
 
+/// Adds the command's own `/proc` to the ruleset, which did not exist when the ruleset was created,
+/// and enters it.
 fn landlock(job: &Job) -> Sys<()> {
     let ruleset = job.ruleset.as_ref().ok_or(Errno::NOSYS)?;
     if job.mechanisms.own_proc {
@@ -389,6 +399,7 @@ fn probe(job: &mut Job) -> ! {
     launch::exit(0)
 }
 
+/// Tries what a command must not be able to do, and returns a bit for each protection that held.
 fn attempts(job: &Job, probe: &Probe) -> u32 {
     let opens =
         |path: &CStr, flags| openat(CWD, path, flags | OFlags::CLOEXEC, Mode::empty()).is_ok();

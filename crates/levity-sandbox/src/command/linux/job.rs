@@ -1,3 +1,8 @@
+//! Data that passes between the host and its child processes.
+//!
+//! A [`Job`] goes in: the child gets it as a copy of the host's memory. [`Record`]s come out: small
+//! messages through a pipe. Neither side trusts the command: it has no access to either pipe.
+
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -106,6 +111,8 @@ pub(super) struct Job {
 }
 
 impl Job {
+    /// All other descriptors of the host are closed in the child, so no file or socket of the host
+    /// leaks.
     pub(super) fn record_descriptors(&mut self) {
         let always = [
             &self.stdin,
@@ -130,6 +137,7 @@ pub(super) struct Cover {
     pub(super) identity: Identity,
 }
 
+/// The ways in which a mount covers a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum CoverKind {
     /// A denied file, which can no longer be opened.
@@ -204,6 +212,7 @@ impl Record {
         bytes
     }
 
+    /// Returns `None` for bytes that no [`encode`](Self::encode) produces.
     pub(super) fn decode(bytes: &[u8; Self::SIZE]) -> Option<Self> {
         let word = |at: usize| {
             u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])

@@ -1,3 +1,9 @@
+//! Places of the file system that commands may use, as Landlock rules.
+//!
+//! The list of readable system files is short on purpose: programs, libraries, certificates and
+//! settings that are the same on most machines. Nothing in it is personal. Places are opened when
+//! the sandbox is built, so a place that is replaced later stays the one that was checked.
+
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -24,6 +30,8 @@ const PROGRAMS: [&str; 9] = [
     "/gnu/store",
 ];
 
+/// Files that common programs read at their start: the linker, certificates, users, time zone,
+/// names of services.
 const SETTINGS: [&str; 27] = [
     "/etc/ld.so.cache",
     "/etc/ld.so.conf",
@@ -54,8 +62,10 @@ const SETTINGS: [&str; 27] = [
     "/sys/devices/system/cpu",
 ];
 
+/// Settings for name resolution, readable only with network access.
 const NAMES: [&str; 3] = ["/etc/resolv.conf", "/etc/host.conf", "/etc/gai.conf"];
 
+/// Devices that neither store nor reveal anything.
 const DEVICES: [&str; 5] = [
     "/dev/null",
     "/dev/zero",
@@ -140,6 +150,7 @@ impl Places {
         Ok(places)
     }
 
+    /// Rights that only folders have are removed for a file, since Landlock rejects them.
     fn add(&mut self, place: &Path, access: BitFlags<AccessFs>) -> io::Result<()> {
         let is_folder = place.metadata()?.is_dir();
         let access = if is_folder {
@@ -179,6 +190,8 @@ impl Places {
             .into()
     }
 
+    /// Creates an empty ruleset that handles every right this kernel knows: what no rule allows is
+    /// denied.
     fn create(&self) -> Option<RulesetCreated> {
         if self.abi == ABI::Unsupported {
             return None;

@@ -1,4 +1,11 @@
 //! Tests what this system can enforce, by trying it in a child.
+//!
+//! Queries such as "does the kernel have Landlock" are not enough: a container, a security module
+//! or a setting may make a mechanism ineffective. So a child enters all mechanisms and then tries
+//! to break out: it reads and writes a file, connects to a port and a socket, signals the host,
+//! maps too much memory, and leaves a daemon behind. The report contains what failed.
+//!
+//! Isolation is tried from strong to weak, and the first kind that starts is used.
 
 use std::ffi::CString;
 use std::io;
@@ -75,6 +82,8 @@ fn is_disabled(setup: &Setup, isolation: Isolation) -> bool {
     }
 }
 
+/// Returns everything to try with this kind of isolation, without the mechanisms that tests
+/// disable.
 fn wanted(setup: &Setup, isolation: Isolation) -> Mechanisms {
     let with = |name| !setup.without.contains(&name);
     let is_isolated = isolation != Isolation::Nothing;
@@ -95,6 +104,7 @@ fn wanted(setup: &Setup, isolation: Isolation) -> Mechanisms {
     }
 }
 
+/// Probes one set of mechanisms and returns those that could be set up.
 fn attempt(
     setup: &Setup,
     private: &PrivateFolder,
@@ -131,6 +141,11 @@ fn clone(setup: &Setup) -> Setup {
     }
 }
 
+/// Runs a probe with the rights of any command, or with those of a read-only run.
+///
+/// # Errors
+/// Returns an error if a required step failed, or if the probe process could not list the
+/// workspace.
 fn run_probe(
     system: &System,
     limits: &Limits,
@@ -371,6 +386,7 @@ fn processes(mechanisms: &Mechanisms, probe_result: ProbeResult) -> Protection {
     Protection::enforced(by)
 }
 
+/// Two questions count: can other processes be seen, and can they be signalled or changed.
 fn others(mechanisms: &Mechanisms, probe_result: ProbeResult) -> Protection {
     let mut by = Vec::new();
     if mechanisms.is_isolated() {

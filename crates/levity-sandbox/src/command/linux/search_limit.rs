@@ -1,3 +1,9 @@
+//! The time limit of the search before a command.
+//!
+//! A workspace with a million entries takes seconds to search, and the caller's limit includes
+//! them: otherwise a command could make the next one slow without limit. A dropped future ends the
+//! search as well.
+
 use std::io;
 use std::time::{Duration, Instant};
 

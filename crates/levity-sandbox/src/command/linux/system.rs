@@ -1,3 +1,10 @@
+//! One sandbox on Linux: its shared state, and the run of a command from its description to its
+//! result.
+//!
+//! A run has these steps: find denied files, compute the rights, build a `Job`, start the watcher,
+//! serve its pipes, and read its records. If a denied file moved between the search and the mount,
+//! nothing has run yet, and the steps are repeated, up to 16 times.
+
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ffi::{CString, OsStr};
@@ -292,6 +299,8 @@ impl System {
         })
     }
 
+    /// Builds the job. `links` receives the folder with links to programs, which must live as long
+    /// as the command.
     fn prepare(
         &self,
         spec: &CommandSpec,
@@ -455,6 +464,7 @@ impl System {
         Ok(records)
     }
 
+    /// Checks the text of a directory. The child checks the real path after it has entered it.
     fn directory(&self, dir: &Path) -> Result<CString, CommandError> {
         let outside = || CommandError::Directory(dir.to_string_lossy().into_owned());
         let inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
@@ -466,6 +476,8 @@ impl System {
 }
 
 impl Job {
+    /// Sets the limits in the units that the child needs, and derives the kernel's own limits from
+    /// them.
     fn limit(&mut self, limits: &Limits) {
         self.time_ms = millis(limits.time);
         self.cpu_ms = millis(limits.cpu_time);
@@ -616,6 +628,7 @@ fn hide_error(path: &[u8], errno: Errno) -> io::Error {
     }
 }
 
+/// A limit that the watcher reports takes precedence over the signal by which the command ended.
 fn exit(status: i32, limit: u8) -> Exit {
     match limit {
         limit::TIME => return Exit::Limit(CommandLimit::Time),

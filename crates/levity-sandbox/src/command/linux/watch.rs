@@ -2,6 +2,10 @@
 //! is exceeded. Then it kills all remaining processes.
 //!
 //! This runs in a copy of a process with many threads, so nothing here allocates.
+//!
+//! The clock decides about time, `/proc` about memory, CPU time and processes. A count costs time,
+//! so it runs every 25 milliseconds and less often if it is slow. A sudden increase of the system's
+//! tasks triggers one at once: a fork bomb needs only milliseconds.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -43,6 +47,8 @@ pub(super) mod limit {
     pub(in super::super) const UNCOUNTED: u8 = 5;
 }
 
+/// The state of the watcher. It lives as long as the command, and a little longer to kill what is
+/// left.
 struct Watch<'a> {
     job: &'a mut Job,
     /// The command, and its exit status.
@@ -262,6 +268,7 @@ impl Watch<'_> {
         }
     }
 
+    /// Asks all processes to end, before they are killed.
     fn terminate_all(&mut self) {
         if self.isolation {
             terminate(-1);
