@@ -1,3 +1,10 @@
+//! Scopes of tokens, and the callers that present them.
+//!
+//! A [`Caller`] is attached to each admitted request. All checks of ownership go through
+//! [`Caller::own`] and [`Caller::owns`], so that the prefix rule is written down once. The prefix
+//! ends at the first `-`, and token names contain no `-`; therefore `ann` never owns an id of
+//! `anna`.
+
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -9,6 +16,15 @@ mod tokens;
 pub use tokens::{TokenInfo, Tokens};
 
 /// A permission that a token grants to its holder.
+///
+/// ```
+/// use levity_serve::TokenScope;
+/// let scope: TokenScope = "approve".parse()?;
+/// assert_eq!(scope, TokenScope::Approve);
+/// assert_eq!(scope.to_string(), "approve");
+/// assert!("root".parse::<TokenScope>().is_err());
+/// # Ok::<(), levity_serve::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum TokenScope {
@@ -27,6 +43,12 @@ impl TokenScope {
     pub const ALL: [Self; 4] = [Self::Read, Self::Run, Self::Approve, Self::Admin];
 
     /// Returns the name of the scope, as token files and commands write it.
+    ///
+    /// ```
+    /// use levity_serve::TokenScope;
+    /// let names = TokenScope::ALL.map(TokenScope::name);
+    /// assert_eq!(names, ["read", "run", "approve", "admin"]);
+    /// ```
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -43,6 +65,7 @@ impl fmt::Display for TokenScope {
     }
 }
 
+/// Accepts exactly the names that [`TokenScope::name`] returns, in lower case.
 impl FromStr for TokenScope {
     type Err = Error;
 
@@ -64,6 +87,18 @@ impl FromStr for TokenScope {
 /// A named caller has its own namespace: the ids of its runs and conversations begin with `NAME-`,
 /// and it cannot reach any others. Callers named `TENANT.USER` share the namespace `TENANT`. A
 /// caller with [`TokenScope::Admin`] has no namespace and reaches everything.
+///
+/// ```
+/// use levity_serve::{Caller, TokenScope, Tokens};
+///
+/// let mut tokens = Tokens::new();
+/// let token = tokens.add("watch", [TokenScope::Read])?;
+/// let watch = tokens.find(token.reveal()).unwrap();
+/// assert_eq!(watch.name(), Some("watch"));
+/// assert!(!watch.has_scope(TokenScope::Run));
+/// assert!(Caller::owner().has_scope(TokenScope::Run));
+/// # Ok::<(), levity_serve::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     name: Option<Arc<str>>,
@@ -73,6 +108,13 @@ pub struct Caller {
 impl Caller {
     /// Returns the owner of the server: no name, every scope. Clients of a server with a single
     /// token, and of a server on stdio, are the owner.
+    ///
+    /// ```
+    /// use levity_serve::{Caller, TokenScope};
+    /// let owner = Caller::owner();
+    /// assert_eq!(owner.name(), None);
+    /// assert!(TokenScope::ALL.iter().all(|scope| owner.has_scope(*scope)));
+    /// ```
     pub fn owner() -> Self {
         Self {
             name: None,
@@ -101,6 +143,19 @@ impl Caller {
     }
 
     /// Returns `true` if the caller has a scope, directly or through one that includes it.
+    ///
+    /// `Admin` includes everything, and every other scope includes `Read`. `Run` and `Approve` do
+    /// not include each other, so a program that starts runs cannot approve its own calls.
+    ///
+    /// ```
+    /// use levity_serve::{TokenScope, Tokens};
+    /// let mut tokens = Tokens::new();
+    /// let token = tokens.add("desk", [TokenScope::Approve])?;
+    /// let desk = tokens.find(token.reveal()).unwrap();
+    /// assert!(desk.has_scope(TokenScope::Read));
+    /// assert!(!desk.has_scope(TokenScope::Run));
+    /// # Ok::<(), levity_serve::Error>(())
+    /// ```
     pub fn has_scope(&self, scope: TokenScope) -> bool {
         use TokenScope::{Admin, Read};
         self.scopes.contains(&Admin)
@@ -119,6 +174,9 @@ impl Caller {
     }
 
     /// Returns the id in this caller's namespace, adding the prefix if the caller omitted it.
+    ///
+    /// For the caller `ann.laptop`, `r1` becomes `ann-r1`, and `ann-r1` stays as it is. A caller
+    /// without a namespace gets the id unchanged.
     pub(crate) fn own(&self, id: &str) -> String {
         match self.namespace() {
             Some(name) if !self.owns(id) => format!("{name}-{id}"),
@@ -127,6 +185,8 @@ impl Caller {
     }
 
     /// Returns `true` if this caller may reach an id.
+    ///
+    /// A caller without scopes owns nothing.
     pub(crate) fn owns(&self, id: &str) -> bool {
         match self.namespace() {
             Some(name) => id
@@ -150,6 +210,9 @@ impl Caller {
 
 /// Returns the tenant that an id of a run or conversation belongs to; `None` if the id has no valid
 /// tenant prefix, such as ids that the owner chose.
+///
+/// `ann-r1` belongs to `ann`. `Ann-r1` and `-r1` belong to nobody, because no token has such a
+/// name.
 pub(crate) fn tenant_of(id: &str) -> Option<&str> {
     let (tenant, _) = id.split_once('-')?;
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();

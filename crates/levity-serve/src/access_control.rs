@@ -1,3 +1,10 @@
+//! Admits or rejects each request, before any handler sees it.
+//!
+//! The checks run in a fixed order: `Host`, `Origin`, token, connection slot, audience. A request
+//! that fails one check does not reach the next, so a foreign web page cannot learn if a token is
+//! valid. [`AccessLayer`] wraps a whole router; a route that is added later is therefore protected
+//! as well. Rejections carry a code for programs and a message that names the next step.
+
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -26,6 +33,21 @@ use crate::token::Token;
 ///
 /// A DNS rebinding attack leads a browser to a name that the attacker resolves to this machine.
 /// Such a request carries the attacker's `Host` and `Origin`, and is rejected for either.
+///
+/// By default, only names of the loopback are valid hosts: `localhost`, `127.0.0.0/8` and `[::1]`.
+/// Allow other names with [`hosts`](Self::hosts) and other pages with [`origins`](Self::origins). A
+/// request without `Origin`, as programs send it, passes that check.
+///
+/// ```
+/// use levity_serve::{AccessControl, Token};
+///
+/// let access = AccessControl::new(Token::generate()?)
+///     .hosts(["agents.example"])
+///     .origins(["https://app.example"]);
+/// let shown = format!("{access:?}");
+/// assert!(shown.contains("agents.example") && shown.contains("Token(..)"));
+/// # Ok::<(), levity_serve::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct AccessControl {
     token: Option<Token>,
@@ -43,6 +65,9 @@ pub struct AccessControl {
 
 impl AccessControl {
     /// Admits clients that present this token.
+    ///
+    /// A client sends `Authorization: Bearer TOKEN`. It becomes the [owner](crate::Caller::owner)
+    /// of the server, with every scope.
     pub fn new(token: Token) -> Self {
         Self {
             token: Some(token),
@@ -52,6 +77,21 @@ impl AccessControl {
     }
 
     /// Admits clients that present one of these tokens, within the token's scopes.
+    ///
+    /// An empty set admits nobody; it does not open the server.
+    ///
+    /// ```
+    /// use levity_serve::{AccessControl, Listener, TokenScope, Tokens};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_serve::Result<()> {
+    /// let mut tokens = Tokens::new();
+    /// tokens.add("ci", [TokenScope::Run])?;
+    /// let listener = Listener::bind("127.0.0.1:0", AccessControl::named(tokens)).await?;
+    /// assert!(listener.address().ip().is_loopback());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn named(tokens: Tokens) -> Self {
         Self {
             is_open: false,
@@ -61,6 +101,9 @@ impl AccessControl {
     }
 
     /// Also admits clients that present one of these tokens.
+    ///
+    /// Use it beside [`new`](Self::new): the single token stays with the owner, and users get named
+    /// tokens. A second call replaces the set of the first.
     #[must_use]
     pub fn tokens(mut self, tokens: Tokens) -> Self {
         (self.tokens, self.is_open) = (tokens, false);
@@ -70,6 +113,20 @@ impl AccessControl {
     /// Admits every client of this machine without a token. Use it for tests and for servers that
     /// do nothing sensitive. A [`Listener`](crate::Listener) that other machines can reach rejects
     /// it.
+    ///
+    /// Requests are still rejected for a foreign `Host` or `Origin`, so a web page cannot use the
+    /// server.
+    ///
+    /// ```
+    /// use levity_serve::{AccessControl, Listener};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// assert!(Listener::bind("127.0.0.1:0", AccessControl::open()).await.is_ok());
+    /// let error = Listener::bind("0.0.0.0:0", AccessControl::open()).await.unwrap_err();
+    /// assert!(error.to_string().contains("set a token"));
+    /// # }
+    /// ```
     pub fn open() -> Self {
         Self {
             token: None,
@@ -84,6 +141,9 @@ impl AccessControl {
 
     /// Sets the host names that clients may use for this server, besides those of the loopback,
     /// with or without a port.
+    ///
+    /// A name without a port allows every port; `agents.example:8443` allows only that one. Names
+    /// are compared without regard to case. A second call replaces the names of the first.
     #[must_use]
     pub fn hosts<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.hosts = names
@@ -95,6 +155,9 @@ impl AccessControl {
 
     /// Sets the origins whose pages may call this server, such as `https://app.example`, besides
     /// those of the loopback.
+    ///
+    /// An origin consists of scheme, host and port, without a path, and must match exactly apart
+    /// from case. A second call replaces the origins of the first.
     #[must_use]
     pub fn origins<S: Into<String>>(mut self, origins: impl IntoIterator<Item = S>) -> Self {
         self.origins = origins
@@ -129,6 +192,8 @@ impl AccessControl {
     }
 
     /// Returns the response to a challenge from a client that reached this server at `local`.
+    ///
+    /// Returns `None` if this server accepts no proofs, so that the path is treated like any other.
     fn answer_challenge(
         &self,
         uri: &Uri,
@@ -227,6 +292,8 @@ impl AccessControl {
     }
 
     /// Returns the caller that owns the presented token.
+    ///
+    /// Both lookups always run, so that the time does not show which kind of token matched.
     fn find(&self, shown: &str) -> Option<Caller> {
         let owner = self
             .token
@@ -265,6 +332,9 @@ impl AccessControl {
                 .any(|known| *known == host || known == name)
     }
 
+    /// Returns `true` if a request comes from no page, from a page of the loopback, or from an
+    /// allowed origin. Two `Origin` headers are rejected, because a proxy and this server might
+    /// read different ones.
     fn is_origin_known(&self, headers: &HeaderMap) -> bool {
         let mut origins = headers.get_all(ORIGIN).iter();
         let Some(origin) = origins.next() else {
@@ -281,6 +351,8 @@ impl AccessControl {
     }
 }
 
+/// Returns the token of a single `Authorization: Bearer` header. Several such headers count as
+/// none.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut shown = headers.get_all(AUTHORIZATION).iter();
     let (Some(shown), None) = (shown.next(), shown.next()) else {
@@ -302,6 +374,8 @@ fn without_port(authority: &str) -> &str {
     }
 }
 
+/// Returns `true` for `localhost`, for any address in `127.0.0.0/8` and for `[::1]`. IPv6 addresses
+/// need their brackets, as in a `Host` header.
 fn is_loopback(host: &str) -> bool {
     match host
         .strip_prefix('[')
@@ -319,6 +393,8 @@ fn is_loopback(host: &str) -> bool {
     }
 }
 
+/// The reasons for which a request is rejected. Only wrong tokens are counted against an address; a
+/// missing token is not a guess.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
     Host,
@@ -331,6 +407,8 @@ enum Refusal {
 }
 
 impl Refusal {
+    /// Returns the response, with `Retry-After` where waiting helps. A rejected guess closes its
+    /// connection, so that each guess costs a new one.
     fn answer(self) -> Response {
         let (status, code, message) = match self {
             Self::Host => (
@@ -394,6 +472,9 @@ impl Refusal {
 }
 
 /// Returns an error response with a code and a message.
+///
+/// The body is `{"error": {"code": .., "message": ..}}`: programs branch on the code, and people
+/// read the message.
 pub(crate) fn refuse(status: StatusCode, code: &str, message: &str) -> Response {
     let mut answer = (
         status,
@@ -420,6 +501,9 @@ pub(crate) enum Audience {
 }
 
 /// The access checks of one listener, with its record of failures.
+///
+/// One layer belongs to one listener. It stays in memory across connections, because failures are
+/// counted by address and not by connection.
 pub(crate) struct AccessLayer {
     access: AccessControl,
     audience: Audience,
@@ -451,6 +535,10 @@ impl AccessLayer {
     }
 
     /// Returns the caller of a request, if it is admitted and its connection gets a slot.
+    ///
+    /// Wrong tokens are counted and, if there are many, answered late. A caller gets its slot
+    /// before the audience check: a valid named token that is not admitted still leaves the pool of
+    /// unauthenticated connections.
     async fn admit(
         &self,
         uri: &Uri,
@@ -483,6 +571,8 @@ impl AccessLayer {
     }
 }
 
+/// The middleware itself: logs the request, answers challenges, and passes admitted requests on
+/// with their [`Caller`] as an extension.
 async fn check_access(
     State(layer): State<Arc<AccessLayer>>,
     mut request: Request,
@@ -536,6 +626,9 @@ const CLIENT_DISCONNECTED: u16 = 499;
 
 /// The log record of a request in progress. Dropping it writes the record, however the request
 /// ends.
+///
+/// The path is cut to 256 characters and the method to 16, because both come from clients that may
+/// not have a token.
 struct PendingRecord {
     log: AccessLog,
     at: levity_core::Timestamp,

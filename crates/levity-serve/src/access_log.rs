@@ -1,3 +1,8 @@
+//! The access log: one record per request, written when the request ends.
+//!
+//! A record is written on drop, so requests that are cancelled or whose client disconnects are
+//! logged as well. Errors of the log file are ignored: a full disk must not stop the server.
+
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -13,6 +18,33 @@ use serde_json::json;
 use crate::error::{Error, Result};
 
 /// A log record of one answered request.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+/// use levity_serve::{AccessControl, AccessLog, Listener, mcp::McpServer};
+/// use tokio::{io::{AsyncReadExt as _, AsyncWriteExt as _}, net::TcpStream};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let records = Arc::new(Mutex::new(Vec::new()));
+/// let sink = records.clone();
+/// let log = AccessLog::new(move |record| sink.lock().unwrap().push(record.clone()));
+/// let listener = Listener::bind("127.0.0.1:0", AccessControl::open()).await?.access_log(log);
+/// let address = listener.address();
+/// let server = McpServer::builder("empty", "1.0").build()?;
+/// # let client = async {
+/// let mut stream = TcpStream::connect(address).await?;
+/// stream.write_all(b"GET /no?q=1 HTTP/1.1\r\nHost: localhost\r\n\r\n").await?;
+/// stream.read_u8().await?;
+/// # Ok::<(), std::io::Error>(())
+/// # };
+/// # tokio::select! { served = server.listen(listener) => served?, asked = client => asked? }
+/// let record = records.lock().unwrap()[0].clone();
+/// assert_eq!((record.status, record.path.as_str()), (404, "/no"));
+/// assert!(record.line().starts_with("{\"at\":"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AccessRecord {
@@ -36,6 +68,10 @@ pub struct AccessRecord {
 
 impl AccessRecord {
     /// Returns the record as one line of JSON.
+    ///
+    /// The fields are `at`, `address`, `token`, `authenticated`, `method`, `path`, `status` and
+    /// `ms`. Unknown values are `null`. JSON escapes control characters, so a client cannot forge a
+    /// second line.
     pub fn line(&self) -> String {
         json!({
             "at": self.at.to_string(),
@@ -53,9 +89,25 @@ impl AccessRecord {
 
 /// An access log with one record per request: client, method, path, status and duration. It never
 /// contains a token, query, header or body.
+///
+/// ```
+/// use levity_core::CancelToken;
+/// use levity_serve::{AccessControl, AccessLog, Listener, Token};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// let log = AccessLog::file(folder.path().join("access.log"))?;
+/// let access = AccessControl::new(Token::generate()?);
+/// let listener = Listener::bind("127.0.0.1:0", access).await?.access_log(log);
+/// assert!(folder.path().join("access.log").exists());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct AccessLog(Arc<Sink>);
 
+/// The destination of records. The file is behind a mutex, because requests end on any thread.
 enum Sink {
     File(Mutex<RotatingFile>),
     Function(Box<dyn Fn(&AccessRecord) + Send + Sync>),
@@ -66,12 +118,17 @@ impl AccessLog {
     pub const MAX_FILE_BYTES: u64 = 16 << 20;
 
     /// Creates a log that calls a function with each record. The function must not block.
+    ///
+    /// Use it to send records to your own logging system. The function runs on the thread that
+    /// answers the request.
     pub fn new(write: impl Fn(&AccessRecord) + Send + Sync + 'static) -> Self {
         Self(Arc::new(Sink::Function(Box::new(write))))
     }
 
     /// Creates a log that appends JSON lines to a file that only its owner can read. At most two
     /// files exist: the file and `FILE.1`.
+    ///
+    /// An existing file is continued, so a restart loses no records.
     ///
     /// # Errors
     /// Fails if the file cannot be opened.
@@ -80,6 +137,14 @@ impl AccessLog {
     }
 
     /// Same as [`file`](Self::file), with another size limit.
+    ///
+    /// ```
+    /// use levity_serve::AccessLog;
+    /// # let folder = tempfile::tempdir()?;
+    /// let log = AccessLog::file_with_limit(folder.path().join("access.log"), 1 << 20)?;
+    /// assert_eq!(format!("{log:?}"), "AccessLog(..)");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Fails if the file cannot be opened.
@@ -112,6 +177,8 @@ impl fmt::Debug for AccessLog {
     }
 }
 
+/// A log file with its current size, which is counted here instead of asking the system for each
+/// record.
 struct RotatingFile {
     path: PathBuf,
     file: File,
@@ -131,6 +198,8 @@ impl RotatingFile {
         })
     }
 
+    /// Appends a line. If the line does not fit, the file is first renamed to `FILE.1`; a single
+    /// line may be longer than the limit.
     fn write(&mut self, line: &str) -> io::Result<()> {
         let length = line.len() as u64 + 1;
         if self.bytes > 0 && self.bytes + length > self.max_bytes {

@@ -1,4 +1,8 @@
 //! Reads request bodies within a size limit and a timeout.
+//!
+//! Small bodies, up to 64 KiB, are read without a permit. Larger ones share 64 permits, so that
+//! slow uploads cannot fill the memory: at most 64 large bodies arrive at once. A body
+//! of unknown length counts as large.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +36,7 @@ pub(crate) struct BodyReader {
 }
 
 impl BodyError {
+    /// Returns the HTTP status of the rejection. The MCP server and the HTTP API use the same ones.
     pub(crate) fn status(self) -> StatusCode {
         match self {
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -113,6 +118,8 @@ impl BodyReader {
     }
 }
 
+/// Returns `true` if the size limit caused an error. The library does not export the type of that
+/// error, so its text is compared.
 fn is_too_large(error: &axum::Error) -> bool {
     std::error::Error::source(error).is_some_and(|cause| cause.to_string().contains("length limit"))
 }

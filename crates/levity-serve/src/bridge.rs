@@ -18,6 +18,25 @@
 //! | `host/info`, `ping` | information about the host |
 //!
 //! Every error has an [`ErrorKind`] in its `data.kind`, and a message that says what to do.
+//!
+//! # When to use it
+//!
+//! Use the bridge if a program has its own agent, such as an editor's assistant, and hands whole
+//! tasks to yours. Both work on the same folder. Use the [HTTP API](crate::http) for web pages and
+//! for clients that need no files.
+//!
+//! # Trust
+//!
+//! The host proves that it has the token before a client sends anything, and the token itself never
+//! travels; see `docs/bridge.md`. A client with the token reads and writes every file that the
+//! workspace allows, so a token is as powerful as the folder. Paths, prompts and parameters are
+//! untrusted: the host checks each against the workspace and its [limits](HostLimits).
+//!
+//! # After a crash
+//!
+//! A dispatched task is in the journal of the commander before the client gets its id. A restarted
+//! host resumes it and writes its signal file exactly once, if the journal and the [task
+//! records](BridgeHostBuilder::tasks) are stored on disk.
 
 mod address;
 mod challenge;

@@ -1,4 +1,8 @@
 //! Renders tool calls for the person who approves them.
+//!
+//! A person must see all of what they approve. Arguments that are longer than
+//! [`MAX_DISPLAYED_ARGS`] are shown in part, and such a call can only be denied. Invisible and
+//! direction-changing characters are escaped, so that a call cannot look like another one.
 
 use levity_core::text::{head, is_blank};
 use serde_json::Value;
@@ -15,6 +19,8 @@ pub(crate) struct DisplayedArgs {
 }
 
 impl DisplayedArgs {
+    /// The result is compact JSON. A longer one keeps its first and last 4 KiB, cut at whole
+    /// characters.
     pub(crate) fn new(args: &Value) -> Self {
         let args = visible(&args.to_string());
         if args.len() <= MAX_DISPLAYED_ARGS {
@@ -42,6 +48,8 @@ impl DisplayedArgs {
 
 /// Escapes invisible characters and those that change the direction of text. The result is
 /// equivalent as JSON.
+///
+/// A right-to-left override, for example, becomes `\u202e`. Spaces and line breaks stay.
 pub(crate) fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {

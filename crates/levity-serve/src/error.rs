@@ -1,12 +1,37 @@
+//! Errors of servers, listeners and runs, with their categories.
+//!
+//! Messages name the setting or the run and the next step, because `levity serve` prints them as
+//! they are. `Debug` prints the same text with all causes, for a `main` that returns the error.
+
 use std::io;
 
 use levity_core::text::chain;
 use levity_core::{RunId, SharedError};
 
 /// The result type that this crate's methods return.
+///
+/// ```
+/// fn check(name: &str) -> levity_serve::Result<()> {
+///     name.parse::<levity_serve::TokenScope>().map(drop)
+/// }
+/// assert!(check("run").is_ok() && check("walk").is_err());
+/// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error of a server, a listener or one of its runs.
+///
+/// Ask [`kind`](Self::kind) for the category and [`is_retryable`](Self::is_retryable) before you
+/// repeat a call. `Display` is one clause for people; it contains no token and no prompt.
+///
+/// ```
+/// use levity_serve::{Error, ErrorKind, Token};
+///
+/// let error = Token::new("short").unwrap_err();
+/// assert!(matches!(error, Error::Token { .. }));
+/// assert_eq!(error.kind(), ErrorKind::Config);
+/// assert!(!error.is_retryable());
+/// assert_eq!(error.to_string(), "the token is too short; use 16 characters or more");
+/// ```
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -105,6 +130,15 @@ impl std::fmt::Debug for Error {
 }
 
 /// The category of an [`Error`].
+///
+/// Servers translate the kind to their protocol. The HTTP API, for example, answers `Full` with 429
+/// or 503 and a `Retry-After` header.
+///
+/// ```
+/// use levity_serve::{Error, ErrorKind};
+/// let error = Error::Full { limit: 64 };
+/// assert_eq!(error.kind(), ErrorKind::Full);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -124,6 +158,12 @@ pub enum ErrorKind {
 
 impl Error {
     /// Returns the category of the error.
+    ///
+    /// ```
+    /// use levity_serve::{Error, ErrorKind};
+    /// assert_eq!(Error::NoRun("r1".into()).kind(), ErrorKind::NotFound);
+    /// assert_eq!(Error::EmptyPrompt.kind(), ErrorKind::Config);
+    /// ```
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Setting { .. }
@@ -140,6 +180,15 @@ impl Error {
     }
 
     /// Returns `true` if the same call may succeed later.
+    ///
+    /// True for reached limits and for I/O errors, and for journal errors that are retryable
+    /// themselves. An error of a run is never retryable here: resume the run instead.
+    ///
+    /// ```
+    /// use levity_serve::Error;
+    /// assert!(Error::JournalBusy { limit: 8 }.is_retryable());
+    /// assert!(!Error::NotRunning("r1".into()).is_retryable());
+    /// ```
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Full { .. } | Self::JournalBusy { .. } | Self::Io { .. } => true,
@@ -148,6 +197,8 @@ impl Error {
         }
     }
 
+    /// Creates an [`Error::Setting`]. `problem` continues the sentence that begins with the name of
+    /// the setting: "is 0; allow at least one".
     pub(crate) fn setting(setting: &'static str, problem: impl Into<String>) -> Self {
         Self::Setting {
             setting,
@@ -155,6 +206,8 @@ impl Error {
         }
     }
 
+    /// Creates an [`Error::Run`] and makes its cause shareable, because several clients may get the
+    /// same error.
     pub(crate) fn run(run: &RunId, cause: impl std::error::Error + Send + Sync + 'static) -> Self {
         Self::Run {
             run: run.clone(),

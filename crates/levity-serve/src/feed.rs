@@ -1,3 +1,13 @@
+//! The events of a run, buffered once and read by any number of clients.
+//!
+//! Each event is serialized once, and all readers share its bytes. A feed holds at most 4,096
+//! events and 4 MiB; when it is full, it drops transient events first and then the oldest ones.
+//! Readers notice the gap by the ordinals and report it as [`FeedItem::Missed`].
+//!
+//! An event id is the number of durable events up to it, such as `17`. It is the same in every
+//! process, because the journal determines it. Once child runs have emitted events, the order is
+//! specific to one feed, so the id also names the feed: `17~3fa80b210`.
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,6 +19,9 @@ use tokio::sync::watch;
 ///
 /// The feed waits for no reader: a reader that is slower than the run misses events and learns how
 /// many.
+///
+/// Pushing never waits: it takes a lock, appends and wakes the readers. The lock is held only for
+/// bookkeeping, never while JSON is written.
 pub(crate) struct Feed {
     run: RunId,
     /// Identifies this process in event ids, because the order of events of child runs differs
@@ -20,6 +33,8 @@ pub(crate) struct Feed {
     newest: watch::Sender<u64>,
 }
 
+/// The buffer and its counters. `next` and `durable` count all events that were ever pushed, also
+/// those that were dropped.
 #[derive(Default)]
 struct State {
     waiting: VecDeque<FeedEvent>,
@@ -65,6 +80,24 @@ pub(crate) enum FeedEntry {
 }
 
 /// An item that an [`EventReader`] returns.
+///
+/// ```
+/// use levity_loop::Agent;
+/// use levity_serve::{FeedItem, NewRun, Runs};
+/// use levity_test::ScriptedModel;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let agent = Agent::builder(ScriptedModel::new().reply("Yes.")).build()?;
+/// let runs = Runs::new(agent);
+/// let run = runs.start(NewRun::new("Is it?"))?;
+/// let mut events = run.events(None);
+/// let Some(FeedItem::Event { id, json }) = events.next().await else { panic!("no event") };
+/// assert_eq!(id.as_deref(), Some("1"));
+/// assert!(serde_json::from_slice::<serde_json::Value>(&json)?.is_object());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum FeedItem {
@@ -117,6 +150,8 @@ impl Feed {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Transient events are not even serialized while nobody reads. An event that cannot be
+    /// serialized is skipped; it takes no number.
     pub(crate) fn push(&self, event: &Event) {
         let durable = !event.kind.is_transient();
         if !durable && self.newest.receiver_count() == 0 {
@@ -182,6 +217,9 @@ impl Feed {
 
     /// Returns the ordinal of the event after the one with this id, and the number of durable
     /// events before it.
+    ///
+    /// Returns `None` if the id is malformed, comes from another feed, lies in the future, or if
+    /// events after it were dropped. The reader then starts with a [`FeedItem::Reset`].
     fn position(&self, id: &str) -> Option<(u64, u64)> {
         let (number, boot) = match id.split_once('~') {
             Some((number, boot)) => (number, Some(boot)),
@@ -215,6 +253,7 @@ impl Feed {
         ))
     }
 
+    /// Returns the id from which a reader can resume; transient events have none.
     fn id(&self, event: &FeedEvent) -> Option<String> {
         event.durable.then(|| match event.mixed {
             true => format!("{}~{}", event.number, self.boot),
@@ -224,6 +263,8 @@ impl Feed {
 }
 
 impl State {
+    /// Appends an event and drops others until both limits are met. The newest event always stays,
+    /// even if it alone exceeds the bytes.
     fn add(&mut self, event: FeedEvent, (events, bytes): (usize, usize)) {
         self.bytes += event.json.len();
         self.transient += usize::from(!event.durable);
@@ -254,6 +295,30 @@ impl State {
 }
 
 /// A reader of a run's events. It never delays the run.
+///
+/// Readers start at the beginning or after an event id, and any number of them can read the same
+/// run. A reader of a run that has ended gets all its events and then `None`.
+///
+/// ```
+/// use levity_loop::Agent;
+/// use levity_serve::{FeedItem, NewRun, Runs};
+/// use levity_test::ScriptedModel;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let agent = Agent::builder(ScriptedModel::new().reply("Yes.")).build()?;
+/// let runs = Runs::new(agent);
+/// let run = runs.start(NewRun::new("Is it?"))?;
+/// let (mut events, mut last) = (run.events(None), None);
+/// while let Some(item) = events.next().await {
+///     if let FeedItem::Event { id: Some(id), .. } = item {
+///         last = Some(id); // a reader that reconnects passes the last id
+///     }
+/// }
+/// assert!(run.events(last.as_deref()).next().await.is_none(), "nothing follows the end");
+/// # Ok(())
+/// # }
+/// ```
 pub struct EventReader {
     feed: Arc<Feed>,
     newest: watch::Receiver<u64>,
@@ -268,6 +333,25 @@ pub struct EventReader {
 
 impl EventReader {
     /// Waits for the next item; `None` after the last one. Dropping the future loses nothing.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_serve::{NewRun, Runs};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let agent = Agent::builder(ScriptedModel::new().reply("Yes.")).build()?;
+    /// let runs = Runs::new(agent);
+    /// let run = runs.start(NewRun::new("Is it?"))?;
+    /// let (mut events, mut count) = (run.events(None), 0);
+    /// while events.next().await.is_some() {
+    ///     count += 1;
+    /// }
+    /// assert!(count > 0);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn next(&mut self) -> Option<FeedItem> {
         Some(match self.next_item().await? {
             FeedEntry::Event { id, event } => FeedItem::Event {
@@ -299,6 +383,8 @@ impl EventReader {
         }
     }
 
+    /// Decides on the next item without waiting. A gap is reported before the event that follows
+    /// it, and the position moves with each report, so that a gap is reported once.
     fn step(&mut self) -> Step {
         if std::mem::take(&mut self.reset) {
             return Step::Item(FeedEntry::Reset);
@@ -324,6 +410,7 @@ impl EventReader {
     }
 }
 
+/// The result of one step: an item, nothing yet, or the end of a closed feed.
 enum Step {
     Item(FeedEntry),
     Wait,

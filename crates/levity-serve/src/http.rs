@@ -18,6 +18,28 @@
 //! ```
 //!
 //! [`openapi`] describes the API. The server also returns this description at `/v1/openapi.json`.
+//!
+//! # Start, follow, decide
+//!
+//! | request | effect |
+//! |---|---|
+//! | `POST /v1/runs` | starts a run; `Idempotency-Key` makes a repetition harmless |
+//! | `GET /v1/runs/ID/events` | streams events; `Last-Event-ID` resumes after a disconnect |
+//! | `POST /v1/runs/ID/pause`, `resume`, `cancel`, `message` | controls a run |
+//! | `GET /v1/runs/ID/asks`, `POST /v1/runs/ID/asks/ASK` | decides questions of a run |
+//! | `GET /v1/runs`, `/v1/sessions`, `/v1/tools` | lists, by page |
+//! | `GET /v1/health` | answers without a token |
+//!
+//! Errors have the form `{"error": {"code": .., "message": ..}}`. Codes are stable; messages name
+//! the next step. Responses with 429 or 503 have a `Retry-After` header.
+//!
+//! # Guarantees
+//! - A run that was answered with 201 is in its journal. It continues if the client disconnects,
+//!   and after a restart if the server calls [`Runs::resume_all`].
+//! - A request repeated with the same id or `Idempotency-Key` and the same goal returns the
+//!   existing run and starts no second one.
+//! - An event stream misses events only if the client reads too slowly, and then says how many.
+//! - A token reaches only the runs and conversations of its tenant; see [`Caller`](crate::Caller).
 
 use std::fmt;
 use std::sync::Arc;
@@ -52,12 +74,41 @@ pub use openapi::openapi;
 pub(crate) use problem::runtime_error;
 
 /// An HTTP server for runs.
+///
+/// ```
+/// use levity_loop::Agent;
+/// use levity_serve::http::HttpApi;
+/// use levity_serve::{AccessControl, Listener, Runs, Token};
+/// use levity_test::ScriptedModel;
+/// use tokio::{io::{AsyncReadExt as _, AsyncWriteExt as _}, net::TcpStream};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let agent = Agent::builder(ScriptedModel::new()).build()?;
+/// let listener = Listener::bind("127.0.0.1:0", AccessControl::new(Token::generate()?)).await?;
+/// let address = listener.address();
+/// let api = HttpApi::new(Runs::new(agent)).requests(100).readers(20);
+/// # let client = async {
+/// let mut stream = TcpStream::connect(address).await?;
+/// let request = "GET /v1/health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+/// stream.write_all(request.as_bytes()).await?;
+/// let mut response = String::new();
+/// stream.read_to_string(&mut response).await?;
+/// assert!(response.starts_with("HTTP/1.1 200") && response.contains("\"status\":\"ok\""));
+/// # Ok::<(), std::io::Error>(())
+/// # };
+/// # tokio::select! { served = api.serve(listener) => served?, asked = client => asked? }
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "it accepts no clients until `serve` is called"]
 pub struct HttpApi {
     runs: Runs,
     settings: Settings,
 }
 
+/// The settings of the API. `patience` is the time that a response waits for a run; see
+/// [`HttpApi::command_timeout`].
 struct Settings {
     conversations: Option<Conversations>,
     #[cfg(feature = "dag")]
@@ -139,6 +190,9 @@ impl HttpApi {
 
     /// Lets clients read and delete the conversations that the runs are part of. Disabled by
     /// default.
+    ///
+    /// Pass the same conversations that the agent uses. Deleting one fails with 409 while a run
+    /// uses it.
     pub fn conversations(mut self, conversations: Conversations) -> Self {
         self.settings.conversations = Some(conversations);
         self
@@ -153,6 +207,24 @@ impl HttpApi {
 
     /// Lets clients list tools and call them under their policy. Disabled by default. Use
     /// `agent.dispatcher().clone()` to offer the tools of an agent.
+    ///
+    /// A tool that needs approval is rejected with 409, unless the client sends `"approved": true`
+    /// with a token that has the scope `approve`.
+    ///
+    /// ```
+    /// use levity_core::ToolOutput;
+    /// use levity_loop::Agent;
+    /// use levity_serve::{Runs, http::HttpApi};
+    /// use levity_test::{RecordingTool, ScriptedModel};
+    ///
+    /// let look = RecordingTool::new("look", |_| Ok(ToolOutput::text("nothing")));
+    /// let agent = Agent::builder(ScriptedModel::new()).tool(look).build()?;
+    /// let tools = agent.dispatcher().clone();
+    /// assert_eq!(tools.specs().len(), 1);
+    /// let api = HttpApi::new(Runs::new(agent)).tools(tools).tool_calls(8);
+    /// # drop(api);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn tools(mut self, tools: Dispatcher) -> Self {
         self.settings.tools = Some(tools);
         self
@@ -176,6 +248,8 @@ impl HttpApi {
 
     /// Sets the maximum size of a request body; [`DEFAULT_BODY_LIMIT`](Self::DEFAULT_BODY_LIMIT) by
     /// default.
+    ///
+    /// A larger body is rejected with 413, before it is read if its length is announced.
     pub fn body_limit(mut self, bytes: usize) -> Self {
         self.settings.body_limit = bytes;
         self
@@ -213,14 +287,17 @@ impl HttpApi {
 
     /// Sets the interval without events after which an event stream gets a heartbeat;
     /// [`DEFAULT_HEARTBEAT`](Self::DEFAULT_HEARTBEAT) by default.
+    ///
+    /// Heartbeats are comments, which browsers ignore. They keep proxies from closing an idle
+    /// stream, and show that a client has disconnected.
     pub fn heartbeat(mut self, time: Duration) -> Self {
         self.settings.heartbeat = time;
         self
     }
 
     /// Sets the time that a response waits for a run to start or to receive a command;
-    /// [`DEFAULT_COMMAND_TIMEOUT`](Self::DEFAULT_COMMAND_TIMEOUT) by default. A command that was accepted by then is delivered in
-    /// any case, and the response says so.
+    /// [`DEFAULT_COMMAND_TIMEOUT`](Self::DEFAULT_COMMAND_TIMEOUT) by default. A command that was
+    /// accepted by then is delivered in any case, and the response says so.
     pub fn command_timeout(mut self, time: Duration) -> Self {
         self.settings.patience = time;
         self
@@ -228,6 +305,26 @@ impl HttpApi {
 
     /// Serves until the listener must stop. Dropping the future closes all connections; the runs
     /// continue as long as a clone of their [`Runs`] exists.
+    ///
+    /// ```
+    /// use levity_core::CancelToken;
+    /// use levity_loop::Agent;
+    /// use levity_serve::{AccessControl, Listener, Runs, Token, http::HttpApi};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runs = Runs::new(Agent::builder(ScriptedModel::new()).build()?);
+    /// let stop = CancelToken::new();
+    /// let listener = Listener::bind("127.0.0.1:0", AccessControl::new(Token::generate()?))
+    ///     .await?
+    ///     .stop_on(stop.clone());
+    /// # stop.cancel();
+    /// HttpApi::new(runs.clone()).serve(listener).await?; // until `stop` is cancelled
+    /// assert_eq!(runs.running(), 0);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails if the listener fails.

@@ -1,5 +1,8 @@
 //! Serves levity's agents to other programs: MCP server, bridge and HTTP API.
 //!
+//! Use this crate to run goals for clients that come and go. A run lives in its journal and in
+//! [`Runs`], not in a connection, so a client can disconnect and find its run again by its id.
+//!
 //! ```
 //! use levity_loop::Agent;
 //! use levity_serve::{NewRun, Runs};
@@ -23,9 +26,47 @@
 //! - [`http`] offers runs to web pages and other programs.
 //! - A client that reads slowly, or not at all, never delays a run.
 //!
+//! # Choose a service
+//!
+//! | you want | use | clients speak |
+//! |---|---|---|
+//! | a program that starts and follows runs | [`http::HttpApi`] | HTTP with an event stream |
+//! | your agent as a tool of another assistant | [`AgentServer`] | MCP |
+//! | your own tools, resources and prompts for assistants | [`mcp::McpServer`] | MCP |
+//! | files and tasks for an agent elsewhere | [`bridge::BridgeHost`] | JSON-RPC, WebSocket |
+//!
+//! # Tenants
+//!
+//! A server with [`Tokens`] serves several users. The ids of a named token's runs and conversations
+//! begin with its name, and other names cannot reach them:
+//!
+//! ```
+//! use levity_serve::{TokenScope, Tokens};
+//!
+//! let mut tokens = Tokens::new();
+//! let ci = tokens.add("acme.ci", [TokenScope::Run])?;
+//! let caller = tokens.find(ci.reveal()).unwrap();
+//! assert!(caller.has_scope(TokenScope::Read) && !caller.has_scope(TokenScope::Approve));
+//! # Ok::<(), levity_serve::Error>(())
+//! ```
+//!
+//! Each limit on concurrent work is shared: one tenant gets a quarter of it by default; see
+//! [`Runs::token_share`]. No tenant can use up the capacity of the others.
+//!
+//! # Untrusted input
+//!
+//! Everything that arrives from a client is untrusted: ids, cursors, paths, bodies and answers. The
+//! services limit the size, number and duration of each, and their errors name the problem and the
+//! next step. Error messages contain no token and no prompt.
+//!
 //! # Features
 //! - `dag`: serves the session files of plans.
 //! - `sqlite`: makes remembered facts searchable.
+//!
+//! # Next steps
+//! - Bind a [`Listener`], and read its [`ConnectionLimits`].
+//! - Call [`Runs::resume_all`] when your server starts, so that interrupted runs continue.
+//! - Implement [`Library`] to make your own documents searchable.
 
 mod access;
 mod access_control;

@@ -1,3 +1,9 @@
+//! Collections of documents that clients search and fetch.
+//!
+//! The tools `search` and `fetch` of an [`AgentServer`](crate::AgentServer) work on any number of
+//! libraries. Their ids are untrusted: a library ignores an id that is not its own by returning
+//! `None`, and the next library is asked.
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -19,6 +25,8 @@ pub use files::WorkspaceLibrary;
 pub(crate) const FILES_URL: &str = "workspace:///";
 
 /// Returns the URL of a workspace file, percent-encoding the bytes that a URL does not allow.
+///
+/// `notes/a b.md` becomes `workspace:///notes/a%20b.md`.
 pub(crate) fn file_url(path: &str) -> String {
     let mut url = FILES_URL.to_owned();
     for byte in path.bytes() {
@@ -32,6 +40,9 @@ pub(crate) fn file_url(path: &str) -> String {
 
 /// Returns the path of the file that a URL names. Clients rewrite URLs, so characters that need no
 /// encoding may be encoded.
+///
+/// An invalid escape such as `%zz` stays as it is. Returns `None` for a URL with another scheme.
+/// The path is still untrusted: the workspace checks it.
 pub(crate) fn file_path(url: &str) -> Option<String> {
     let path = url.strip_prefix(FILES_URL)?;
     let mut bytes = Vec::with_capacity(path.len());
@@ -58,6 +69,37 @@ pub(crate) fn file_path(url: &str) -> Option<String> {
 /// - `fetch` finds each document that `search` returned by its id, unless the document has been
 ///   removed since.
 /// - Ids are untrusted input: they may come from any client.
+/// - `search` returns at most `limit` documents; an empty list is a valid result.
+/// - Dropping a future cancels the search, or at least the wait for it.
+///
+/// ```
+/// use async_trait::async_trait;
+/// use levity_serve::{Document, Hit, Library, LibraryError};
+///
+/// struct Manual(Vec<(&'static str, &'static str)>);
+///
+/// #[async_trait]
+/// impl Library for Manual {
+///     async fn search(&self, query: &str, limit: usize) -> Result<Vec<Hit>, LibraryError> {
+///         let found = self.0.iter().filter(|(_, text)| text.contains(query)).take(limit);
+///         Ok(found.map(|(id, _)| Hit::new(*id, *id, format!("manual:{id}"))).collect())
+///     }
+///
+///     async fn fetch(&self, id: &str) -> Result<Option<Document>, LibraryError> {
+///         let found = self.0.iter().find(|(known, _)| *known == id);
+///         Ok(found.map(|(id, text)| Document::new(*id, *id, format!("manual:{id}"), *text)))
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), LibraryError> {
+/// let manual = Manual(vec![("sails", "Reef early."), ("anchor", "Use enough chain.")]);
+/// let found = manual.search("chain", 10).await?;
+/// assert_eq!(manual.fetch(&found[0].id).await?.unwrap().text, "Use enough chain.");
+/// assert!(manual.fetch("keel").await?.is_none());
+/// # Ok(())
+/// # }
+/// ```
 #[async_trait]
 pub trait Library: Send + Sync {
     /// Returns at most `limit` documents that match `query`, best first.
@@ -110,6 +152,13 @@ impl<L: Library + ?Sized> Library for Arc<L> {
 }
 
 /// A document found by a search.
+///
+/// ```
+/// use levity_serve::Hit;
+/// let hit = Hit::new("file:a.md", "a.md", "workspace:///a.md").with_text("High water is at six.");
+/// let json = serde_json::json!(hit);
+/// assert_eq!(json["text"], "High water is at six.");
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Hit {
@@ -136,6 +185,8 @@ impl Hit {
     }
 
     /// Sets the excerpt of the document.
+    ///
+    /// Keep it to a few sentences: up to ten excerpts reach the model of the client at once.
     #[must_use]
     pub fn with_text(mut self, text: impl Into<String>) -> Self {
         self.text = Some(text.into());
@@ -144,6 +195,14 @@ impl Hit {
 }
 
 /// A document with its full text.
+///
+/// ```
+/// use levity_serve::Document;
+/// use serde_json::json;
+/// let page = Document::new("p1", "Tides", "https://example.org/tides", "High water is at six.")
+///     .with_metadata(json!({"author": "Ann"}));
+/// assert_eq!(page.metadata.unwrap()["author"], "Ann");
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Document {
@@ -186,6 +245,17 @@ impl Document {
 }
 
 /// An error of a search or a fetch.
+///
+/// The client gets the message as the result of the tool, so it must not contain confidential data.
+/// The cause stays in the server.
+///
+/// ```
+/// use levity_core::ToolError;
+/// use levity_serve::LibraryError;
+/// let error = LibraryError::new("the index is not built; run `index build`");
+/// let error = error.with_source(std::io::Error::other("no such file"));
+/// assert!(ToolError::from(error).to_string().contains("not built"));
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct LibraryError {

@@ -1,3 +1,10 @@
+//! The listening socket: accepts connections, limits them and serves HTTP/1.1 on each.
+//!
+//! Each connection is a task in a `JoinSet`, so dropping the serving future closes all of them. A
+//! connection ends for one of five reasons: the client closes it, it presents no token in time, its
+//! slot is needed by another client, the client does not read, or the listener stops. The HTTP
+//! parser limits request heads; bodies are limited by the handlers.
+
 use std::fmt;
 use std::future::pending;
 use std::io;
@@ -101,6 +108,11 @@ impl Default for ConnectionLimits {
 /// # Ok(())
 /// # }
 /// ```
+///
+/// Set limits, TLS, an access log and a stop token on the listener, then pass it to a service:
+/// [`HttpApi::serve`](crate::http::HttpApi::serve),
+/// [`McpServer::listen`](crate::mcp::McpServer::listen) or
+/// [`BridgeHost::serve`](crate::bridge::BridgeHost::serve).
 pub struct Listener {
     tcp: TcpListener,
     address: SocketAddr,
@@ -130,6 +142,21 @@ impl Listener {
     pub const GRACE: Duration = Duration::from_secs(2);
 
     /// Listens on an address such as `127.0.0.1:8888`. Port 0 selects any free port.
+    ///
+    /// The socket accepts connections from now on; clients wait until a service serves them.
+    ///
+    /// ```
+    /// use levity_serve::{AccessControl, Error, Listener, Token};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_serve::Result<()> {
+    /// let access = AccessControl::new(Token::generate()?);
+    /// let first = Listener::bind("127.0.0.1:0", access.clone()).await?;
+    /// let error = Listener::bind(&first.address().to_string(), access).await.unwrap_err();
+    /// assert!(matches!(error, Error::Listen { .. }), "the port is in use");
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails if the address is invalid or in use. Also fails if other machines can reach the
@@ -163,6 +190,20 @@ impl Listener {
     /// Sets the maximum number of connections; [`DEFAULT_CONNECTIONS`](Self::DEFAULT_CONNECTIONS)
     /// by default. A quarter of them may be unauthenticated; use [`limits`](Self::limits) to set
     /// each limit.
+    ///
+    /// With a limit of 100, for example, 25 connections may be unauthenticated (13 from one
+    /// address), 75 authenticated, and 18 of one tenant.
+    ///
+    /// ```
+    /// use levity_serve::{AccessControl, Listener};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_serve::Result<()> {
+    /// let listener = Listener::bind("127.0.0.1:0", AccessControl::open()).await?.connections(100);
+    /// assert!(format!("{listener:?}").contains("per_address: 13"));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn connections(mut self, limit: usize) -> Self {
         let unauthenticated = (limit / 4).max(1);
@@ -175,6 +216,25 @@ impl Listener {
     }
 
     /// Sets all limits for connections.
+    ///
+    /// Numbers of connections that are zero count as one, so that a listener always accepts
+    /// somebody.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use levity_serve::{AccessControl, ConnectionLimits, Listener};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_serve::Result<()> {
+    /// let limits = ConnectionLimits {
+    ///     unauthenticated_time: Duration::from_secs(3),
+    ///     ..ConnectionLimits::default()
+    /// };
+    /// let listener = Listener::bind("127.0.0.1:0", AccessControl::open()).await?.limits(limits);
+    /// assert!(format!("{listener:?}").contains("unauthenticated_time: 3s"));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn limits(mut self, limits: ConnectionLimits) -> Self {
         self.limits = limits;
@@ -182,6 +242,22 @@ impl Listener {
     }
 
     /// Encrypts connections with a certificate chain and its private key, both PEM files.
+    ///
+    /// TLS 1.2 and 1.3 are supported, without client certificates. The files are read once; restart
+    /// the server after a renewal.
+    ///
+    /// ```
+    /// use levity_serve::{AccessControl, Listener};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_serve::Result<()> {
+    /// let listener = Listener::bind("127.0.0.1:0", AccessControl::open()).await?;
+    /// assert!(!listener.is_encrypted());
+    /// let error = listener.tls("missing.pem", "missing.key").unwrap_err();
+    /// assert!(error.to_string().contains("missing.pem"));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails if a file cannot be read or has the wrong content, or if every user can read the key.
@@ -204,6 +280,19 @@ impl Listener {
 
     /// Calls a function with notices for the operator, such as invalid tokens. The function must
     /// not block.
+    ///
+    /// ```
+    /// use levity_serve::{AccessControl, Listener, Token};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_serve::Result<()> {
+    /// let listener = Listener::bind("127.0.0.1:0", AccessControl::new(Token::generate()?))
+    ///     .await?
+    ///     .on_notice(|notice| eprintln!("warning: {notice}"));
+    /// # let _ = listener.address();
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn on_notice(mut self, on_notice: impl Fn(&ListenNotice) + Send + Sync + 'static) -> Self {
         self.on_notice = Some(Arc::new(on_notice));
@@ -212,6 +301,8 @@ impl Listener {
 
     /// Sets the timeout for the head of a request;
     /// [`DEFAULT_HEADER_TIME`](Self::DEFAULT_HEADER_TIME) by default.
+    ///
+    /// A client that sends its request byte by byte is disconnected after this time.
     #[must_use]
     pub fn header_time(mut self, time: Duration) -> Self {
         self.header_time = time;
@@ -220,6 +311,9 @@ impl Listener {
 
     /// Sets the time after which a connection is closed if the client reads nothing of the pending
     /// data; [`DEFAULT_SEND_TIME`](Self::DEFAULT_SEND_TIME) by default.
+    ///
+    /// The time starts again whenever the client reads something. A slow client that reads
+    /// continuously is not disconnected by it.
     #[must_use]
     pub fn send_time(mut self, time: Duration) -> Self {
         self.send_time = time;
@@ -228,6 +322,22 @@ impl Listener {
 
     /// Stops the listener when this token is cancelled. The listener then accepts no more clients,
     /// and those in progress have [`GRACE`](Self::GRACE) to finish.
+    ///
+    /// ```
+    /// use levity_core::CancelToken;
+    /// use levity_serve::{AccessControl, Listener, mcp::McpServer};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_serve::Result<()> {
+    /// let stop = CancelToken::new();
+    /// let listener = Listener::bind("127.0.0.1:0", AccessControl::open())
+    ///     .await?
+    ///     .stop_on(stop.clone());
+    /// stop.cancel(); // for example when the process gets a signal
+    /// McpServer::builder("empty", "1.0").build()?.listen(listener).await?; // returns at once
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn stop_on(mut self, stop: CancelToken) -> Self {
         self.stop = stop;
@@ -235,6 +345,17 @@ impl Listener {
     }
 
     /// Returns the address, with the port that was chosen.
+    ///
+    /// ```
+    /// use levity_serve::{AccessControl, Listener};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_serve::Result<()> {
+    /// let listener = Listener::bind("127.0.0.1:0", AccessControl::open()).await?;
+    /// assert_ne!(listener.address().port(), 0);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -256,7 +377,7 @@ impl Listener {
         Ok(self)
     }
 
-    /// Audience the owner until the listener must stop: named tokens need
+    /// Serves only the owner until the listener must stop: named tokens need
     /// [`TokenScope::Admin`](crate::TokenScope::Admin). Dropping the future closes all connections.
     pub(crate) async fn serve(self, router: Router) -> Result<()> {
         self.serve_as(router, Audience::Owner).await
@@ -267,6 +388,9 @@ impl Listener {
         self.serve_as(router, Audience::Callers).await
     }
 
+    /// The accept loop. Failed accepts never end it: an error of one client is ignored, and a lack
+    /// of file descriptors makes it pause for 50 ms. After the stop, connections have
+    /// [`GRACE`](Self::GRACE) to finish; the rest is closed.
     async fn serve_as(self, router: Router, audience: Audience) -> Result<()> {
         let limits = &self.limits;
         let failures = Failures::new(
@@ -369,6 +493,7 @@ pub(crate) struct ConnectionInfo {
     pub(crate) answers: AnswerTimer,
 }
 
+/// The settings and shared data of one accepted connection, before it is served.
 struct Connection {
     header_time: Duration,
     send_time: Duration,
@@ -378,8 +503,11 @@ struct Connection {
 }
 
 impl Connection {
-    /// Audience one client, after the TLS handshake if TLS is enabled. Errors concern only this
+    /// Serves one client, after the TLS handshake if TLS is enabled. Errors concern only this
     /// client and are ignored.
+    ///
+    /// The deadline for the token starts before the handshake, so a slow handshake does not extend
+    /// it.
     async fn accept(
         self,
         stream: TcpStream,
@@ -405,6 +533,9 @@ impl Connection {
         }
     }
 
+    /// Runs the HTTP connection against everything that can end it. An evicted connection gets one
+    /// more chance to be polled, so that [`TimedStream`] can send the 503 response. Upgraded
+    /// connections, such as WebSockets, leave this future and manage themselves.
     async fn serve(
         self,
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,

@@ -36,6 +36,24 @@
 //!
 //! Two things are deliberately absent: types of the protocol's library, which appear in no
 //! signature here, and listening and tokens, which this crate handles for all its services.
+//!
+//! # Choose the parts
+//!
+//! | part | trait or type | clients see |
+//! |---|---|---|
+//! | a plain tool | [`Tool`](levity_core::Tool) | `tools/list`, `tools/call` |
+//! | a tool that asks its user or samples | [`Handler`] | the same |
+//! | documents by URI | [`Resources`] | `resources/list`, `resources/read` |
+//! | templates for users | [`Prompts`] | `prompts/list`, `prompts/get` |
+//! | suggestions while typing | [`Completer`] | `completion/complete` |
+//!
+//! Serve the result with [`McpServer::stdio`], [`McpServer::serve`] or [`McpServer::listen`]. To
+//! serve a whole agent, use [`AgentServer`](crate::AgentServer), which is built from these parts.
+//!
+//! # Scopes over HTTP
+//!
+//! A token with the scope `read` lists everything and calls read-only tools; other tools need
+//! `run`, and approvals need `approve`. A client on stdio started the program, so it is the owner.
 
 mod ask;
 mod ask_wire;

@@ -1,4 +1,8 @@
 //! The MCP interface of an agent: `query`, `search`, `fetch`, readable files and logs, prompts.
+//!
+//! [`AgentServer`] assembles an [`McpServer`] from parts in this folder: the tool `query`, the
+//! tools `search` and `fetch`, the resources of files and logs, and prompts. The parts use only the
+//! public interface of [`mcp`].
 
 use std::time::Duration;
 
@@ -38,6 +42,29 @@ use query::Query;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// ```
+/// use levity_loop::Agent;
+/// use levity_serve::{AgentServer, Runs};
+/// use levity_test::ScriptedModel;
+/// use tokio::io::AsyncReadExt as _;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let agent = Agent::builder(ScriptedModel::new().reply("Paris.")).build()?;
+/// let server = AgentServer::new("geographer", "1.0", Runs::new(agent))
+///     .description("Answers questions about countries.")
+///     .build()?;
+/// let asked = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"query",
+///     "arguments":{"prompt":"The capital of France?"}}}"#.replace('\n', "");
+/// let (mut there, here) = tokio::io::duplex(1 << 16);
+/// server.serve(std::io::Cursor::new(asked), here).await?;
+/// let mut answered = String::new();
+/// there.read_to_string(&mut answered).await?;
+/// assert!(answered.contains("Paris."));
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a server does nothing until it is built and served"]
 pub struct AgentServer {
     server: McpServerBuilder,
@@ -61,11 +88,23 @@ impl AgentServer {
     pub const SESSION_BYTES: usize = 64 << 20;
 
     /// Returns conversations that end with this process, for an agent whose sessions need not be
-    /// stored. Each query without a session starts one. Run [`Conversations::clean_up_periodically`] beside
-    /// the server to remove expired ones.
+    /// stored. Each query without a session starts one. Run
+    /// [`Conversations::clean_up_periodically`] beside the server to remove expired ones.
     ///
     /// A tenant has at most a quarter of them, so that it cannot displace the sessions of others.
-    /// Use [`temporary_sessions_with_share`](Self::temporary_sessions_with_share) to set another share.
+    /// Use [`temporary_sessions_with_share`](Self::temporary_sessions_with_share) to set another
+    /// share.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_serve::{AgentServer, Runs};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// let sessions = AgentServer::temporary_sessions();
+    /// let agent = Agent::builder(ScriptedModel::new()).conversations(sessions).build()?;
+    /// assert!(Runs::new(agent).supports_conversations());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn temporary_sessions() -> Conversations {
         Self::temporary_sessions_with_share(TokenShare::DEFAULT.as_percent())
     }
@@ -100,6 +139,9 @@ impl AgentServer {
     }
 
     /// Lets clients read and search the files of a workspace.
+    ///
+    /// Files that `.gitignore` names are not listed and not searched. The workspace decides which
+    /// paths can be read at all.
     pub fn workspace(mut self, workspace: Workspace) -> Self {
         self.libraries
             .push(WorkspaceLibrary::new(workspace.clone()));
@@ -108,6 +150,8 @@ impl AgentServer {
     }
 
     /// Lets clients search further documents.
+    ///
+    /// The results of several libraries are interleaved, and a search returns ten of them.
     pub fn library(mut self, library: impl Library + 'static) -> Self {
         self.libraries.push(library);
         self
@@ -121,12 +165,28 @@ impl AgentServer {
 
     /// Answers each query with an agent that is created for it, using the model of the calling
     /// client.
+    ///
+    /// The runner of [`Runs`] then starts no runs for queries; it still reads those of its journal.
+    /// The query of a client that offers no model fails.
     pub fn client_agent(mut self, agent: impl ClientAgent + 'static) -> Self {
         self.query.set_client_agent(agent);
         self
     }
 
     /// Configures the underlying server: its limits, further tools.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_serve::{AgentServer, Runs, mcp::McpLimits};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// let agent = Agent::builder(ScriptedModel::new()).build()?;
+    /// let server = AgentServer::new("my-agent", "1.0", Runs::new(agent))
+    ///     .configure(|server| server.title("My agent").limits(McpLimits::default().calls(16)))
+    ///     .build()?;
+    /// # drop(server);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn configure(mut self, set: impl FnOnce(McpServerBuilder) -> McpServerBuilder) -> Self {
         self.server = set(self.server);
         self

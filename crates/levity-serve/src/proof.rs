@@ -12,6 +12,10 @@
 //!
 //! `to` is the address at which the client reached the server. A process in between that forwards
 //! everything listens at another address, so its proofs do not match.
+//!
+//! The server stores nothing when it answers a challenge: its nonce carries the time and an HMAC
+//! under a key of this process. A flood of challenges therefore uses no memory. A nonce is
+//! remembered only once it was used, for as long as it could be used again.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -73,6 +77,9 @@ impl Exchange<'_> {
         hmac::verify(&key(token), self.text(role).as_bytes(), &proof).is_ok()
     }
 
+    /// Returns the text under the HMAC. The role is part of it, so that a proof of the server
+    /// cannot be sent back as the proof of a client. IPv4 addresses in IPv6 form are normalized,
+    /// because the two sides may see different forms.
     fn text(&self, role: &str) -> String {
         let Self { to, client, server } = self;
         let to = SocketAddr::new(to.ip().to_canonical(), to.port());
@@ -80,6 +87,7 @@ impl Exchange<'_> {
     }
 }
 
+/// Returns the token as an HMAC key. Both sides have it; it is never sent.
 fn key(token: &Token) -> hmac::Key {
     hmac::Key::new(hmac::HMAC_SHA256, token.reveal().as_bytes())
 }
@@ -164,6 +172,9 @@ impl Challenger {
         body.rsplit_once('.')?.1.parse().ok()
     }
 
+    /// Returns `false` if the nonce was used before, or if too many nonces are remembered. A nonce
+    /// is fresh for one lifetime before and after its creation, in case the clock is set back, so
+    /// used ones are remembered for two lifetimes.
     fn mark_used(&self, nonce: &str, now: u64) -> bool {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         while used

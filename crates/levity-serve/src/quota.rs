@@ -1,4 +1,9 @@
 //! Quotas that callers share, so that no named token uses all of them.
+//!
+//! A [`Quota`] has two limits: one for all callers, and a lower one for each tenant. Callers
+//! without a namespace, such as the owner, are bound only by the first. A [`Permit`] returns its
+//! units on drop, so a cancelled request releases them as well. The tables hold only tenants that
+//! use something; their size is bounded by the number of permits.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,6 +19,8 @@ pub(crate) struct TokenShare(u8);
 impl TokenShare {
     pub(crate) const DEFAULT: Self = Self(25);
 
+    /// Creates a share of at most 100 percent. Zero is valid: each tenant then gets the minimum of
+    /// one unit.
     pub(crate) fn percent(percent: u8) -> Self {
         Self(percent.min(100))
     }
@@ -23,6 +30,9 @@ impl TokenShare {
     }
 
     /// Returns the number out of `limit` that one named token may use: at least one.
+    ///
+    /// The computation divides first, so that a limit near `usize::MAX` does not overflow. 25
+    /// percent of 8 is 2, and 25 percent of 3 is 1.
     pub(crate) fn of(self, limit: usize) -> usize {
         let percent = usize::from(self.0);
         (limit / 100 * percent + limit % 100 * percent / 100).max(1)
@@ -49,6 +59,8 @@ pub(crate) struct Quota {
     released: Notify,
 }
 
+/// The units in use. `all` includes the units of callers without a namespace, which are in no
+/// entry.
 #[derive(Debug, Default)]
 struct QuotaUsage {
     all: usize,

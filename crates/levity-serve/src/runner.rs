@@ -1,3 +1,9 @@
+//! The interface between this crate and anything that runs goals.
+//!
+//! [`Runs`](crate::Runs) stores runners as trait objects, so servers have no type parameters. The
+//! blanket implementation covers every [`Runnable`] whose input can be made from a text; implement
+//! [`Runner`] yourself only to change how runs start.
+
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -18,9 +24,57 @@ use crate::error::{Error, Result};
 ///   [`RunEnded`](levity_core::EventKind::RunEnded), unless the run could not be driven to its end.
 /// - `resume`, `history` and `asks` find every run that `start` has started, provided the runtime's
 ///   journal stores it.
+///
+/// Agents, swarms and teams implement this trait already. This example adds a prefix to each goal
+/// and forwards everything else:
+///
+/// ```
+/// use async_trait::async_trait;
+/// use levity_core::{Ask, Event, RunId};
+/// use levity_loop::Agent;
+/// use levity_runtime::{Runtime, Watcher};
+/// use levity_serve::{NewRun, Result, RunSetup, Runner, Runs, StartedRun};
+/// use levity_test::ScriptedModel;
+///
+/// struct Polite(Agent);
+///
+/// #[async_trait]
+/// impl Runner for Polite {
+///     fn runtime(&self) -> &Runtime {
+///         Runner::runtime(&self.0)
+///     }
+///     fn supports_conversations(&self) -> bool {
+///         self.0.supports_conversations()
+///     }
+///     fn start(&self, goal: &str, setup: RunSetup) -> Result<StartedRun> {
+///         Runner::start(&self.0, &format!("Please: {goal}"), setup)
+///     }
+///     async fn resume(&self, run: &RunId, watcher: Watcher) -> Result<StartedRun> {
+///         Runner::resume(&self.0, run, watcher).await
+///     }
+///     async fn history(&self, run: &RunId) -> Result<Vec<Event>> {
+///         Runner::history(&self.0, run).await
+///     }
+///     async fn asks(&self, run: &RunId) -> Result<Vec<Ask>> {
+///         Runner::asks(&self.0, run).await
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+/// let agent = Agent::builder(ScriptedModel::new().reply("Of course.")).build()?;
+/// let runs = Runs::new(Polite(agent));
+/// let run = runs.start(NewRun::new("sum it up"))?;
+/// run.outcome().await;
+/// assert_eq!(run.status().goal, "Please: sum it up");
+/// # Ok(())
+/// # }
+/// ```
 #[async_trait]
 pub trait Runner: Send + Sync {
     /// Returns the runtime that drives and stores the runs.
+    ///
+    /// Its journal decides if runs can be resumed, and its world generates ids.
     fn runtime(&self) -> &Runtime;
 
     /// Returns `true` if runs can be part of stored conversations.
@@ -53,6 +107,23 @@ pub trait Runner: Send + Sync {
 }
 
 /// The parameters for starting a run.
+///
+/// ```
+/// use std::sync::Arc;
+/// use levity_loop::Agent;
+/// use levity_serve::{RunSetup, Runner};
+/// use levity_test::ScriptedModel;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let agent = Agent::builder(ScriptedModel::new().reply("Yes.")).build()?;
+/// let watcher = Arc::new(|event: &levity_core::Event| println!("{}", event.kind.name()));
+/// let setup = RunSetup::new("r1", watcher);
+/// let run = Runner::start(&agent, "Is it?", setup)?;
+/// assert!(run.ended.await.is_none(), "the run reached its end");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct RunSetup {
@@ -69,6 +140,15 @@ pub struct RunSetup {
 }
 
 /// A function that receives the messages of a run.
+///
+/// Sinks run on the task that drives the run, so they must not block.
+///
+/// ```
+/// use std::sync::Arc;
+/// use levity_serve::MessageSink;
+/// let sink: MessageSink = Arc::new(|messages| println!("{} messages", messages.len()));
+/// sink(&[]);
+/// ```
 pub type MessageSink = Arc<dyn Fn(&[Arc<Message>]) + Send + Sync>;
 
 impl RunSetup {
@@ -108,6 +188,22 @@ impl fmt::Debug for RunSetup {
 }
 
 /// A run that has started.
+///
+/// ```
+/// use levity_loop::Agent;
+/// use levity_serve::{RunSetup, Runner, StartedRun};
+/// use levity_test::ScriptedModel;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let agent = Agent::builder(ScriptedModel::new().hang()).build()?;
+/// let setup = RunSetup::new("r1", std::sync::Arc::new(|_: &levity_core::Event| {}));
+/// let StartedRun { control, ended, .. } = Runner::start(&agent, "Wait.", setup)?;
+/// let (stopped, sent) = tokio::join!(ended, control.cancel("not needed"));
+/// assert!(stopped.is_none() && sent.is_ok(), "a cancelled run has an ending, too");
+/// # Ok(())
+/// # }
+/// ```
 #[non_exhaustive]
 #[must_use = "dropping it stops the run"]
 pub struct StartedRun {
@@ -192,6 +288,8 @@ where
     }
 }
 
+/// Splits a run into its control and the future that drives it. Messages are delivered only for an
+/// answer, before the future resolves.
 fn start_run<W: Runnable>(run: Run<W>, on_messages: Option<MessageSink>) -> StartedRun {
     let handle = run.start();
     let control = handle.control().clone();

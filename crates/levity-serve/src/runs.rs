@@ -1,3 +1,12 @@
+//! The runs of a server: starting, finding, resuming and reading them.
+//!
+//! A run is registered in `Known` before it starts and leaves it through the drop of its
+//! [`RunSlot`], so every path out of a run frees its slot. Up to 64
+//! ended runs stay in memory for late readers; everything older is read from the journal.
+//!
+//! Limits are checked in two steps: the total of all runs, and the share of a tenant. The id of a
+//! run determines its tenant, so the share also holds for runs that were resumed after a restart.
+
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,11 +57,17 @@ pub use status::RunStatus;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// A run that ended stays readable: [`get`](Self::get) finds the latest 64 of them in memory, and
+/// [`status`](Self::status), [`ending`](Self::ending) and [`events`](Self::events) read older ones
+/// from the journal. Give the agent a runtime with a journal if runs must survive a restart.
 #[derive(Clone)]
 pub struct Runs {
     inner: Arc<Inner>,
 }
 
+/// The shared state of all clones. Settings cannot change after creation; each setter creates a new
+/// value.
 struct Inner {
     runner: Arc<dyn Runner>,
     settings: Settings,
@@ -82,6 +97,7 @@ struct Settings {
 /// Decides if a run of the journal may be resumed.
 type ResumeCheck = Arc<dyn Fn(&RunId) -> std::result::Result<(), JournalError> + Send + Sync>;
 
+/// The runs in memory. A run is in `live` or in `ended`, never in both.
 #[derive(Default)]
 struct Known {
     live: BTreeMap<RunId, Arc<LiveRun>>,
@@ -94,6 +110,13 @@ struct Known {
 }
 
 /// A run to be started.
+///
+/// ```
+/// use levity_serve::NewRun;
+/// let run = NewRun::new("Summarize the notes").id("notes-1").conversation("c7");
+/// assert_eq!(run.id.as_ref().unwrap().as_str(), "notes-1");
+/// assert!(!format!("{run:?}").contains("Summarize"), "the goal is confidential");
+/// ```
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct NewRun {
@@ -120,6 +143,9 @@ impl NewRun {
     }
 
     /// Makes the run part of a conversation.
+    ///
+    /// The runner must keep conversations; see [`Runs::supports_conversations`]. If another run
+    /// uses the conversation, this one waits for it.
     #[must_use]
     pub fn conversation(mut self, id: impl Into<ConversationId>) -> Self {
         self.conversation = Some(id.into());
@@ -127,6 +153,9 @@ impl NewRun {
     }
 
     /// Sets the id of the run.
+    ///
+    /// Ids with a dot are rejected, because a dot separates a run from its child runs. An id that
+    /// the journal already has makes the start fail.
     #[must_use]
     pub fn id(mut self, id: impl Into<RunId>) -> Self {
         self.id = Some(id.into());
@@ -134,6 +163,28 @@ impl NewRun {
     }
 
     /// Calls `watcher` with each event of the run. The function must not block.
+    ///
+    /// The watchers of [`Runs::on_event`] are called as well.
+    ///
+    /// ```
+    /// use std::sync::{Arc, atomic::{AtomicUsize, Ordering}};
+    /// use levity_loop::Agent;
+    /// use levity_serve::{NewRun, Runs};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runs = Runs::new(Agent::builder(ScriptedModel::new().reply("Yes.")).build()?);
+    /// let count = Arc::new(AtomicUsize::new(0));
+    /// let seen = count.clone();
+    /// let new = NewRun::new("Is it?").on_event(move |_| {
+    ///     seen.fetch_add(1, Ordering::Relaxed);
+    /// });
+    /// runs.start(new)?.outcome().await;
+    /// assert!(count.load(Ordering::Relaxed) > 0);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn on_event(mut self, watcher: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.watcher = Some(Arc::new(watcher));
@@ -142,6 +193,26 @@ impl NewRun {
 
     /// Calls `sink` with the messages of an answered run, before its outcome is known. Only agents
     /// have messages.
+    ///
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    /// use levity_loop::Agent;
+    /// use levity_serve::{NewRun, Runs};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runs = Runs::new(Agent::builder(ScriptedModel::new().reply("Yes.")).build()?);
+    /// let texts = Arc::new(Mutex::new(Vec::new()));
+    /// let sink = texts.clone();
+    /// let new = NewRun::new("Is it?").on_messages(move |messages| {
+    ///     sink.lock().unwrap().extend(messages.iter().map(|message| message.text().to_string()));
+    /// });
+    /// runs.start(new)?.outcome().await;
+    /// assert_eq!(*texts.lock().unwrap(), ["Is it?", "Yes."]);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn on_messages(mut self, sink: impl Fn(&[Arc<Message>]) + Send + Sync + 'static) -> Self {
         self.on_messages = Some(Arc::new(sink));
@@ -171,6 +242,9 @@ impl Runs {
     pub const MAX_ENDED_BYTES: usize = 32 << 20;
 
     /// Creates a set of runs that an agent, a swarm or a team executes.
+    ///
+    /// The defaults are 64 runs, prompts of up to 256 KiB and a share of 25 percent for each
+    /// tenant.
     pub fn new(runner: impl Runner + 'static) -> Self {
         let runner: Arc<dyn Runner> = Arc::new(runner);
         let boot = format!(
@@ -190,6 +264,8 @@ impl Runs {
         Self::from_parts(runner, settings, boot)
     }
 
+    /// Creates a set without runs. Setters use it, which is why they must be called before the
+    /// first run: the runs of the old value stop when it is dropped.
     fn from_parts(runner: Arc<dyn Runner>, settings: Settings, boot: Arc<str>) -> Self {
         let (feeds, known, tasks) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
         let deliveries = Quota::new(Self::MAX_PENDING_COMMANDS, settings.share);
@@ -212,6 +288,22 @@ impl Runs {
 
     /// Sets the maximum number of runs in progress; [`DEFAULT_MAX_RUNS`](Self::DEFAULT_MAX_RUNS) by
     /// default. Call it before the first run.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_serve::{Error, NewRun, Runs};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let agent = Agent::builder(ScriptedModel::new().hang()).build()?;
+    /// let runs = Runs::new(agent).max_runs(1);
+    /// let first = runs.start(NewRun::new("Wait."))?;
+    /// assert!(matches!(runs.start(NewRun::new("Me, too")), Err(Error::Full { limit: 1 })));
+    /// # drop(first);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn max_runs(self, runs: usize) -> Self {
         let settings = Settings {
@@ -223,6 +315,8 @@ impl Runs {
 
     /// Sets the maximum length of a prompt; [`DEFAULT_PROMPT_LIMIT`](Self::DEFAULT_PROMPT_LIMIT) by
     /// default. It applies to HTTP, MCP and the bridge. Call it before the first run.
+    ///
+    /// Messages to a run and answers to its questions are limited in the same way.
     #[must_use]
     pub fn prompt_limit(self, bytes: usize) -> Self {
         let settings = Settings {
@@ -236,6 +330,9 @@ impl Runs {
     /// least one unit. It applies to runs, to reads and lists of the journal, and to the tool calls
     /// and readers of an [`HttpApi`](crate::http::HttpApi). Tokens of one tenant share it, and
     /// tokens with the scope `admin` are exempt. Call it before the first run.
+    ///
+    /// Values above 100 count as 100. With 64 runs and the default share, one tenant has at most 16
+    /// of them.
     #[must_use]
     pub fn token_share(self, percent: u8) -> Self {
         let settings = Settings {
@@ -248,6 +345,26 @@ impl Runs {
     /// Calls `check` before any run of the journal is resumed. A journal may contain runs that
     /// other users started, with calls that other users approved. The function must not block. Call
     /// this method before the first run.
+    ///
+    /// ```
+    /// use levity_core::{JournalError, JournalErrorKind};
+    /// use levity_loop::Agent;
+    /// use levity_serve::Runs;
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runs = Runs::new(Agent::builder(ScriptedModel::new()).build()?).resume_if(|run| {
+    ///     match run.as_str().starts_with("mine-") {
+    ///         true => Ok(()),
+    ///         false => Err(JournalError::new(JournalErrorKind::Refused, "it is not your run")),
+    ///     }
+    /// });
+    /// let error = runs.resume(&"other-1".into()).await.unwrap_err();
+    /// assert!(error.to_string().contains("not your run"));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn resume_if(
         self,
@@ -266,6 +383,19 @@ impl Runs {
 
     /// Validates a prompt before it is used.
     ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_serve::{Error, Runs};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// let runs = Runs::new(Agent::builder(ScriptedModel::new()).build()?).prompt_limit(10);
+    /// assert!(runs.check_prompt("Go.").is_ok());
+    /// assert!(matches!(runs.check_prompt(" \u{200b}"), Err(Error::EmptyPrompt)));
+    /// let error = runs.check_prompt("far too long").unwrap_err();
+    /// assert!(matches!(error, Error::PromptTooLong { limit: 10 }));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails if the prompt has no visible characters, or exceeds the length limit.
     pub fn check_prompt(&self, prompt: &str) -> Result<()> {
@@ -279,6 +409,9 @@ impl Runs {
 
     /// Calls `watcher` with each event of every run. The function must not block. Call this method
     /// before the first run.
+    ///
+    /// Several watchers are called in the order in which they were added. Events of child runs are
+    /// included.
     #[must_use]
     pub fn on_event(self, watcher: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         let mut settings = self.inner.settings.clone();
@@ -297,6 +430,23 @@ impl Runs {
 
     /// Starts a run and returns at once. Use [`LiveRun::opened`] to wait until the run is in the
     /// journal.
+    ///
+    /// Dropping the returned handle does not stop the run.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_serve::{NewRun, Runs};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runs = Runs::new(Agent::builder(ScriptedModel::new().reply("Done.")).build()?);
+    /// runs.start(NewRun::new("Do it").id("r1"))?;
+    /// let run = runs.get(&"r1".into()).unwrap(); // for example in a later request
+    /// assert_eq!(run.outcome().await.ending().unwrap().text, "Done.");
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails if too many runs are in progress, or if the run cannot start with these parameters.
@@ -344,6 +494,9 @@ impl Runs {
 
     /// Resumes a run of the journal.
     ///
+    /// A run that this process already drives is returned as it is. Calls that a crash interrupted
+    /// are resolved by the runtime before the run continues.
+    ///
     /// # Errors
     /// Fails if there is no such run, if it has ended, or if too many runs are in progress.
     pub async fn resume(&self, id: &RunId) -> Result<Arc<LiveRun>> {
@@ -355,6 +508,8 @@ impl Runs {
         self.resume_at(id, RunOrigin::Caller(caller)).await
     }
 
+    /// Reads the run before it takes a slot, because reading may wait for a permit. Two tasks that
+    /// resume the same run at once get the same one: the second finds the run of the first.
     async fn resume_at(&self, id: &RunId, origin: RunOrigin<'_>) -> Result<Arc<LiveRun>> {
         if let Some(run) = self.live(id) {
             return Ok(run);
@@ -394,6 +549,21 @@ impl Runs {
     }
 
     /// Returns a run that is in progress in this process, or recently ended in it.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_serve::{NewRun, Runs};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runs = Runs::new(Agent::builder(ScriptedModel::new().reply("Yes.")).build()?);
+    /// let run = runs.start(NewRun::new("Is it?"))?;
+    /// assert!(runs.get(run.id()).is_some());
+    /// assert!(runs.get(&"unknown".into()).is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn get(&self, id: &RunId) -> Option<Arc<LiveRun>> {
         let known = self.known();
         known
@@ -434,11 +604,45 @@ impl Runs {
     }
 
     /// Returns the number of runs in progress in this process.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_serve::{NewRun, Runs};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runs = Runs::new(Agent::builder(ScriptedModel::new().hang()).build()?);
+    /// runs.start(NewRun::new("Wait."))?;
+    /// assert_eq!(runs.running(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn running(&self) -> usize {
         self.known().live.len()
     }
 
-    /// Lists runs of the journal. Without a journal, lists the runs that are [`in_memory`](Self::in_memory).
+    /// Lists runs of the journal. Without a journal, lists the runs that are
+    /// [`in_memory`](Self::in_memory).
+    ///
+    /// ```
+    /// use levity_core::RunQuery;
+    /// use levity_loop::Agent;
+    /// use levity_runtime::{MemoryJournal, Runtime};
+    /// use levity_serve::{NewRun, Runs};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runtime = Runtime::new().with_journal(MemoryJournal::new());
+    /// let agent = Agent::builder(ScriptedModel::new().reply("Yes.")).runtime(runtime).build()?;
+    /// let runs = Runs::new(agent);
+    /// runs.start(NewRun::new("Is it?").id("r1"))?.outcome().await;
+    /// let found = runs.list(&RunQuery::new().newest_first()).await?;
+    /// assert_eq!(found[0].run.as_str(), "r1");
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails if the journal fails.
@@ -451,6 +655,9 @@ impl Runs {
 
     /// Returns the events of a run up to now, without transient ones.
     ///
+    /// The events come from the journal. Without a journal, no run is found here; read
+    /// [`events`](Self::events) instead.
+    ///
     /// # Errors
     /// Fails if there is no such run.
     pub async fn history(&self, id: &RunId) -> Result<Vec<Event>> {
@@ -458,6 +665,22 @@ impl Runs {
     }
 
     /// Returns the status of a run.
+    ///
+    /// ```
+    /// use levity_core::RunState;
+    /// use levity_loop::Agent;
+    /// use levity_serve::{Error, NewRun, Runs};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runs = Runs::new(Agent::builder(ScriptedModel::new().reply("Yes.")).build()?);
+    /// let run = runs.start(NewRun::new("Is it?"))?;
+    /// run.outcome().await;
+    /// assert_eq!(runs.status(run.id()).await?.state(), RunState::Answered);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails if there is no such run.
@@ -493,6 +716,24 @@ impl Runs {
 
     /// Returns the ending of a run, if it has ended.
     ///
+    /// Returns `None` while the run is in progress, and for a run that stopped without an end.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_serve::{NewRun, Runs};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runs = Runs::new(Agent::builder(ScriptedModel::new().reply("Yes.")).build()?);
+    /// let run = runs.start(NewRun::new("Is it?"))?;
+    /// assert!(runs.ending(run.id()).await?.is_none());
+    /// run.outcome().await;
+    /// assert_eq!(runs.ending(run.id()).await?.unwrap().text, "Yes.");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails if there is no such run.
     pub async fn ending(&self, id: &RunId) -> Result<Option<Box<Ending>>> {
@@ -519,6 +760,9 @@ impl Runs {
 
     /// Returns a reader of a run's events, from the beginning or after the event with the given id.
     ///
+    /// A reader of a run that only the journal has gets the events up to now and then the end, also
+    /// if another process still drives the run.
+    ///
     /// # Errors
     /// Fails if there is no such run.
     pub async fn events(&self, id: &RunId, after: Option<&str>) -> Result<EventReader> {
@@ -535,6 +779,8 @@ impl Runs {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Creates the feed of a run. Its name consists of a random number of this process and a
+    /// counter, so ids of an earlier process are recognized as foreign.
     fn feed(&self, id: &RunId) -> Arc<Feed> {
         let number = self.inner.feeds.fetch_add(1, Ordering::Relaxed);
         Arc::new(Feed::new(
@@ -605,6 +851,8 @@ impl Runs {
         }
     }
 
+    /// Combines the watchers of a run. The run records an event before other watchers see it, so a
+    /// watcher that reads the status finds the event applied.
     fn watcher(&self, run: &Arc<LiveRun>, own: Option<Watcher>) -> Watcher {
         let (run, mut others) = (run.clone(), self.inner.settings.watchers.clone());
         others.extend(own);
@@ -639,10 +887,23 @@ impl Runs {
     }
 
     /// Returns `true` if runs can be part of conversations.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_serve::Runs;
+    /// use levity_test::ScriptedModel;
+    ///
+    /// let runs = Runs::new(Agent::builder(ScriptedModel::new()).build()?);
+    /// assert!(!runs.supports_conversations(), "this agent has no store for them");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn supports_conversations(&self) -> bool {
         self.inner.runner.supports_conversations()
     }
 
+    /// Moves a run from `live` to `ended`, and drops the oldest ended runs of the heaviest tenant
+    /// until the limits of number and bytes are met. A run that never started, or that another
+    /// process drives, is not remembered.
     fn retire(&self, slot: &RunSlot) {
         let run = &slot.run;
         let mut known = self.known();

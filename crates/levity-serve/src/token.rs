@@ -1,3 +1,8 @@
+//! The secret of a server, and the file that stores it.
+//!
+//! A token file is created atomically with mode 600 and is refused if other users can read it.
+//! Comparisons take constant time, and `Debug` never prints the secret.
+
 use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -29,9 +34,20 @@ impl Token {
 
     /// Creates a token from an existing secret.
     ///
+    /// White space around the secret is removed, because files and environment variables often end
+    /// with a line break.
+    ///
+    /// ```
+    /// use levity_serve::Token;
+    /// let token = Token::new("0123456789abcdef\n")?;
+    /// assert_eq!(token.reveal(), "0123456789abcdef");
+    /// assert!(Token::new("too short").is_err());
+    /// # Ok::<(), levity_serve::Error>(())
+    /// ```
+    ///
     /// # Errors
-    /// Fails if the secret is shorter than [`MIN_LENGTH`](Self::MIN_LENGTH), or has characters that are
-    /// invalid in a header.
+    /// Fails if the secret is shorter than [`MIN_LENGTH`](Self::MIN_LENGTH), or has characters that
+    /// are invalid in a header.
     pub fn new(token: impl AsRef<str>) -> Result<Self> {
         let token = token.as_ref().trim();
         if token.len() < Self::MIN_LENGTH {
@@ -50,6 +66,8 @@ impl Token {
 
     /// Generates a token of 256 random bits.
     ///
+    /// The secret has 43 characters that are valid in URLs and headers.
+    ///
     /// # Errors
     /// Fails if the system has no randomness.
     pub fn generate() -> Result<Self> {
@@ -63,6 +81,12 @@ impl Token {
     }
 
     /// Reads the token from an environment variable, if it is set.
+    ///
+    /// ```
+    /// use levity_serve::Token;
+    /// assert!(Token::from_env("LEVITY_EXAMPLE_TOKEN_THAT_IS_NOT_SET")?.is_none());
+    /// # Ok::<(), levity_serve::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Fails if the value is not a valid token.
@@ -100,6 +124,20 @@ impl Token {
     /// Reads the token from a file. If the file does not exist, generates a token and stores it
     /// there, readable only by its owner. Returns `true` as the second value if the token is new.
     ///
+    /// Two processes that start at the same time get the same token: the first one creates the
+    /// file, the second one reads it.
+    ///
+    /// ```
+    /// use levity_serve::Token;
+    /// # let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("token");
+    /// let (first, is_new) = Token::from_file_or_new(&path)?;
+    /// let (again, is_new_again) = Token::from_file_or_new(&path)?;
+    /// assert!(is_new && !is_new_again);
+    /// assert!(again.matches(first.reveal()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails under the same conditions as [`from_file`](Self::from_file), and if the file cannot be
     /// created.
@@ -123,6 +161,13 @@ impl Token {
 
     /// Returns `true` if the presented text is this token. The time taken reveals only if the
     /// lengths are equal.
+    ///
+    /// ```
+    /// let token = levity_serve::Token::new("0123456789abcdef")?;
+    /// assert!(token.matches("0123456789abcdef"));
+    /// assert!(!token.matches("0123456789ABCDEF"));
+    /// # Ok::<(), levity_serve::Error>(())
+    /// ```
     pub fn matches(&self, shown: &str) -> bool {
         self.0.as_bytes().ct_eq(shown.as_bytes()).into()
     }
@@ -133,6 +178,7 @@ impl Token {
     }
 }
 
+/// Creates an [`Error::Token`] without a system error as its cause.
 pub(crate) fn token_error(what: impl Into<String>) -> Error {
     Error::Token {
         what: what.into(),
@@ -140,6 +186,7 @@ pub(crate) fn token_error(what: impl Into<String>) -> Error {
     }
 }
 
+/// Puts the file or variable in front of a message, because the error itself knows only the secret.
 fn with_location(location: &str, error: &Error) -> Error {
     token_error(format!("{location}: {error}"))
 }
@@ -175,6 +222,8 @@ fn write_new(path: &Path, token: &Token) -> io::Result<()> {
     created
 }
 
+/// Writes a new file that only its owner can read, and waits until it is on disk. Fails if the file
+/// exists.
 fn write(path: &Path, token: &Token) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -185,12 +234,15 @@ fn write(path: &Path, token: &Token) -> io::Result<()> {
     file.sync_all()
 }
 
+/// Returns `true` if the group or other users have any permission on the file.
 #[cfg(unix)]
 pub(crate) fn is_open_to_others(path: &Path) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt as _;
     Ok(fs::metadata(path)?.mode() & 0o077 != 0)
 }
 
+/// Returns `false`, because this system has no mode bits; access lists of the folder protect the
+/// file.
 #[cfg(not(unix))]
 pub(crate) fn is_open_to_others(path: &Path) -> io::Result<bool> {
     fs::metadata(path).map(|_| false)

@@ -1,3 +1,9 @@
+//! The set of named tokens, and the file that stores it.
+//!
+//! Only hashes are stored, so a copy of the file admits nobody. Tokens of 256 random bits need no
+//! slow password hash. Errors about a line never quote it, because the line may contain a token in
+//! plain text by mistake.
+
 use std::fmt;
 use std::fs;
 use std::io::{self};
@@ -33,6 +39,8 @@ use crate::token::{Token, is_open_to_others, token_error};
 #[derive(Clone, Default)]
 pub struct Tokens(Vec<Entry>);
 
+/// One line of the file. `scopes` is sorted and without duplicates, so that equal sets compare
+/// equal.
 #[derive(Clone)]
 struct Entry {
     name: Arc<str>,
@@ -41,6 +49,15 @@ struct Entry {
 }
 
 /// The name and scopes of a token, without its secret.
+///
+/// ```
+/// use levity_serve::{TokenScope, Tokens};
+/// let mut tokens = Tokens::new();
+/// tokens.add("ci", [TokenScope::Run, TokenScope::Approve])?;
+/// let info = &tokens.list()[0];
+/// assert_eq!((info.name.as_str(), info.scopes.len()), ("ci", 2));
+/// # Ok::<(), levity_serve::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TokenInfo {
@@ -64,6 +81,18 @@ impl Tokens {
     }
 
     /// Reads the tokens from a file.
+    ///
+    /// ```
+    /// use levity_serve::{TokenScope, Tokens};
+    /// # let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("tokens");
+    /// let mut tokens = Tokens::new();
+    /// let token = tokens.add("ci", [TokenScope::Run])?;
+    /// tokens.save(&path)?;
+    /// let read = Tokens::from_file(&path)?;
+    /// assert_eq!(read.find(token.reveal()).unwrap().name(), Some("ci"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Fails if the file cannot be read, if users other than its owner can read it, or if a line is
@@ -108,6 +137,9 @@ impl Tokens {
 
     /// Writes the tokens to a file that only its owner can read. Replaces the file atomically.
     ///
+    /// The folder is created if it does not exist. The content is on disk when this returns, and a
+    /// crash leaves either the old file or the new one.
+    ///
     /// # Errors
     /// Fails if the file cannot be written.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
@@ -128,6 +160,8 @@ impl Tokens {
         Replace::new(path).synced().write(self.text().as_bytes())
     }
 
+    /// Returns the content of the file: a comment that explains the format, then one line per
+    /// token.
     fn text(&self) -> String {
         let mut text =
             "# Tokens of levity: name, scopes (read, run, approve, admin), hash of the token.\n"
@@ -149,6 +183,16 @@ impl Tokens {
 
     /// Adds a new token of 256 random bits and returns it. The token cannot be read again later.
     ///
+    /// ```
+    /// use levity_serve::{TokenScope, Tokens};
+    /// let mut tokens = Tokens::new();
+    /// let secret = tokens.add("acme.ann", [TokenScope::Run])?; // user `ann` of tenant `acme`
+    /// assert_eq!(secret.reveal().len(), 43);
+    /// assert!(tokens.add("acme.ann", [TokenScope::Read]).is_err(), "the name is taken");
+    /// assert!(tokens.add("acme-ann", [TokenScope::Read]).is_err(), "a name has no `-`");
+    /// # Ok::<(), levity_serve::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails if the name is taken or invalid, if there is no scope, or if the system has no
     /// randomness.
@@ -163,6 +207,17 @@ impl Tokens {
     }
 
     /// Adds an existing token under a name.
+    ///
+    /// Use it for a secret that another system distributes, such as one from a secret store.
+    ///
+    /// ```
+    /// use levity_serve::{Token, TokenScope, Tokens};
+    /// let mut tokens = Tokens::new();
+    /// let token = Token::new("0123456789abcdef")?;
+    /// tokens.insert("ci", [TokenScope::Run], &token)?;
+    /// assert!(tokens.find("0123456789abcdef").is_some());
+    /// # Ok::<(), levity_serve::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Fails if the name is taken or invalid, or if there is no scope.
@@ -183,6 +238,18 @@ impl Tokens {
     }
 
     /// Removes the token with this name and returns `true` if it existed.
+    ///
+    /// An [`AccessControl`](crate::AccessControl) has its own copy of the set: a running server
+    /// admits the token until it is restarted with the new set.
+    ///
+    /// ```
+    /// use levity_serve::{TokenScope, Tokens};
+    /// let mut tokens = Tokens::new();
+    /// tokens.add("ci", [TokenScope::Run])?;
+    /// assert!(tokens.remove("ci") && !tokens.remove("ci"));
+    /// assert!(tokens.is_empty());
+    /// # Ok::<(), levity_serve::Error>(())
+    /// ```
     pub fn remove(&mut self, name: &str) -> bool {
         let before = self.0.len();
         self.0.retain(|entry| &*entry.name != name);
@@ -216,6 +283,8 @@ impl Tokens {
         found.map(|entry| Caller::named(entry.name.clone(), entry.scopes.clone()))
     }
 
+    /// Adds an entry that is already well formed. It checks the rules about the whole set: the
+    /// number of tokens and unique names.
     fn push(&mut self, entry: Entry) -> Result<()> {
         if self.0.len() >= Self::MAX_TOKENS {
             return Err(token_error(format!(
@@ -241,6 +310,8 @@ impl Tokens {
 }
 
 impl Entry {
+    /// Parses a line such as `ci run,approve sha256:9f86..`. The words are separated by any white
+    /// space.
     fn read(line: &str) -> Result<Self> {
         let wrong = || {
             token_error(
@@ -303,6 +374,8 @@ fn scopes_text(scopes: &[TokenScope]) -> String {
         .join(",")
 }
 
+/// Returns the SHA-256 hash of a token. Comparing hashes instead of tokens also hides the length of
+/// the stored token.
 fn hash(token: &str) -> [u8; 32] {
     let mut hash = [0; 32];
     hash.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());

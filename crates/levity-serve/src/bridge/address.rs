@@ -1,3 +1,7 @@
+//! Addresses of bridge hosts. Only `ws://ADDRESS:PORT` is accepted, and only on the loopback unless
+//! the caller allows remote hosts, because the connection is not encrypted. The default port is
+//! 8888.
+
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -13,7 +17,8 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// Parses a URL such as `ws://127.0.0.1:8888`.
+    /// Parses a URL such as `ws://127.0.0.1:8888`. User information, paths and queries are
+    /// rejected.
     pub(super) fn parse(url: &str, remote: bool) -> Result<Self> {
         let invalid_url = |reason: &str| {
             Error::invalid(format!(

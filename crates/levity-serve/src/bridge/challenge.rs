@@ -1,4 +1,9 @@
 //! Makes a host prove that it has the token before the client sends anything else.
+//!
+//! The exchange is one plain HTTP request on the same connection that later becomes the WebSocket,
+//! so that nobody can take over in between. The response is read byte by byte up to its end,
+//! because the bytes after it belong to the next response. Sizes are limited: another program may
+//! listen at that port.
 
 use http::StatusCode;
 use serde::Deserialize;

@@ -1,3 +1,8 @@
+//! The client of a bridge host: one shared connection, retries and notifications.
+//!
+//! A request is repeated only if that is harmless: reads, and dispatches with an id. A write that
+//! may have arrived is never repeated; the error says that the outcome is unknown.
+
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,11 +23,29 @@ use crate::token::Token;
 ///
 /// It connects at the first request, and reconnects if the connection breaks.
 ///
-/// - If the host is absent or still loading, the client retries for [`DEFAULT_RETRY_TIME`](Self::DEFAULT_RETRY_TIME).
+/// - If the host is absent or still loading, the client retries for
+///   [`DEFAULT_RETRY_TIME`](Self::DEFAULT_RETRY_TIME).
 /// - If the connection breaks during a read-only request, the client repeats it. It also repeats a
 ///   dispatch, because the task id prevents a second start. It does not repeat a write unless it
 ///   was never sent: the error then states that the outcome is unknown.
 /// - Dropping the future of a request cancels it.
+///
+/// ```
+/// use levity_serve::Token;
+/// use levity_serve::bridge::{BridgeClient, ErrorKind};
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let free = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+/// # let url = format!("ws://{}", free.local_addr()?);
+/// # drop(free);
+/// let client = BridgeClient::new(&url, Token::generate()?)?.retry_time(Duration::ZERO);
+/// let error = client.request("ping", serde_json::json!({})).await.unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::Absent); // no host is running
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct BridgeClient {
     address: Address,
@@ -76,6 +99,15 @@ impl BridgeClient {
 
     /// Creates a client for the host at a URL such as `ws://127.0.0.1:8888`, on this machine.
     ///
+    /// ```
+    /// use levity_serve::{Token, bridge::BridgeClient};
+    /// let token = Token::generate()?;
+    /// assert!(BridgeClient::new("ws://127.0.0.1:8888", token.clone()).is_ok());
+    /// assert!(BridgeClient::new("http://127.0.0.1:8888", token.clone()).is_err());
+    /// assert!(BridgeClient::new("ws://10.0.0.7:8888", token).is_err(), "another machine");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails if the URL is invalid, or names another machine.
     pub fn new(url: &str, token: Token) -> Result<Self> {
@@ -86,6 +118,15 @@ impl BridgeClient {
     }
 
     /// Creates a client for a host on another machine. The connection is not encrypted.
+    ///
+    /// Prefer a tunnel, such as `ssh -L 8888:127.0.0.1:8888 machine`, which encrypts. The token is
+    /// not sent in any case, but files and prompts are readable on the network.
+    ///
+    /// ```
+    /// use levity_serve::{Token, bridge::BridgeClient};
+    /// assert!(BridgeClient::remote("ws://10.0.0.7:8888", Token::generate()?).is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Fails if the URL is invalid.
@@ -117,6 +158,8 @@ impl BridgeClient {
     }
 
     /// Sets the time for which the client retries if the host is absent or still loading.
+    ///
+    /// Pauses grow from 50 ms to one second. Zero disables retries.
     #[must_use]
     pub fn retry_time(mut self, time: Duration) -> Self {
         self.patience = time;
@@ -124,6 +167,33 @@ impl BridgeClient {
     }
 
     /// Sends a request and waits for the response.
+    ///
+    /// A response is awaited for 60 seconds, and for the `timeout` of `fs/wait` in addition.
+    ///
+    /// ```
+    /// use levity_sandbox::Workspace;
+    /// use levity_serve::bridge::{BridgeClient, BridgeHost};
+    /// use levity_serve::{AccessControl, Listener, Token};
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let host = BridgeHost::builder(Workspace::open(folder.path())?).build()?;
+    /// # let token = Token::generate()?;
+    /// # let listener = Listener::bind("127.0.0.1:0", AccessControl::new(token.clone())).await?;
+    /// # let url = format!("ws://{}", listener.address());
+    /// # let work = async {
+    /// let client = BridgeClient::new(&url, token)?;
+    /// client.request("fs/write", json!({"path": "notes.md", "content": "Hello."})).await?;
+    /// let read = client.request("fs/read", json!({"path": "notes.md"})).await?;
+    /// assert_eq!(read["content"], "Hello.");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # };
+    /// # tokio::select! { served = host.serve(listener) => served?, done = work => done? }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails if the host rejects the request or is absent, or if the connection breaks.
@@ -150,6 +220,7 @@ impl BridgeClient {
         }
     }
 
+    /// Sends a request on a connection and limits the time until its response.
     async fn timed(&self, link: &Link, method: &str, params: &Value) -> Result<Value> {
         let wait = params
             .get("timeout")
@@ -190,11 +261,17 @@ impl BridgeClient {
 
     /// Returns the notifications of the host from now on: `fs/changed`, `agent/event`. They arrive
     /// only while there is a connection.
+    ///
+    /// Up to 1,024 are buffered for a slow reader; after that, it misses the oldest ones.
     pub fn notifications(&self) -> Notifications {
         Notifications(self.shared.notifications.subscribe())
     }
 
     /// Dispatches a task under an id that this client generates, and returns the id.
+    ///
+    /// `done` names the signal file for an answer; `DONE_` and the task's id by default. The result
+    /// has the fields `task`, `known` and `signal`. The id makes a repetition harmless: the host
+    /// starts a task once.
     ///
     /// # Errors
     /// Fails under the same conditions as [`request`](Self::request).
@@ -218,6 +295,8 @@ impl BridgeClient {
     }
 }
 
+/// Replaces the error of a write that may have arrived. The new message asks to read the file
+/// first.
 fn unknown_outcome(error: &Error) -> Error {
     let what = match error.kind() {
         ErrorKind::TimedOut => "the host did not answer in time",
@@ -275,6 +354,19 @@ impl fmt::Debug for BridgeClient {
 }
 
 /// The notifications of a host.
+///
+/// ```
+/// use levity_serve::{Token, bridge::BridgeClient};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let client = BridgeClient::new("ws://127.0.0.1:8888", Token::generate()?)?;
+/// let mut notifications = client.notifications();
+/// drop(client);
+/// assert!(notifications.next().await.is_none(), "the client is gone");
+/// # Ok(())
+/// # }
+/// ```
 pub struct Notifications(broadcast::Receiver<Arc<Value>>);
 
 impl Notifications {

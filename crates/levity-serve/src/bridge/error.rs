@@ -1,3 +1,8 @@
+//! Errors of the bridge, with a kind that both sides understand.
+//!
+//! A kind has a name and a code on the wire. Clients read the name first and the code second, so
+//! that a newer host can add kinds without breaking older clients.
+
 use std::fmt;
 
 use levity_core::text::chain;
@@ -6,9 +11,27 @@ use levity_sandbox::PathError;
 use serde_json::{Value, json};
 
 /// The result type of bridge operations.
+///
+/// ```
+/// use levity_serve::bridge::{Error, ErrorKind, Result};
+/// fn small(bytes: usize) -> Result<()> {
+///     match bytes > 100 {
+///         true => Err(Error::new(ErrorKind::TooLarge, "send at most 100 bytes")),
+///         false => Ok(()),
+///     }
+/// }
+/// assert!(small(7).is_ok() && small(700).is_err());
+/// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error of a bridge operation. Its message says what to do.
+///
+/// ```
+/// use levity_serve::bridge::{Error, ErrorKind};
+/// let error = Error::new(ErrorKind::Busy, "another client writes `a.md`; try again");
+/// assert!(error.is_retryable());
+/// assert_eq!(error.to_string(), "another client writes `a.md`; try again");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     kind: ErrorKind,
@@ -88,6 +111,13 @@ kinds! {
 
 impl ErrorKind {
     /// Returns the kind with this name.
+    ///
+    /// ```
+    /// use levity_serve::bridge::ErrorKind;
+    /// assert_eq!(ErrorKind::named("not_found"), Some(ErrorKind::NotFound));
+    /// assert_eq!(ErrorKind::named("nothing"), None);
+    /// assert_eq!(ErrorKind::NotFound.code(), -32007);
+    /// ```
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|kind| kind.name() == name)
     }
@@ -97,6 +127,12 @@ impl ErrorKind {
     }
 
     /// Returns `true` if the same request may succeed later.
+    ///
+    /// ```
+    /// use levity_serve::bridge::ErrorKind;
+    /// assert!(ErrorKind::NotReady.is_retryable());
+    /// assert!(!ErrorKind::Outside.is_retryable());
+    /// ```
     pub fn is_retryable(self) -> bool {
         matches!(
             self,
@@ -138,6 +174,7 @@ impl Error {
         Self::new(ErrorKind::Failed, message)
     }
 
+    /// Creates the error for a request that was cancelled before it changed anything.
     pub(super) fn cancelled() -> Self {
         Self::new(
             ErrorKind::Cancelled,

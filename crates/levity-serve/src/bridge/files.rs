@@ -1,4 +1,8 @@
 //! Methods for the files of the workspace.
+//!
+//! File work runs on blocking threads, at most 16 at once. The workspace checks every path, so no
+//! method here looks at paths itself. A read in lines uses the same tool as agents do, which also
+//! handles other encodings. A write replaces the whole file, and other clients are notified.
 
 use std::sync::Arc;
 
@@ -13,6 +17,7 @@ use super::error::{Error, ErrorKind, Result};
 use super::host::Inner;
 use super::notice::Notice;
 
+/// Without `start_line` and `lines`, the whole file is read, up to the limit.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReadParams {
@@ -39,6 +44,7 @@ pub(super) async fn read(host: &Arc<Inner>, request: ReadParams) -> Result<Value
     .await
 }
 
+/// The size is checked before the file is read, so that the error can name it.
 fn read_whole(space: &Workspace, path: &str, limit: u64) -> Result<Value> {
     let file = space.open_file(path)?;
     let real = file.path().to_owned();
@@ -174,6 +180,8 @@ pub(super) async fn list(host: &Arc<Inner>, request: ListParams) -> Result<Value
     work(host, move |space| list_files(space, request)).await
 }
 
+/// A pattern implies a recursive list. At most 1,000 entries are returned unless the client sets
+/// `max`.
 fn list_files(space: &Workspace, request: ListParams) -> Result<Value> {
     let path = request.path.unwrap_or_else(|| ".".to_owned());
     space.dir(&path)?;

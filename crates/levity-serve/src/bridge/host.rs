@@ -1,3 +1,9 @@
+//! The host: its clients, its commander and the limits that they share.
+//!
+//! Everything that outlives a request runs on `Inner::spawn`, so it ends with the host. The host
+//! accepts file requests before it has a commander, so that a client can connect while a model is
+//! still loading.
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::path::PathBuf;
@@ -116,6 +122,15 @@ impl BridgeHost {
     pub const DEFAULT_ADDRESS: &'static str = "127.0.0.1:8888";
 
     /// Creates a builder for a host of this workspace.
+    ///
+    /// ```
+    /// use levity_sandbox::Workspace;
+    /// use levity_serve::bridge::BridgeHost;
+    /// # let folder = tempfile::tempdir()?;
+    /// let host = BridgeHost::builder(Workspace::open(folder.path())?).build()?;
+    /// assert!(host.runs().is_none(), "it has no commander yet");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn builder(workspace: Workspace) -> BridgeHostBuilder {
         BridgeHostBuilder {
             space: workspace,
@@ -128,6 +143,9 @@ impl BridgeHost {
     /// Sets the runs that execute tasks. Tasks of an earlier process are resumed, and the signal
     /// files of those that have ended are published. After that, the host accepts tasks; before,
     /// clients are asked to try again.
+    ///
+    /// A task that cannot be resumed does not fail this call; the operator gets a
+    /// [`Notice::Problem`].
     ///
     /// # Errors
     /// Fails if the host already has a commander.
@@ -160,6 +178,16 @@ impl BridgeHost {
     }
 
     /// Returns the workspace that the clients use.
+    ///
+    /// ```
+    /// use levity_sandbox::Workspace;
+    /// use levity_serve::bridge::BridgeHost;
+    /// # let folder = tempfile::tempdir()?;
+    /// let host = BridgeHost::builder(Workspace::open(folder.path())?).build()?;
+    /// host.workspace().write("plan.md", b"1. Rest.")?;
+    /// assert!(folder.path().join("plan.md").exists());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn workspace(&self) -> &Workspace {
         &self.inner.space
     }
@@ -171,6 +199,9 @@ impl BridgeHost {
 
     /// Serves clients until the listener must stop. Dropping the future disconnects all of them;
     /// tasks continue as long as the host exists.
+    ///
+    /// Only the owner is admitted: a named token needs the scope `admin`. Clients may send the
+    /// token or prove that they have it.
     ///
     /// # Errors
     /// Fails if the listener fails.
@@ -204,6 +235,8 @@ struct HostState {
     stop: CancelToken,
 }
 
+/// Upgrades a request to a WebSocket, if the number of clients allows it. The buffers are small,
+/// because most of the 1,024 clients are idle.
 async fn accept_client(State(state): State<HostState>, upgrade: WebSocketUpgrade) -> Response {
     let Ok(permit) = state.host.clients.clone().try_acquire_owned() else {
         let message = "the maximum number of clients is connected; try again when one has \
@@ -235,6 +268,7 @@ impl Inner {
         let _ = self.broadcasts.send(Broadcast { from, text });
     }
 
+    /// Returns the number of the next client, counted from 1. It names the client in notices.
     pub(super) fn number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -257,6 +291,22 @@ impl fmt::Debug for BridgeHost {
 }
 
 /// A builder for a [`BridgeHost`].
+///
+/// ```
+/// use levity_sandbox::Workspace;
+/// use levity_serve::bridge::{BridgeHost, HostLimits};
+/// # let folder = tempfile::tempdir()?;
+/// # let (project, state) = (folder.path().join("project"), folder.path().join("state"));
+/// # std::fs::create_dir(&project)?;
+/// let host = BridgeHost::builder(Workspace::open(&project)?)
+///     .limits(HostLimits::new().clients(8))
+///     .tasks(state.join("tasks"))
+///     .on_notice(|notice| eprintln!("{notice}"))
+///     .build()?;
+/// assert!(state.join("tasks").is_dir());
+/// # drop(host);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use]
 pub struct BridgeHostBuilder {
     space: Workspace,
@@ -281,6 +331,22 @@ impl BridgeHostBuilder {
     /// Stores task records in this folder: the ids of tasks, and the state of their signal files.
     /// Without it, this information ends with the process. Put the folder beside the commander's
     /// journal, not into the workspace.
+    ///
+    /// Only one host can use a folder at a time.
+    ///
+    /// ```
+    /// use levity_sandbox::Workspace;
+    /// use levity_serve::bridge::BridgeHost;
+    /// # let folder = tempfile::tempdir()?;
+    /// # let (project, state) = (folder.path().join("project"), folder.path().join("state"));
+    /// # std::fs::create_dir(&project)?;
+    /// let space = Workspace::open(&project)?;
+    /// let build = || BridgeHost::builder(space.clone()).tasks(&state).build();
+    /// let host = build()?;
+    /// assert!(build().is_err(), "another host uses the folder");
+    /// # drop(host);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn tasks(mut self, folder: impl Into<PathBuf>) -> Self {
         self.tasks = Some(folder.into());
         self

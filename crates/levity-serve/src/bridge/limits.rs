@@ -1,3 +1,5 @@
+//! The limits of a bridge host, and their defaults.
+
 use std::time::Duration;
 
 /// The limits of a bridge host.
@@ -52,6 +54,8 @@ impl HostLimits {
     }
 
     /// Sets the maximum size of a file that is read whole.
+    ///
+    /// Longer files can still be read in parts, by `start_line` and `lines`.
     #[must_use]
     pub fn read(self, bytes: u64) -> Self {
         Self {
@@ -61,6 +65,14 @@ impl HostLimits {
     }
 
     /// Sets the maximum size of a file that is written, and raises the message limit to fit it.
+    ///
+    /// A message is at least twice as large as a file, because JSON escapes characters.
+    ///
+    /// ```
+    /// use levity_serve::bridge::HostLimits;
+    /// let limits = HostLimits::new().write(2_000_000);
+    /// assert!(limits.message > 2 * limits.write);
+    /// ```
     #[must_use]
     pub fn write(self, bytes: usize) -> Self {
         let message = self
@@ -83,6 +95,8 @@ impl HostLimits {
     }
 
     /// Sets the interval of pings to clients.
+    ///
+    /// An interval below 10 ms counts as 10 ms.
     #[must_use]
     pub fn ping(self, every: Duration) -> Self {
         Self {

@@ -1,4 +1,8 @@
 //! A connection to a host.
+//!
+//! Connecting takes at most five seconds, for TCP, the challenge and the WebSocket with the proof
+//! of the client. `host/info` may take five more; the client obeys its message limit from then on.
+//! A host that is silent for 90 seconds is considered lost, because it pings every 20 seconds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -177,6 +181,7 @@ async fn drive(
     peer.close();
 }
 
+/// Passes a notification on if somebody reads notifications; responses go to their requests.
 fn receive(text: &str, peer: &Peer, notifications: &broadcast::Sender<Arc<Value>>) {
     if let Some(rpc::RpcMessage::Notification { method, params }) = peer.receive(text)
         && notifications.receiver_count() > 0

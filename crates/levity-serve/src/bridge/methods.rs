@@ -1,4 +1,8 @@
 //! The methods of the protocol.
+//!
+//! One function dispatches all methods. Methods with side effects run to their end even if the
+//! client cancels them, and their response says what was done; all others are dropped on
+//! cancellation.
 
 use std::sync::Arc;
 
@@ -76,6 +80,8 @@ pub(super) async fn call(
     })
 }
 
+/// The information a client needs before its first request: the folder, the methods and the limits.
+/// `ready` is false until the host has a commander.
 fn info(host: &Inner) -> Value {
     let limits = &host.limits;
     json!({

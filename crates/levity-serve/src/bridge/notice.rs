@@ -1,6 +1,21 @@
+//! Notices for the operator of a host, as `levity bridge host` prints them.
+
 use std::fmt;
 
 /// A notice for the operator of a host.
+///
+/// Prompts are cut to 80 characters. Notices contain paths and prompts, so treat them as
+/// confidential.
+///
+/// ```
+/// use levity_serve::bridge::Notice;
+/// let notice = Notice::Ended {
+///     task: "t1".to_owned(),
+///     status: "complete".to_owned(),
+///     signal: Some("DONE_t1".to_owned()),
+/// };
+/// assert_eq!(notice.to_string(), "task t1 ended (complete): DONE_t1");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice {

@@ -1,3 +1,10 @@
+//! The sending side of one client: pings, responses, notifications of changes and events of tasks.
+//!
+//! They are sent in this order of priority, one message at a time. A response holds the permit of
+//! its request until it is taken from the queue, so a client that does not read gets no further
+//! requests accepted. A client that does not receive a message within the send limit is
+//! disconnected.
+
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -88,12 +95,15 @@ impl Outbox {
         }
     }
 
+    /// Returns `true` if the client sent nothing, not even a pong, for two ping intervals.
     fn is_silent(&mut self) -> bool {
         let active = self.active.swap(false, Ordering::Relaxed);
         self.silent = if active { 0 } else { self.silent + 1 };
         self.silent > 1
     }
 
+    /// Takes a response, and starts to follow the events that it announces. Events therefore never
+    /// arrive before the response.
     fn answer(&mut self, out: Outgoing) -> Message {
         if let Some(follow) = out.follow {
             self.events.push(Box::pin(events(follow)));

@@ -1,4 +1,9 @@
 //! The session of one client: handles its requests and sends it messages one at a time.
+//!
+//! Three futures run side by side: one reads messages and starts requests, one sends, and one waits
+//! for the host to close. The first that ends disconnects the client with a close code and a
+//! reason. Requests in progress are tasks of the reader and end with it, except work that the host
+//! itself has spawned.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -29,7 +34,7 @@ pub(super) struct Outgoing {
     pub(super) text: String,
     /// The events that the client reads from here on.
     pub(super) follow: Option<Follow>,
-    /// Held until the client has received the message, so that unread responses do not accumulate.
+    /// Held until the outbox takes the message, so that unread responses do not accumulate.
     pub(super) _permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -87,6 +92,7 @@ async fn send_close(sink: &mut SplitSink<WebSocket, Message>, disconnect: &Disco
     let _ = sink.send(Message::Close(Some(frame))).await;
 }
 
+/// Reads messages until the client disconnects. Any message counts as a sign of life, also a pong.
 async fn read(
     mut stream: SplitStream<WebSocket>,
     handler: &Arc<RequestHandler>,
@@ -122,6 +128,8 @@ async fn read(
     }
 }
 
+/// Translates a broken connection to a close code: 1009 for a message that is too large, 1007 for
+/// text that is not UTF-8, 1002 for a violation of the protocol.
 fn broken(error: axum::Error) -> Disconnect {
     match error.into_inner().downcast_ref::<WsError>() {
         Some(WsError::Capacity(_)) => Disconnect {
@@ -200,6 +208,8 @@ impl RequestHandler {
         }
     }
 
+    /// Executes a request and sends its response. The permit of the request travels with the
+    /// response and is released when the outbox takes it.
     async fn work(self: Arc<Self>, request: PendingRequest) {
         let PendingRequest {
             id,

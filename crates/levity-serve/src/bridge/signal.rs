@@ -1,4 +1,10 @@
 //! Signal files that appear exactly once when a task has ended.
+//!
+//! A client waits for a file, so the file must be complete when it appears. It must not appear
+//! again after the client has removed it. The stages in the task record make that true after a
+//! crash at any moment: `Open`, then `Signalling` once the temporary file is on disk, then
+//! `Signalled` once the rename is on disk. Existing files are never overwritten; if the name is
+//! taken, the task's own name is used instead.
 
 use levity_core::{Ending, Timestamp};
 use levity_sandbox::{PathError, Workspace, WriteOptions};
@@ -150,6 +156,7 @@ pub(super) fn own_name(task: &str, good: bool) -> String {
     format!("{}_{task}", if good { "DONE" } else { "FAILED" })
 }
 
+/// Saves the last stage. A record in this stage is not looked at again after a restart.
 fn finish(
     task_store: &TaskStore,
     mut record: TaskRecord,
@@ -178,10 +185,13 @@ fn temp_name(path: &str, task: &str) -> String {
 /// Returns `true` if both files have the same content: without an atomic rename, a crash may leave
 /// two.
 fn is_same(space: &Workspace, one: &str, other: &str) -> bool {
-    let read = |path| space.read(path, 4 * MAX_ANSWER as u64).ok();
+    // A control character takes six bytes in JSON.
+    let read = |path| space.read(path, 8 * MAX_ANSWER as u64).ok();
     read(one).is_some_and(|bytes| read(other) == Some(bytes))
 }
 
+/// Returns the content of the file: status, answer, statistics and usage as JSON. The answer is cut
+/// to 32 KiB at a whole character, and `complete` says if all of it is there.
 fn content(record: &TaskRecord, ending: &Ending, at: Timestamp) -> String {
     let starts = ending
         .text

@@ -1,4 +1,8 @@
 //! Methods for the status of tasks.
+//!
+//! The state of a task is one of `running`, `waiting`, `done`, `failed`, `cancelled` and `stopped`.
+//! A stopped task has not ended: it resumes when the host is restarted. Lists use only the records;
+//! the status of one task also reads its journal.
 
 use std::sync::Arc;
 
@@ -37,6 +41,7 @@ pub(super) struct StatusParams {
     task: String,
 }
 
+/// Looks a task up by its id, which is untrusted and cut to 100 characters in the error.
 fn find_record(host: &Inner, task: &str) -> Result<TaskRecord> {
     host.task_store.get(task).ok_or_else(|| {
         let task: String = task.chars().take(100).collect();

@@ -1,4 +1,9 @@
 //! The records of tasks beside their journal: the signal files, and how far each has got.
+//!
+//! One JSON file per task, replaced atomically and synced. A lock file keeps a second host out.
+//! Files that are damaged, too large or not named after their task are ignored when the folder is
+//! opened, because it may come from an untrusted source. At most 10,000 records are kept; the
+//! oldest signalled ones are removed first, and unfinished tasks never.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -57,6 +62,7 @@ pub(super) enum Stage {
 }
 
 impl TaskRecord {
+    /// Returns `true` if nothing is left to do for the task.
     pub(super) fn is_signalled(&self) -> bool {
         matches!(self.stage, Stage::Signalled { .. })
     }
@@ -199,6 +205,8 @@ impl TaskStore {
         Ok(())
     }
 
+    /// Removes a record from memory and from disk. If the file cannot be removed, the next start
+    /// loads it again.
     pub(super) fn forget(&self, task: &str) {
         self.records().remove(task);
         if let Some(folder) = &self.folder {

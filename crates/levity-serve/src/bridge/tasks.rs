@@ -1,4 +1,10 @@
 //! The tasks that the commander executes.
+//!
+//! A dispatch is recorded first, then started, and only then answered. If the process is killed in
+//! between, the next start finds the run in the journal and resumes it. If it finds no run, it
+//! removes the record; no client got the id of such a task. Tasks start one at a time under a lock,
+//! so that two clients cannot use one id. Tasks of an earlier process that find no free slot wait
+//! in a queue.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, PoisonError};
@@ -31,6 +37,7 @@ pub(super) struct Dispatch {
     events: Option<bool>,
 }
 
+/// Fails with [`ErrorKind::NotReady`] until the host has a commander.
 pub(super) fn runs(host: &Inner) -> Result<&Runs> {
     host.runs.get().ok_or_else(|| {
         let message =
@@ -69,6 +76,7 @@ pub(super) async fn dispatch(
 
 type StartedTask = (TaskRecord, Option<Arc<LiveRun>>, bool);
 
+/// Returns the record, the run if this process has it, and `true` if the task existed before.
 async fn start_task(host: &Arc<Inner>, client: u64, request: Dispatch) -> Result<StartedTask> {
     let runs = runs(host)?;
     let limit = host.limits.prompt;
@@ -200,6 +208,8 @@ async fn record_task(
     .await
 }
 
+/// Returns the SHA-256 of a prompt in hex. Records store it instead of the prompt, which may be
+/// confidential.
 fn digest(prompt: &str) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, prompt.as_bytes());
     digest.as_ref().iter().fold(String::new(), |mut hex, byte| {
@@ -257,6 +267,7 @@ async fn end(host: &Arc<Inner>, record: TaskRecord, ending: Arc<Ending>, at: Opt
     report_end(host, task, ending.status.to_string(), signalled);
 }
 
+/// Notifies the operator, and the clients if a signal file was written.
 fn report_end(host: &Inner, task: String, status: String, signalled: Result<TaskRecord>) {
     match signalled {
         Ok(TaskRecord {

@@ -1,3 +1,9 @@
+//! The bridge as six tools for an agent on the other side.
+//!
+//! The tools translate between a model and the protocol: results are short texts with the next
+//! step, and structured values for programs. Waiting is split into slices of five seconds, so that
+//! the caller sees progress and a restarted host is found again.
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,12 +64,14 @@ impl Toolbox for BridgeTools {
     }
 }
 
+/// One of the six tools, with the client that it uses.
 struct BridgeTool {
     spec: ToolSpec,
     kind: BridgeToolKind,
     client: BridgeClient,
 }
 
+/// The method of the bridge behind each tool.
 #[derive(Clone, Copy)]
 enum BridgeToolKind {
     Read,
@@ -154,6 +162,7 @@ fn written_text(written: &Value) -> String {
     )
 }
 
+/// Returns one line per entry: folders end with `/`, files have their size in parentheses.
 fn list_text(listed: &Value) -> String {
     let entries = listed["entries"]
         .as_array()
@@ -178,6 +187,8 @@ fn str_value(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
+/// Adds a glob for `wait_for_file` that matches both signal files, because models forget the file
+/// of a failure.
 async fn dispatch(client: &BridgeClient, args: &Value) -> Result<ToolOutput> {
     let prompt = args.get("prompt").and_then(Value::as_str);
     let prompt = prompt.ok_or_else(|| Error::invalid("`prompt` is missing; describe the task"))?;

@@ -1,4 +1,9 @@
 //! Waiting until files exist, by path or by glob.
+//!
+//! A wait ends when a file exists, at the latest after an hour. Changes by clients and tools are
+//! noticed at once through broadcasts; changes by other programs are found by searching every 200
+//! ms for a path, and every second for a glob. At most two searches run at once, so that waiting
+//! clients do not block those that read files.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,6 +62,7 @@ pub(super) async fn wait(host: &Arc<Inner>, wanted: WaitParams) -> Result<Value>
     }
 }
 
+/// The awaited file, or the glob of the awaited files.
 enum Target {
     Path(String),
     Glob(String),
@@ -87,6 +93,8 @@ async fn watch(host: &Arc<Inner>, target: Arc<Target>) -> Result<Vec<String>> {
     }
 }
 
+/// Returns the files that exist now; an empty list if there are none. A folder in place of the file
+/// is an error, because waiting longer would not help.
 async fn search(host: &Arc<Inner>, target: Arc<Target>) -> Result<Vec<String>> {
     let _permit = host
         .searches

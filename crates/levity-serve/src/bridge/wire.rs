@@ -1,4 +1,6 @@
 //! Parameters and responses of bridge messages.
+//!
+//! Unknown parameters are errors, so that a typo does not silently select a default.
 
 use levity_core::text::json_problem;
 use levity_rpc::RpcMessage;

@@ -1,4 +1,8 @@
 //! Questions that wait for a decision.
+//!
+//! The id of a question is `RUN:EFFECT`, because a question of a child run is decided through its
+//! root run. The scope depends on the question: answering in words is part of a conversation and
+//! needs `run`; everything else is an approval and needs `approve`.
 
 use std::sync::Arc;
 
@@ -15,6 +19,7 @@ use super::input::{body, root};
 use super::problem::{HandlerResult, Problem, ok};
 use crate::access::{Caller, TokenScope};
 
+/// `GET /v1/runs/ID/asks`: the pending questions of a run and its child runs.
 pub(super) async fn asks(
     State(api): State<Arc<Api>>,
     caller: Caller,
@@ -46,6 +51,7 @@ pub(super) fn ask_json(ask: &Ask) -> Value {
     json
 }
 
+/// The kinds of decisions, as clients write them: `allow`, `deny`, `edit`, `answer`.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum DecisionKind {
@@ -55,6 +61,8 @@ enum DecisionKind {
     Answer,
 }
 
+/// The body of a decision, such as `{"decision": "deny", "reason": "too expensive"}`. Each kind
+/// allows only its own fields.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DecisionBody {
@@ -64,6 +72,8 @@ struct DecisionBody {
     text: Option<String>,
 }
 
+/// `POST /v1/runs/ID/asks/ASK`: decides a question. The question is looked up first, so a decision
+/// that comes too late is a conflict and not lost silently.
 pub(super) async fn decide(
     State(api): State<Arc<Api>>,
     caller: Caller,
@@ -129,6 +139,8 @@ fn ask_id(caller: &Caller, run: &RunId, ask: &str) -> HandlerResult<(RunId, Effe
 }
 
 /// Validates and returns the decision of a request body.
+///
+/// Superfluous fields are errors: a client that sends `args` with `allow` expects them to be used.
 fn decision(body: DecisionBody) -> HandlerResult<Decision> {
     let wrong = |message: &str| Err(Problem::invalid("invalid", message));
     match body {

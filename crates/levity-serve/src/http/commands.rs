@@ -1,4 +1,15 @@
 //! Sends commands to runs, whichever process drives them.
+//!
+//! A run may be driven by this process, by another one or by none. The commands look the same to
+//! clients; the field `delivery` of the response says how the command travels:
+//!
+//! | delivery | meaning | status |
+//! |---|---|---|
+//! | `delivered` | the run in this process has received it | 200 |
+//! | `waiting` | it was accepted, and the run receives it later | 202 |
+//! | `posted` | the process that drives the run receives it through the journal | 202 |
+//! | `written` | the journal has it, and the run applies it when it is resumed | 202 |
+//! | `resumed` | the run was resumed in this process | 202 |
 
 use std::future::Future;
 use std::sync::Arc;
@@ -20,6 +31,7 @@ use crate::access::Caller;
 use crate::quota::QuotaFull;
 use crate::runs::{CommandKind, LiveRun};
 
+/// The body of commands without parameters: nothing, or `{}`.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct EmptyBody {}
@@ -36,6 +48,7 @@ struct SayBody {
     text: String,
 }
 
+/// `POST /v1/runs/ID/pause`: pauses a run and its child runs. Calls in progress finish.
 pub(super) async fn pause(
     State(api): State<Arc<Api>>,
     caller: Caller,
@@ -57,6 +70,8 @@ pub(super) async fn pause(
     }
 }
 
+/// `POST /v1/runs/ID/cancel`: cancels a run, with an optional `reason`. It has its own slots, so
+/// that a run with many pending commands can still be cancelled.
 pub(super) async fn cancel(
     State(api): State<Arc<Api>>,
     caller: Caller,
@@ -90,6 +105,7 @@ pub(super) async fn cancel(
     }
 }
 
+/// `POST /v1/runs/ID/message`: adds a message of the user to a run.
 pub(super) async fn say(
     State(api): State<Arc<Api>>,
     caller: Caller,
@@ -167,6 +183,8 @@ pub(super) struct LiveTarget {
     kind: CommandKind,
 }
 
+/// Returns `None` if this process does not drive the root run of `id`. A child run is addressed
+/// through the control of its root.
 pub(super) fn live_target(api: &Api, id: &RunId) -> Option<LiveTarget> {
     let run = api.runs.get(&root(id))?;
     let control = run.control().ok()?.child(id);
@@ -291,6 +309,7 @@ fn name(delivery: Delivery) -> &'static str {
     }
 }
 
+/// Only `delivered` is final and gets 200; every other delivery is 202.
 fn delivery_response(id: &RunId, delivery: &str) -> axum::response::Response {
     let status = if delivery == "delivered" {
         StatusCode::OK

@@ -1,4 +1,12 @@
 //! The events of a run as server-sent events.
+//!
+//! The stream begins with `retry: 1000`, so that browsers reconnect after a second. Each durable
+//! event has an `id`, which the browser sends back as `Last-Event-ID`. Besides the events of the
+//! run, `missed`, `reset` and `end` can occur, and comments as heartbeats. After `end` the stream
+//! is closed, and the client need not reconnect.
+//!
+//! Small events are copied into pieces of up to 16 KiB, which saves system calls. Events of 4 KiB
+//! or more are sent from the buffer that all readers share.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -32,6 +40,7 @@ const LARGE: usize = 4 << 10;
 /// The reconnection delay for browsers, which also makes the server send the response head at once.
 const PREAMBLE: &str = "retry: 1000\n\n";
 
+/// The parameters `after`, `children` and `transient`. The last two are true by default.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct EventsQuery {
@@ -40,6 +49,7 @@ struct EventsQuery {
     transient: Option<String>,
 }
 
+/// `GET /v1/runs/ID/events`: the events of a run, from the beginning or after an id.
 pub(super) async fn events(
     State(api): State<Arc<Api>>,
     caller: Caller,
@@ -72,6 +82,8 @@ pub(super) async fn events(
     Ok(answer(stream))
 }
 
+/// Returns the response whose body is the stream. Dropping the body, when the client disconnects,
+/// drops the permits.
 fn answer(stream: Stream) -> Response {
     let body = Body::from_stream(stream::unfold(stream, Stream::step));
     // Prevents proxies from buffering events.
@@ -165,6 +177,8 @@ impl Stream {
         self.flush(&mut text);
     }
 
+    /// Appends an item to the text that is sent next. The JSON of an event has no line breaks, so
+    /// one `data:` line is enough.
     fn add(&mut self, item: FeedEntry, text: &mut Vec<u8>) {
         match item {
             FeedEntry::Event { id, event } if self.is_wanted(&event, id.is_some()) => {
@@ -197,6 +211,8 @@ impl Stream {
         }
     }
 
+    /// Returns `true` if the client asked for the event. A stream of a child run reads the feed of
+    /// its root run and skips everything else.
     fn is_wanted(&self, event: &FeedEvent, durable: bool) -> bool {
         let runs = if self.children {
             event.run.is_within(&self.id)

@@ -1,4 +1,8 @@
 //! Extractors for the ids in a request's path, in the caller's namespace.
+//!
+//! A handler that takes a [`RunPath`] gets an id that is valid and belongs to its caller, so no
+//! handler can forget the check. An id without the caller's prefix gets it here; an id of another
+//! tenant thereby becomes an unknown id, and clients cannot probe which ids exist.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,6 +40,7 @@ async fn params(parts: &mut Parts, api: &Arc<Api>) -> HandlerResult<HashMap<Stri
     read.map(|Path(params)| params).map_err(wrong)
 }
 
+/// Takes one parameter out of a path. It is missing only if a route is declared wrongly.
 fn param(params: &mut HashMap<String, String>, name: &str) -> HandlerResult<String> {
     params
         .remove(name)

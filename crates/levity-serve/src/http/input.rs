@@ -1,4 +1,8 @@
 //! Parses and validates the input of clients.
+//!
+//! Input is rejected early and strictly: unknown fields, repeated parameters, wrong content types
+//! and arrays in place of objects are errors. A client with a typo thereby gets an error instead of
+//! a default. Messages do not repeat arbitrary client input.
 
 use axum::body::Body;
 use axum::extract::{Query, Request};
@@ -40,6 +44,8 @@ pub(super) fn new_run_id(id: &str) -> HandlerResult<RunId> {
 
 const INVALID_ID: &str = "the id of a run must have 1 to 128 letters, digits, `-` and `_`";
 
+/// Returns `true` for letters, digits, `-` and `_`, which are valid in URLs and file names of every
+/// system.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')
 }
@@ -131,6 +137,8 @@ pub(super) async fn body_or_default<T: DeserializeOwned + Default>(
     }
 }
 
+/// Parses a body. Status 415 means that it is not declared as JSON, 400 that it is not JSON, and
+/// 422 that the content is wrong.
 fn read<T: DeserializeOwned>(headers: &HeaderMap, bytes: &Bytes) -> HandlerResult<T> {
     let kind = header(headers, &CONTENT_TYPE)?.unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();

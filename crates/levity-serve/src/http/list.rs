@@ -1,4 +1,8 @@
 //! Lists runs by page, and removes them.
+//!
+//! Pages are sorted by start time, newest first. A cursor is `MILLIS~ID` of the last entry; it
+//! stays valid if runs are added or removed in between, because it names a position and not a
+//! count.
 
 use std::sync::Arc;
 
@@ -19,6 +23,7 @@ use crate::access::Caller;
 /// The default and maximum number of runs in a page.
 const PAGE: (usize, usize) = (50, 500);
 
+/// The parameters of a list. Times are milliseconds since 1970; `roots=0` includes child runs.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ListQuery {
@@ -30,6 +35,8 @@ struct ListQuery {
     cursor: Option<String>,
 }
 
+/// `GET /v1/runs`: one page of runs. One more entry than requested is read, to know if another page
+/// follows.
 pub(super) async fn list(State(api): State<Arc<Api>>, caller: Caller, uri: Uri) -> HandlerResult {
     let wanted: ListQuery = query(&uri)?;
     let limit = limit(wanted.limit, PAGE)?;
@@ -71,10 +78,13 @@ pub(super) fn limit(wanted: Option<usize>, (default, max): (usize, usize)) -> Ha
 pub(super) struct Cursor(pub(super) Timestamp, pub(super) String);
 
 impl Cursor {
+    /// Returns the cursor as clients send it back, such as `1763456789000~ann-r1`.
     pub(super) fn write(&self) -> String {
         format!("{}~{}", self.0.as_millis(), self.1)
     }
 
+    /// Parses a cursor, which is untrusted. A forged one selects another position in the list, and
+    /// nothing of other tenants.
     pub(super) fn read(text: &str) -> HandlerResult<Self> {
         let read = || {
             let (time, name) = text.split_once('~')?;
@@ -185,6 +195,7 @@ pub(super) fn no_content() -> Response {
     StatusCode::NO_CONTENT.into_response()
 }
 
+/// Fails if the server has no journal, because a run that is only in memory cannot be removed.
 async fn has_ended(api: &Api, caller: &Caller, id: &RunId) -> HandlerResult<bool> {
     if !api.runs.runtime().journal().keeps() {
         return Err(Problem::conflict(

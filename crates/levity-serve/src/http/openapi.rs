@@ -1,10 +1,22 @@
 //! The machine-readable description of the HTTP API.
+//!
+//! `openapi.json` is written by hand. A test compares its paths and methods with the routes, so the
+//! two cannot diverge.
 
 use serde_json::Value;
 
 const TEXT: &str = include_str!("openapi.json");
 
 /// Returns the OpenAPI 3.1 description of [`HttpApi`](super::HttpApi).
+///
+/// The version is that of this crate. Generate a client from it, or serve it to tools that read
+/// OpenAPI.
+///
+/// ```
+/// let description = levity_serve::http::openapi();
+/// assert!(description["openapi"].as_str().unwrap().starts_with("3.1"));
+/// assert!(description["paths"]["/v1/runs"]["post"].is_object());
+/// ```
 pub fn openapi() -> Value {
     // The description is valid JSON: a test parses it.
     let mut description: Value = serde_json::from_str(TEXT).unwrap_or_default();

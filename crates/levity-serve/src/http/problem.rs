@@ -1,4 +1,8 @@
 //! Responses and errors of the HTTP API.
+//!
+//! [`Problem`] is the only error type of handlers. Conversions from other errors live here, so that
+//! the same error gets the same status and code on every route. A code is part of the API; messages
+//! may change.
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
@@ -15,6 +19,8 @@ use crate::error::Error;
 pub(super) type HandlerResult<T = Response> = Result<T, Problem>;
 
 /// An error response: a status and a code for programs, a message for people.
+///
+/// The code, such as `not_running`, is documented in the OpenAPI description.
 #[derive(Debug)]
 pub(super) struct Problem {
     status: StatusCode,
@@ -58,6 +64,7 @@ impl Problem {
         Self::new(StatusCode::CONFLICT, code, message)
     }
 
+    /// Creates an error for a temporary problem, which a client may retry after a second.
     pub(super) fn unavailable(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, code, message).retry_after(1)
     }
@@ -152,6 +159,9 @@ impl Problem {
 }
 
 /// Returns the runtime error among the causes of an error.
+///
+/// An error of an agent wraps the error of the runtime, and a run wraps both. The first runtime
+/// error in the chain decides about the status.
 pub(crate) fn runtime_error(cause: &SharedError) -> Option<&levity_core::RuntimeError> {
     let mut next = Some(cause.as_error());
     while let Some(error) = next {

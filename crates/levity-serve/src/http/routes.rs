@@ -1,4 +1,9 @@
 //! The routes of the HTTP API and their methods.
+//!
+//! Each route names the scope that each of its methods needs. The table is the only place where
+//! routes are declared: the scope check is derived from it, and a test compares it with the OpenAPI
+//! description. Two routes need more than a scope: their handlers look at the question or the tool
+//! first.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -58,6 +63,8 @@ fn route(
 }
 
 /// Rejects callers whose token lacks the scope. The router rejects other methods.
+///
+/// A `HEAD` request needs the same scope as `GET`.
 async fn check_scope(
     methods: &'static [(&'static str, Needs)],
     request: Request,
@@ -87,6 +94,7 @@ fn no_method() -> Problem {
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "no_method", message)
 }
 
+/// The table of all routes, with the scope that each method needs.
 fn routes() -> Vec<Route> {
     vec![
         route("/v1/health", &[("get", Nothing)], get(health)),
@@ -176,6 +184,8 @@ fn without_query(answer: MethodRouter<Arc<Api>>) -> MethodRouter<Arc<Api>> {
     ))
 }
 
+/// Builds the router. Paths that do not exist get the same checks of number and headers as all
+/// others.
 pub(super) fn router(api: &Arc<Api>) -> Router {
     let add = |router: Router<Arc<Api>>, route: Route| {
         let methods = route.methods;
@@ -237,7 +247,8 @@ async fn limit_requests(State(api): State<Arc<Api>>, request: Request, next: Nex
 const PIECE: usize = 16 << 10;
 
 /// Passes a large response on in pieces as the client reads it, and retains `held` until then.
-/// Streams have no size, and their own permits.
+/// Streams have no size, and their own permits. A response of up to 16 KiB releases its permit at
+/// once.
 async fn held_until_sent(answer: Response, held: impl Send + 'static) -> Response {
     let large = answer
         .body()

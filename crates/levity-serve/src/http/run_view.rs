@@ -1,4 +1,8 @@
 //! The JSON view of one run.
+//!
+//! A live run is shown from memory. A run that this process stopped driving is read from the
+//! journal again, because another process may have continued it; the reason of the stop is kept in
+//! `stopped`.
 
 use std::sync::Arc;
 
@@ -29,6 +33,7 @@ pub(super) struct RunView {
     queued: bool,
 }
 
+/// `GET /v1/runs/ID`: one run with its questions, statistics, usage and ending.
 pub(super) async fn show(
     State(api): State<Arc<Api>>,
     caller: Caller,
@@ -77,6 +82,7 @@ async fn load_from_journal(
 }
 
 impl RunView {
+    /// Creates the view of a run in this process.
     pub(super) async fn live(api: &Api, run: &LiveRun) -> Self {
         let stopped = match run.ended() {
             Some(RunOutcome::Stopped(cause)) => Some(cause_text(&cause)),
@@ -141,6 +147,7 @@ pub(super) fn summary_json(id: &RunId, standing: &RunStatus, here: bool) -> Map<
     json
 }
 
+/// Returns the ending as JSON. `why` is the status in words, for people.
 fn ending_json(ending: &Ending) -> Value {
     json!({
         "status": ending.status,

@@ -1,4 +1,8 @@
 //! Stored conversations and plans.
+//!
+//! Clients see conversations and plans as sessions. A page of messages is limited by number and by
+//! bytes, because a single message may be large. Plans belong to the owner of the machine, so they
+//! need the scope `admin`.
 
 use std::sync::Arc;
 
@@ -31,6 +35,7 @@ const PAGE_BYTES: usize = 1 << 20;
 /// The number of messages that are read at once, because each may be as large as a page.
 const READ_BATCH: usize = 8;
 
+/// The kinds of sessions; `conversation` by default.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Kind {
@@ -48,6 +53,7 @@ struct ListQuery {
     cursor: Option<String>,
 }
 
+/// The parameters of a page of messages. Without `from`, the latest messages are shown.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ShowQuery {
@@ -86,6 +92,7 @@ fn conversations(api: &Api) -> HandlerResult<&Conversations> {
         .ok_or_else(|| Problem::not_found("no_sessions", "this server stores no conversations"))
 }
 
+/// `GET /v1/sessions`: one page of conversations, the most recently changed first.
 pub(super) async fn list(State(api): State<Arc<Api>>, caller: Caller, uri: Uri) -> HandlerResult {
     let wanted: ListQuery = query(&uri)?;
     let limit = limit(wanted.limit, PAGE)?;
@@ -197,6 +204,8 @@ async fn page(
     Ok((page, Some(from)))
 }
 
+/// `DELETE /v1/sessions/ID`: removes a conversation. It waits up to two seconds for a run that uses
+/// it.
 pub(super) async fn forget(
     State(api): State<Arc<Api>>,
     caller: Caller,

@@ -1,4 +1,9 @@
 //! Starts runs, each exactly once.
+//!
+//! A client that gets no response cannot know if its run has started. It repeats the request with
+//! the same id or `Idempotency-Key`; if the run exists with the same goal, the client gets that run
+//! with status 200. An existing run with another goal is a conflict. The id of a key is derived
+//! from it by SHA-256, so the rule also holds after a restart.
 
 use std::sync::Arc;
 
@@ -21,6 +26,7 @@ use crate::access::Caller;
 use crate::error::Error;
 use crate::runs::{LiveRun, NewRun};
 
+/// The body of a start, such as `{"goal": "Sum it up", "conversation": "c1"}`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StartBody {
@@ -29,12 +35,14 @@ struct StartBody {
     id: Option<String>,
 }
 
+/// `wait=0` answers with 202 before the run is in its journal.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StartQuery {
     wait: Option<String>,
 }
 
+/// `POST /v1/runs`: starts a run, or finds the one that an earlier request started.
 pub(super) async fn start(
     State(api): State<Arc<Api>>,
     caller: Caller,
@@ -144,6 +152,8 @@ async fn start_response(api: &Api, run: &LiveRun, wait: bool) -> HandlerResult {
 }
 
 /// Returns the response for an existing run with this id and goal, if there is one.
+///
+/// A run that an earlier process left is resumed, because its client expects it to be in progress.
 async fn existing(
     api: &Api,
     caller: &Caller,

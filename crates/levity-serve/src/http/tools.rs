@@ -1,4 +1,8 @@
 //! Lists and calls tools directly.
+//!
+//! Tools are called under the policy of their dispatcher, with the run id `TENANT-http`. Tools that
+//! store data per run thereby separate tenants. A failed tool is status 200 with `"failed": true`:
+//! the request succeeded, the tool did not.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -54,6 +58,7 @@ fn tool_json(spec: &ToolSpec) -> Value {
     })
 }
 
+/// `POST /v1/tools/NAME`: calls a tool. Read-only tools need the scope `read`, all others `run`.
 pub(super) async fn call(
     State(api): State<Arc<Api>>,
     caller: Caller,

@@ -1,3 +1,8 @@
+//! Several libraries behind one `search` and one `fetch`.
+//!
+//! Libraries are searched one after the other, in the order in which they were added. For `fetch`,
+//! the first library that knows the id answers; an error ends the lookup.
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -56,11 +61,14 @@ impl Library for CombinedLibrary {
     }
 
     async fn fetch(&self, id: &str) -> Result<Option<Document>, LibraryError> {
+        let mut failed = None;
         for library in &self.0 {
-            if let Some(document) = library.fetch(id).await? {
-                return Ok(Some(document));
+            match library.fetch(id).await {
+                Ok(Some(document)) => return Ok(Some(document)),
+                Ok(None) => {}
+                Err(error) => failed = failed.or(Some(error)),
             }
         }
-        Ok(None)
+        failed.map_or(Ok(None), Err)
     }
 }

@@ -1,3 +1,8 @@
+//! Remembered facts as documents. The id of a fact is `fact:NUMBER`.
+//!
+//! `fetch` looks only into the scopes of the library, so a client that guesses a number cannot read
+//! the facts of other scopes.
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -35,6 +40,8 @@ const TITLE: usize = 60;
 
 impl RecallLibrary {
     /// Creates a library of the facts in these scopes.
+    ///
+    /// Facts of all other scopes stay invisible to `search` and `fetch`.
     pub fn new(recall: Recall, scopes: impl IntoIterator<Item = Scope>) -> Self {
         Self {
             recall,

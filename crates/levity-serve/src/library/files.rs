@@ -1,3 +1,9 @@
+//! Text files of a workspace as documents. The id of a file is `file:PATH`.
+//!
+//! A search reads files directly instead of an index: nothing has to be kept up to date, and the
+//! limits bound the work to 10,000 files and 64 MiB. At most four searches run at once, one per
+//! tenant, because each occupies a thread until it ends.
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -66,6 +72,8 @@ impl SearchPermits {
         })
     }
 
+    /// Returns the semaphore of a tenant. Weak references let the table shrink: entries of tenants
+    /// that no longer search are removed when a new one is added.
     fn of(&self, tenant: &str) -> Arc<Semaphore> {
         let mut permits = self
             .by_tenant
@@ -104,6 +112,8 @@ impl WorkspaceLibrary {
     pub const DEFAULT_MAX_FETCH: u64 = 1 << 20;
 
     /// Creates a library of the files of this workspace.
+    ///
+    /// Clones share the limit of concurrent searches.
     pub fn new(workspace: Workspace) -> Self {
         let permits = Arc::new(SearchPermits {
             all: Arc::new(Semaphore::new(MAX_SEARCHES)),
@@ -118,6 +128,24 @@ impl WorkspaceLibrary {
 
     /// Sets the maximum number of bytes that `fetch` returns of a file;
     /// [`DEFAULT_MAX_FETCH`](Self::DEFAULT_MAX_FETCH) by default.
+    ///
+    /// A longer file is cut at a whole character, and its metadata says `"complete": false`.
+    ///
+    /// ```
+    /// use levity_sandbox::Workspace;
+    /// use levity_serve::{Library, WorkspaceLibrary};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// std::fs::write(folder.path().join("log.txt"), "0123456789")?;
+    /// let library = WorkspaceLibrary::new(Workspace::open(folder.path())?).max_fetch(4);
+    /// let cut = library.fetch("file:log.txt").await?.unwrap();
+    /// assert_eq!(cut.text, "0123");
+    /// assert_eq!(cut.metadata.unwrap()["complete"], false);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn max_fetch(mut self, bytes: u64) -> Self {
         self.max_fetch = bytes;
@@ -177,6 +205,7 @@ impl Library for WorkspaceLibrary {
 }
 
 impl WorkspaceLibrary {
+    /// Reads a file on the current thread. The workspace rejects paths that lead out of it.
     fn read(&self, path: &str) -> Result<Option<Document>, LibraryError> {
         let excerpt = match self.space.read_prefix(path, self.max_fetch) {
             Ok(excerpt) => excerpt,
@@ -245,6 +274,8 @@ struct Candidate {
     excerpt: Option<String>,
 }
 
+/// Reads the files one by one until the byte limit is reached. The names of later files still
+/// count, and files that cannot be read are skipped.
 fn search(space: &Workspace, files: &[String], words: &[String], limit: usize) -> Vec<Hit> {
     let mut read = 0;
     let mut found = Vec::new();
@@ -262,6 +293,8 @@ fn search(space: &Workspace, files: &[String], words: &[String], limit: usize) -
     ranked(found, words.len(), files.len(), limit)
 }
 
+/// Counts the words in one file. A match in the name counts four times, because `tides.md` is more
+/// about tides than a file that mentions them once.
 fn match_file(path: &str, text: &str, words: &[String]) -> Option<Candidate> {
     let (name, lower) = (path.to_lowercase(), text.to_lowercase());
     let count = |word: &String| {
@@ -301,6 +334,9 @@ fn excerpt_at(lower: &str, text: &str, at: usize) -> String {
     clipped(source[start..].trim(), EXCERPT_LENGTH).into_owned()
 }
 
+/// Sorts by score and converts the best files to results. A word weighs more if few files contain
+/// it, and further matches in one file add less and less: `n / (n + 1.5)`. Equal scores are sorted
+/// by path, so the order is stable.
 fn ranked(mut found: Vec<Candidate>, words: usize, files: usize, limit: usize) -> Vec<Hit> {
     let mut with = vec![0.0_f64; words];
     found

@@ -1,4 +1,9 @@
 //! Limits the time that a client may take to read a response.
+//!
+//! The write timeout of [`TimedStream`](super::timed_stream::TimedStream) restarts whenever the
+//! client reads a byte. A client that reads one byte per minute would hold its response, and the
+//! permit of its request, forever. This timer limits the whole response. The handler starts it,
+//! because only the handler knows that a response is not an endless stream.
 
 use std::future::pending;
 use std::sync::Arc;

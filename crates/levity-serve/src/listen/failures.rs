@@ -1,4 +1,9 @@
 //! Counts invalid tokens by address, delays the responses when there are many, and reports them.
+//!
+//! The delay slows a guesser down without locking out valid clients behind the same address: a
+//! valid token is neither counted nor delayed. At most 16 responses per address are delayed at
+//! once; further ones are sent at once with status 429, so that a flood cannot hold connections
+//! open. The table has at most 4,096 addresses and drops the oldest one first.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -24,6 +29,7 @@ pub(crate) struct Failures {
     table: Mutex<HashMap<IpAddr, AddressFailures>>,
 }
 
+/// The invalid tokens of one address within the current window of one minute.
 #[derive(Clone, Copy)]
 struct AddressFailures {
     since: Timestamp,
@@ -86,6 +92,9 @@ impl Failures {
         Penalty::Throttled
     }
 
+    /// Returns the number of invalid tokens in this window, and `true` if the response must be
+    /// delayed. Addresses with delayed responses are never dropped, because their counter must be
+    /// decreased later.
     fn count(&self, address: IpAddr) -> (u32, bool) {
         let now = self.world.now();
         let mut table = self.table();
@@ -121,6 +130,8 @@ impl Failures {
     }
 }
 
+/// Counts one delayed response. It is released on drop, so that a client that disconnects during
+/// the delay does not count any longer.
 struct DelayGuard {
     failures: Arc<Failures>,
     address: IpAddr,

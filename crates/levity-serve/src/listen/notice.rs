@@ -1,9 +1,23 @@
+//! Notices about connections, and the check for servers that the network can reach.
+
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use crate::error::{Error, Result};
 
 /// A notice for the operator of a server about its connections.
+///
+/// Notices are rare by design: they are reported at powers of ten, so that an attack produces a few
+/// lines and not a full disk.
+///
+/// ```
+/// use levity_serve::ListenNotice;
+/// let notice = ListenNotice::WrongTokens { address: "10.0.0.7".parse().unwrap(), count: 10 };
+/// assert_eq!(
+///     notice.to_string(),
+///     "clients at 10.0.0.7 presented 10 invalid tokens within a minute"
+/// );
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ListenNotice {

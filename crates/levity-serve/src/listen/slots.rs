@@ -1,5 +1,10 @@
 //! Slots for connections: few for unauthenticated ones, and the rest reserved for authenticated
 //! ones.
+//!
+//! A new connection always gets a slot: if none is free, the oldest unauthenticated connection of
+//! the busiest address is closed. Attackers thereby evict mostly themselves. Once a connection has
+//! presented a token, it moves to the authenticated slots and is never evicted. All counters live
+//! under one mutex, which is never held across an `await`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
@@ -16,6 +21,7 @@ pub(super) struct Slots {
     table: Mutex<Table>,
 }
 
+/// Connection ids increase, so the first entry of `unauthenticated` is the oldest one.
 #[derive(Default)]
 struct Table {
     next: u64,
@@ -27,6 +33,7 @@ struct Table {
     authenticated_count: usize,
 }
 
+/// The address that a connection counts towards, and the token that closes it.
 struct UnauthenticatedConnection {
     address: IpAddr,
     evict: CancelToken,
@@ -54,6 +61,7 @@ pub(crate) struct Slot {
 }
 
 impl Slots {
+    /// Creates slots without connections. Limits of zero are treated as one where they are used.
     pub(super) fn new(limits: ConnectionLimits) -> Arc<Self> {
         Arc::new(Self {
             limits,
@@ -134,6 +142,7 @@ impl Table {
         }
     }
 
+    /// Returns the address with the most unauthenticated connections.
     fn busiest(&self) -> Option<IpAddr> {
         self.per_address
             .iter()
@@ -155,6 +164,9 @@ impl Table {
 
 impl Slot {
     /// Marks the connection as authenticated, until it closes.
+    ///
+    /// The first token of a connection decides; later requests on it return at once. An evicted
+    /// connection is not admitted any more, even if its token arrives a moment later.
     pub(crate) fn admit(&self, name: Option<&str>) -> Result<(), NoSlot> {
         let mut table = self.slots.table();
         if self.state.borrow().is_some() {

@@ -1,4 +1,9 @@
 //! A connection with a write timeout, which can be evicted with an error response.
+//!
+//! The HTTP library answers invalid request heads itself, with an empty body. This stream
+//! recognizes those responses by their bytes and replaces them with JSON, so that clients get a
+//! code and a message in every case. It also writes the response to evicted clients, because the
+//! library cannot send a response without a request.
 
 use std::future::{Future, pending};
 use std::io;
@@ -103,6 +108,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TimedStream<S> {
     }
 
     /// Returns the result of a write, or an error if the write has been pending for too long.
+    ///
+    /// The timer exists only while a write is pending, so a connection that reads quickly never
+    /// creates one.
     fn check_timeout<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -124,6 +132,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TimedStream<S> {
     }
 
     /// Sends `text` in place of `bytes`.
+    ///
+    /// Reports to the caller that all of `bytes` was written, although other bytes were sent.
     fn replace(
         &mut self,
         cx: &mut Context<'_>,

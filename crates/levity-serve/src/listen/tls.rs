@@ -1,4 +1,7 @@
 //! TLS configuration from certificate files.
+//!
+//! Only HTTP/1.1 is offered in ALPN. The cryptography comes from `ring`, passed explicitly, so that
+//! the process needs no global default provider.
 
 use std::fs;
 use std::io;
@@ -43,6 +46,8 @@ pub(super) fn acceptor(certificates: &Path, key: &Path) -> Result<TlsAcceptor> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
+/// Returns `true` if users outside the owner and the group can access the key. A group is accepted,
+/// because certificate tools often share keys through one.
 #[cfg(unix)]
 fn is_open_to_all(path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;

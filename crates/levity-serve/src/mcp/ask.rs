@@ -1,6 +1,18 @@
+//! Errors of questions to clients, and the root folders that a client reports.
+
 use std::fmt;
 
 /// A folder that a client works in.
+///
+/// Roots are information and not a permission: check paths on your own. See
+/// [`Client::roots`](super::Client::roots).
+///
+/// ```
+/// use levity_serve::mcp::{AskError, Client};
+/// async fn folders(client: &Client) -> Result<Vec<String>, AskError> {
+///     Ok(client.roots().await?.into_iter().map(|root| root.uri).collect())
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Root {
@@ -11,6 +23,20 @@ pub struct Root {
 }
 
 /// An error of a question to a client.
+///
+/// ```
+/// use levity_serve::mcp::{AskErrorKind, ElicitForm, HandlerCall, HandlerReply, RequestError};
+/// async fn confirm(call: HandlerCall, form: ElicitForm) -> Result<HandlerReply, RequestError> {
+///     match call.client.elicit(form).await {
+///         Ok(_) => Ok(HandlerReply::text("asked")),
+///         // A client without a user: use the default instead of failing.
+///         Err(error) if error.kind() == AskErrorKind::Unsupported => {
+///             Ok(HandlerReply::text("used the default"))
+///         }
+///         Err(error) => Err(error.into()),
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AskError {
     kind: AskErrorKind,
@@ -19,6 +45,20 @@ pub struct AskError {
 }
 
 /// The category of an [`AskError`].
+///
+/// Only `BadAnswer` and `Timeout` are retryable; the others fail in the same way again.
+///
+/// ```
+/// use levity_serve::mcp::{AskError, AskErrorKind};
+/// fn hint(error: &AskError) -> &'static str {
+///     match error.kind() {
+///         AskErrorKind::Unsupported => "use another client",
+///         AskErrorKind::Timeout => "answer within ten minutes",
+///         _ if error.is_retryable() => "try again",
+///         _ => "continue without an answer",
+///     }
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AskErrorKind {
@@ -45,6 +85,8 @@ impl AskError {
         }
     }
 
+    /// `capability` may name a part, such as `sampling.tools`; `what` continues the sentence "the
+    /// client ..".
     pub(super) fn unsupported(capability: &'static str, what: &str) -> Self {
         let message = format!("the client {what}; use a client with the capability `{capability}`");
         // The message names the missing part of a capability; the protocol error names the whole

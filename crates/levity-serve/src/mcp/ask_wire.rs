@@ -1,4 +1,8 @@
 //! Converts questions for clients to the protocol, and parses the responses.
+//!
+//! All functions are pure. Requests are written as JSON and then parsed by the protocol's library.
+//! Anything that the protocol does not support is thereby found before it is sent. Responses are
+//! untrusted and parsed field by field.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -65,6 +69,8 @@ pub(super) fn sample(ask: &SampleRequest) -> Result<InputRequest, AskError> {
     request("sampling/createMessage", &Value::Object(params))
 }
 
+/// Fails with [`AskErrorKind::Invalid`] if the protocol does not support the content, for example a
+/// nested form.
 fn request(method: &str, params: &Value) -> Result<InputRequest, AskError> {
     serde_json::from_value(json!({"method": method, "params": params})).map_err(|_| {
         let message =
@@ -77,6 +83,7 @@ fn tool_json(tool: &ToolSpec) -> Value {
     json!({"name": tool.name, "description": tool.description, "inputSchema": tool.input})
 }
 
+/// The protocol cannot demand one certain tool, so that becomes "any tool".
 fn choice_json(choice: &ToolChoice) -> Value {
     match choice {
         ToolChoice::None => json!({"mode": "none"}),
@@ -101,6 +108,7 @@ fn message_json(message: &Message) -> Value {
     json!({"role": role, "content": content})
 }
 
+/// Parts without an equivalent, such as reasoning, are left out.
 fn block_json(part: &Part) -> Option<Value> {
     match part {
         Part::Text(text) => Some(json!({"type": "text", "text": text.text})),
@@ -135,6 +143,7 @@ fn block_json(part: &Part) -> Option<Value> {
     }
 }
 
+/// Only images and audio with their bytes can be sampled; URLs and documents are left out.
 fn media_json(media: &Media) -> Option<Value> {
     let MediaSource::Bytes(bytes) = &media.source else {
         return None;

@@ -1,3 +1,8 @@
+//! Builds a server and finds contradictions: duplicate names, invalid schemas, limits of zero.
+//!
+//! Capabilities are derived from what was added, so a server never announces a method that it does
+//! not have.
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -19,6 +24,23 @@ use crate::error::{Error, Result};
 use crate::quota::{Quota, TokenShare};
 
 /// A builder for an [`McpServer`].
+///
+/// ```
+/// use levity_core::ToolOutput;
+/// use levity_serve::mcp::{McpLimits, McpServer};
+/// use levity_test::RecordingTool;
+/// use std::time::Duration;
+///
+/// let add = RecordingTool::new("add", |_| Ok(ToolOutput::text("3")));
+/// let server = McpServer::builder("calculator", "1.0")
+///     .title("Calculator")
+///     .instructions("Use `add` for sums.")
+///     .tool(add)
+///     .limits(McpLimits::default().tool(Duration::from_secs(10)))
+///     .build()?;
+/// assert!(format!("{server:?}").contains("calculator"));
+/// # Ok::<(), levity_serve::Error>(())
+/// ```
 #[must_use = "a builder does nothing until `build`"]
 pub struct McpServerBuilder {
     name: String,
@@ -67,6 +89,8 @@ impl McpServerBuilder {
     }
 
     /// Sets instructions for the model that uses the server.
+    ///
+    /// Clients may add them to the system prompt, so keep them short.
     pub fn instructions(mut self, instructions: impl Into<String>) -> Self {
         self.instructions = Some(instructions.into());
         self
@@ -80,6 +104,19 @@ impl McpServerBuilder {
     }
 
     /// Adds all tools of a toolbox.
+    ///
+    /// ```
+    /// use levity_serve::Token;
+    /// use levity_serve::bridge::{BridgeClient, BridgeTools};
+    /// use levity_serve::mcp::McpServer;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = BridgeClient::new("ws://127.0.0.1:8888", Token::generate()?)?;
+    /// let server = McpServer::builder("bridge", "1.0").tools(BridgeTools::new(client)).build()?;
+    /// # drop(server);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn tools(mut self, tools: impl Toolbox) -> Self {
         self.registry = self.registry.tools(tools);
         self.has_tools = true;
@@ -87,6 +124,8 @@ impl McpServerBuilder {
     }
 
     /// Adds a source of tools that may change; clients are notified within a second.
+    ///
+    /// Sources are polled once per second, but only while a client listens for changes.
     pub fn source(mut self, source: impl ToolSource + 'static) -> Self {
         self.registry = self.registry.source(source);
         (self.has_tools, self.has_sources) = (true, true);
@@ -120,6 +159,31 @@ impl McpServerBuilder {
     /// Sets the policy for the tools that [`tool`](Self::tool), [`tools`](Self::tools) and
     /// [`source`](Self::source) added; everything is allowed by default. If the policy requires
     /// approval, the server asks the client's user.
+    ///
+    /// ```
+    /// use levity_core::ToolOutput;
+    /// use levity_serve::mcp::McpServer;
+    /// use levity_test::RecordingTool;
+    /// use levity_tools::{Policy, Rule};
+    ///
+    /// # async fn ask(server: &McpServer, asked: &'static str) -> std::io::Result<String> {
+    /// #     use tokio::io::AsyncReadExt as _;
+    /// #     let (mut there, here) = tokio::io::duplex(1 << 16);
+    /// #     server.serve(asked.as_bytes(), here).await.map_err(std::io::Error::other)?;
+    /// #     let mut answered = String::new();
+    /// #     there.read_to_string(&mut answered).await?;
+    /// #     Ok(answered)
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let delete = RecordingTool::new("delete", |_| Ok(ToolOutput::text("deleted")));
+    /// let policy = Policy::new().rule(Rule::tool("delete").deny("the archive is read-only"));
+    /// let server = McpServer::builder("archive", "1.0").tool(delete).policy(policy).build()?;
+    /// let asked = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"delete"}}"#;
+    /// assert!(ask(&server, asked).await?.contains("the archive is read-only"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
@@ -144,6 +208,16 @@ impl McpServerBuilder {
     }
 
     /// Builds the server.
+    ///
+    /// ```
+    /// use levity_core::ToolOutput;
+    /// use levity_serve::mcp::McpServer;
+    /// use levity_test::RecordingTool;
+    ///
+    /// let tool = || RecordingTool::new("look", |_| Ok(ToolOutput::text("nothing")));
+    /// let twice = McpServer::builder("twice", "1.0").tool(tool()).tool(tool()).build();
+    /// assert!(twice.unwrap_err().to_string().contains("look"));
+    /// ```
     ///
     /// # Errors
     /// Fails if two tools have the same name, if a name or a schema is invalid, or if a limit is
@@ -210,6 +284,8 @@ impl McpServerBuilder {
         })))
     }
 
+    /// Returns the identity and the capabilities of the server. Every version of the protocol uses
+    /// the same ones.
     fn info(&self) -> ServerConfig {
         let mut capabilities = json!({"logging": {}});
         let list_changed = json!({"listChanged": true});
@@ -261,6 +337,8 @@ impl fmt::Debug for McpServerBuilder {
 
 type Offers = (BTreeMap<String, Offer>, Vec<String>);
 
+/// Checks the names and schemas of handlers. A handler and a tool cannot have the same name, and
+/// handlers keep their order in the list of tools.
 fn offers(registry: &Registry, handlers: Vec<Arc<dyn Handler>>) -> Result<Offers> {
     let (mut offers, mut order) = (BTreeMap::new(), Vec::new());
     for handler in handlers {

@@ -1,3 +1,9 @@
+//! Notifications of changes, merged for clients that read slowly.
+//!
+//! A listener holds a set of changes, not a queue: a thousand changes of one resource are one
+//! entry. Its size is bounded by the number of subscriptions. Listeners are held weakly, so a
+//! disconnected client needs no clean-up.
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -60,6 +66,12 @@ impl Changes {
     }
 
     /// Reports that the list of tools has changed.
+    ///
+    /// ```
+    /// let changes = levity_serve::mcp::Changes::new();
+    /// changes.tools(); // no listener yet: nothing happens
+    /// assert_eq!(format!("{changes:?}"), "Changes(0)");
+    /// ```
     pub fn tools(&self) {
         self.notify_all(|state| state.changes.tools = true);
     }
@@ -75,6 +87,10 @@ impl Changes {
     }
 
     /// Reports that the resource at `uri` has changed.
+    ///
+    /// Only clients that subscribed to this URI are notified. The provider must return `true` from
+    /// [`Resources::reports_updates`](super::Resources::reports_updates), or clients cannot
+    /// subscribe.
     pub fn resource(&self, uri: &str) {
         self.notify_all(|state| {
             if state.uris.contains(uri) {

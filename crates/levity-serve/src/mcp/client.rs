@@ -1,3 +1,5 @@
+//! The client as handlers see it: questions, progress, logs and its model.
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -18,7 +20,50 @@ use crate::access::Caller;
 /// repeats with its answers. The handler simply waits in both cases, and questions asked at the
 /// same time are sent together.
 ///
-/// A question fails at once if the client cannot answer it; see [`capabilities`](Self::capabilities).
+/// A question fails at once if the client cannot answer it; see
+/// [`capabilities`](Self::capabilities).
+///
+/// ```
+/// use async_trait::async_trait;
+/// use levity_core::ToolSpec;
+/// use levity_serve::mcp::{
+///     ClientLogLevel, Handler, HandlerCall, HandlerReply, McpServer, RequestError,
+/// };
+///
+/// struct Who(ToolSpec);
+///
+/// #[async_trait]
+/// impl Handler for Who {
+///     fn spec(&self) -> &ToolSpec {
+///         &self.0
+///     }
+///
+///     async fn call(&self, call: HandlerCall) -> Result<HandlerReply, RequestError> {
+///         call.client.log(ClientLogLevel::Debug, "somebody asks");
+///         call.client.progress(1.0, Some(1.0), "done".to_owned());
+///         let asks = if call.client.capabilities().elicit { "can" } else { "cannot" };
+///         Ok(HandlerReply::text(format!("Your program {asks} ask you.")))
+///     }
+/// }
+///
+/// # async fn ask(server: &McpServer, asked: &'static str) -> std::io::Result<String> {
+/// #     use tokio::io::AsyncReadExt as _;
+/// #     let (mut there, here) = tokio::io::duplex(1 << 16);
+/// #     server.serve(asked.as_bytes(), here).await.map_err(std::io::Error::other)?;
+/// #     let mut answered = String::new();
+/// #     there.read_to_string(&mut answered).await?;
+/// #     Ok(answered)
+/// # }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let spec = ToolSpec::new("who", "Describes you.")
+///     .with_input(serde_json::json!({"type": "object"}));
+/// let server = McpServer::builder("who", "1.0").handler(Who(spec)).build()?;
+/// let asked = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"who"}}"#;
+/// assert!(ask(&server, asked).await?.contains("Your program cannot ask you."));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Client {
     channel: Arc<ClientChannel>,
@@ -28,6 +73,16 @@ pub struct Client {
 }
 
 /// The identity of a client.
+///
+/// Clients report it themselves, so do not base a permission on it; use [`Client::caller`].
+///
+/// ```
+/// use levity_serve::mcp::Client;
+/// fn greeting(client: &Client) -> String {
+///     let name = client.info().map_or("stranger", |info| &info.name);
+///     format!("Hello, {name}.")
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientInfo {
@@ -40,6 +95,12 @@ pub struct ClientInfo {
 }
 
 /// The requests that a client supports.
+///
+/// ```
+/// use levity_serve::mcp::ClientAbilities;
+/// let none = ClientAbilities::default();
+/// assert!(!none.elicit && !none.sample && !none.roots);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientAbilities {
@@ -56,6 +117,11 @@ pub struct ClientAbilities {
 }
 
 /// The severity of a log message.
+///
+/// ```
+/// use levity_serve::mcp::ClientLogLevel;
+/// assert!(ClientLogLevel::Error > ClientLogLevel::Warning);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum ClientLogLevel {
@@ -115,6 +181,9 @@ impl Client {
     /// Shows a form to the user. Accepted content matches the form, with defaults for missing
     /// fields.
     ///
+    /// The form is the JSON Schema of an object whose properties are not nested. The answer comes
+    /// from a person and is untrusted, but it matches the form.
+    ///
     /// # Errors
     /// Fails if the client does not support it, refuses it, does not answer in time, or sends an
     /// invalid response.
@@ -127,6 +196,9 @@ impl Client {
     }
 
     /// Sends the user to a URL.
+    ///
+    /// Use it for secrets, such as a sign-in, which must not pass through the client. The reply
+    /// only says that the user agreed to visit the URL.
     ///
     /// # Errors
     /// Fails if the client does not support it, refuses it, or does not answer in time.
@@ -142,6 +214,9 @@ impl Client {
     }
 
     /// Samples the client's model.
+    ///
+    /// Prefer [`model`](Self::model) if you want to use it as a levity model, for example in an
+    /// agent.
     ///
     /// # Errors
     /// Fails if the client does not support it, refuses it, does not answer in time, or sends an
@@ -177,6 +252,8 @@ impl Client {
 
     /// Sends a log message, if the client wants messages of this level. The call does not wait; if
     /// the client does not read, messages are dropped.
+    ///
+    /// At most 256 notifications wait for a client; further ones are dropped.
     pub fn log(&self, level: ClientLogLevel, data: impl Into<Value>) {
         if self.channel.is_enabled(level) {
             self.channel.notify(ClientNotification::Log {

@@ -1,4 +1,9 @@
 //! The channel between the work for one request and its client.
+//!
+//! The work and the request run at different speeds, and after a question the next request of the
+//! client takes over. The channel separates them: the work holds [`ClientChannel`], the current
+//! request holds [`WorkInbox`]. Questions wait for a place in the queue; notifications are dropped
+//! when it is full.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -135,6 +140,9 @@ impl ClientChannel {
     }
 
     /// Reports progress. The value never decreases.
+    ///
+    /// Without a value, each report counts as one step. The last value is stored as bits in an
+    /// atomic, so that reports from several threads stay in order.
     pub(super) fn progress(&self, done: Option<f64>, total: Option<f64>, text: Option<String>) {
         let step = |last: u64| {
             let last = f64::from_bits(last);
@@ -147,6 +155,8 @@ impl ClientChannel {
         self.notify(ClientNotification::Progress { done, total, text });
     }
 
+    /// Returns `true` if the client wants messages of this level. A level above all others turns
+    /// messages off.
     pub(super) fn is_enabled(&self, level: ClientLogLevel) -> bool {
         level as u8 >= self.level.load(Ordering::Relaxed)
     }

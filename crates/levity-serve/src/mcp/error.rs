@@ -1,3 +1,5 @@
+//! Errors of requests, for two audiences: the model of the client and the calling program.
+
 use std::fmt;
 
 use levity_core::ToolError;
@@ -11,6 +13,16 @@ use super::ask::{AskError, AskErrorKind};
 /// The model gets the errors inside a tool, as the tool's result. The calling program gets all
 /// other errors, as protocol errors. `?` converts a [`ToolError`] and an [`AskError`] to the right
 /// kind.
+///
+/// ```
+/// use levity_core::ToolError;
+/// use levity_serve::mcp::RequestError;
+///
+/// let for_the_program = RequestError::not_found("no resource has the URI `a`");
+/// assert!(for_the_program.is_not_found());
+/// let for_the_model = RequestError::from(ToolError::failed("the printer is out of paper"));
+/// assert!(!for_the_model.is_not_found());
+/// ```
 #[derive(Clone, Debug)]
 pub struct RequestError(pub(super) Cause);
 
@@ -30,6 +42,14 @@ pub(super) enum Cause {
 
 impl RequestError {
     /// Creates an error for a resource or prompt that does not exist.
+    ///
+    /// The server asks its other providers when it gets this error.
+    ///
+    /// ```
+    /// use levity_serve::mcp::RequestError;
+    /// let error = RequestError::not_found("no resource has the URI `notes://7`");
+    /// assert_eq!(error.to_string(), "no resource has the URI `notes://7`");
+    /// ```
     pub fn not_found(message: impl Into<String>) -> Self {
         Self::refused(ErrorCode::RESOURCE_NOT_FOUND, message, None)
     }
@@ -41,6 +61,12 @@ impl RequestError {
 
     /// Creates an error for failed work. The client gets `message`, so it must not contain
     /// confidential data.
+    ///
+    /// ```
+    /// use levity_serve::mcp::RequestError;
+    /// let error = RequestError::failed("the database does not answer; try again later");
+    /// assert!(!error.is_not_found());
+    /// ```
     pub fn failed(message: impl Into<String>) -> Self {
         Self::refused(ErrorCode::INTERNAL_ERROR, message, None)
     }
@@ -50,6 +76,7 @@ impl RequestError {
         matches!(&self.0, Cause::Refused { code, .. } if *code == ErrorCode::RESOURCE_NOT_FOUND.0)
     }
 
+    /// Creates an error for a reached limit; the request may be repeated. Its code is -32000.
     pub(crate) fn busy(message: impl Into<String>) -> Self {
         Self::refused(ErrorCode(-32000), message, None)
     }
@@ -100,6 +127,9 @@ impl RequestError {
     }
 
     /// Converts the error to one for the model, if it is meant for the model.
+    ///
+    /// `Ok` means that the model gets the error as a result of the tool. A missing capability is an
+    /// error for the program since 2026-07-28, because programs can react to it from then on.
     pub(super) fn into_tool_error(self, modern: bool) -> Result<ToolError, ErrorData> {
         match self.0 {
             Cause::Tool(error) => Ok(error),

@@ -1,4 +1,11 @@
 //! A stream of events to a client over HTTP, which the client can resume after a disconnect.
+//!
+//! Each request has one stream, and each session has one more for messages without a request. The
+//! last 16 events stay in memory, so that a client that reconnects continues where it was; the
+//! stream of an answered request stays for one minute. Senders wait when 16 events are unread: a
+//! client that does not read slows down its own calls and fills no memory.
+//!
+//! Event ids are `INDEX/REQUEST` for a request and `INDEX` for the common stream.
 
 use std::collections::VecDeque;
 use std::io;
@@ -45,6 +52,8 @@ pub(super) struct EventStream {
     ended: Option<(Timestamp, usize)>,
 }
 
+/// The sending side of one reader. The channel has no limit of its own; the semaphore counts the
+/// unread events.
 struct Outlet {
     events: mpsc::UnboundedSender<ServerSseMessage>,
     capacity: Arc<Semaphore>,
@@ -84,6 +93,7 @@ impl Capacity {
     }
 }
 
+/// Creates both sides of a reader, with capacity for 16 unread events.
 fn pair() -> (Outlet, Reader) {
     let (events, messages) = mpsc::unbounded_channel();
     let capacity = Arc::new(Semaphore::new(RETAINED));
@@ -151,6 +161,8 @@ impl EventStream {
         self.ended.is_none() || self.last > after
     }
 
+    /// Sends the retained events after an index to a reader. Events that are no longer retained are
+    /// lost.
     fn replay(&mut self, outlet: &Outlet, after: u64) {
         for (_, event) in self.retained.iter().filter(|(index, _)| *index > after) {
             let _ = outlet.events.send(event.clone());
@@ -213,6 +225,7 @@ impl EventStream {
         self.ended.map_or(0, |(_, bytes)| bytes)
     }
 
+    /// Returns the id that clients send back to resume.
     fn id(&self, index: u64) -> String {
         match self.number {
             Some(number) => format!("{index}/{number}"),

@@ -1,3 +1,5 @@
+//! Tools that talk to their caller, and the calls that they get.
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -86,6 +88,22 @@ impl<H: Handler + ?Sized> Handler for Arc<H> {
 }
 
 /// A call of a [`Handler`].
+///
+/// ```
+/// use levity_serve::mcp::{HandlerCall, HandlerReply, RequestError};
+///
+/// async fn count(call: HandlerCall) -> Result<HandlerReply, RequestError> {
+///     let mut total = 0;
+///     for step in 1..=3 {
+///         if call.cancel.is_cancelled() {
+///             break;
+///         }
+///         call.progress.report(format!("step {step}"));
+///         total += step;
+///     }
+///     Ok(HandlerReply::value(serde_json::json!({"total": total})))
+/// }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HandlerCall {

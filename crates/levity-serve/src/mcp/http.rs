@@ -1,4 +1,9 @@
 //! The server over streamable HTTP, for use behind a listener.
+//!
+//! The protocol's library parses messages and manages sessions. This module adds what a server on a
+//! network needs: sessions belong to their caller, bodies have a size and a time limit, and every
+//! error is a JSON-RPC message. A stream that has ended is answered with 204, because clients would
+//! reconnect to an empty one forever.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -75,6 +80,8 @@ impl McpServer {
     }
 }
 
+/// Checks the session of a request and its body, and passes it to the library. The caller travels
+/// in a task-local variable, because the library opens sessions without the request.
 async fn answer(
     service: Service,
     state: Arc<HttpState>,
@@ -199,6 +206,7 @@ fn session_id(headers: &HeaderMap) -> Option<&str> {
         .and_then(|id| id.to_str().ok())
 }
 
+/// Returns an error without an id, for requests that could not be parsed yet.
 fn refusal(code: i32, message: &str) -> axum::Json<serde_json::Value> {
     axum::Json(json!({"jsonrpc": "2.0", "id": null, "error": {"code": code, "message": message}}))
 }

@@ -1,3 +1,5 @@
+//! The limits of an MCP server, with a setter for each field.
+
 use std::time::Duration;
 
 /// The limits of an MCP server.
@@ -6,6 +8,16 @@ use std::time::Duration;
 /// use levity_serve::mcp::McpLimits;
 /// let limits = McpLimits::default().calls(16);
 /// assert_eq!(limits.line, 16 << 20);
+/// ```
+///
+/// [`McpServerBuilder::build`](super::McpServerBuilder::build) rejects a server that allows no
+/// calls.
+///
+/// ```
+/// use levity_serve::mcp::{McpLimits, McpServer};
+/// let limits = McpLimits::default().calls(0);
+/// let error = McpServer::builder("closed", "1.0").limits(limits).build().unwrap_err();
+/// assert_eq!(error.to_string(), "`limits.calls` is 0; allow at least one request");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -1,4 +1,8 @@
 //! A transport with one message per line, over any pair of streams.
+//!
+//! Reading stops while 1,024 responses are not written. A client that sends requests and never
+//! reads thereby blocks itself and not the server. A line that is too long is skipped in full; its
+//! id is searched at both ends, so that the client gets an error for the right request.
 
 use std::future::poll_fn;
 use std::io;
@@ -57,6 +61,7 @@ where
         }
     }
 
+    /// Sends an error in place of a response, without waiting for the client to read it.
     fn refuse(&mut self, error: ErrorData, id: Option<RequestId>) {
         let sent = self.send(ServerJsonRpcMessage::error(error, id));
         self.refusals.spawn(async move { drop(sent.await) });

@@ -3,6 +3,10 @@
 //! The library has this as well, but with four queues of whole messages per session, which make up
 //! most of the memory of an idle session. It also loses a response whose client was disconnected,
 //! and repeats the last event that a client received.
+//!
+//! Two sides meet here: the session reads client messages from [`Wire`] and writes its own into it,
+//! and HTTP requests deliver messages to [`Link`] and read streams from it. The state is behind one
+//! mutex that is never held across an `await`. Closing either side ends the other.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,8 @@
 //! Pages of lists, and the list of tools as clients see it.
+//!
+//! Clients see several providers as one list. A cursor is `PROVIDER:CURSOR`, so that each provider
+//! keeps its own cursors; an empty provider is skipped, because clients take an empty page for the
+//! end. Cursors are untrusted: an invalid one is an error and never a panic.
 
 use std::sync::{Arc, PoisonError};
 
@@ -10,6 +14,9 @@ use super::{Page, RequestError, wire};
 
 impl Inner {
     /// Returns all tools. Listeners are notified if the list has changed.
+    ///
+    /// The list is built again only if the specs have changed, which a pointer comparison shows.
+    /// Handlers come after plain tools.
     pub(super) fn tools(&self) -> Arc<[Tool]> {
         let specs = self.dispatcher.specs();
         let mut tool_list = self
@@ -71,6 +78,8 @@ pub(super) fn page<T: Clone>(
 }
 
 /// Returns the list that a cursor selects, and the cursor within that list.
+///
+/// `1:abc` selects the second provider with its cursor `abc`, and `1:` its beginning.
 pub(super) fn parse_cursor(
     cursor: Option<&str>,
     lists: usize,

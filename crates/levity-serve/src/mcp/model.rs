@@ -1,3 +1,8 @@
+//! The model of a client behind levity's [`Model`] trait.
+//!
+//! The protocol has no streaming for sampling, so `stream` yields the whole reply at once. Failures
+//! of the question become model errors, so that layers such as retry work as usual.
+
 use async_trait::async_trait;
 use levity_core::{
     Capabilities as ModelAbilities, Deltas, Message, Model, ModelCard, ModelError, ModelErrorKind,
@@ -59,12 +64,22 @@ impl ClientModel {
 
     /// Prefers a model whose name contains `name`; of several preferences, the first has the most
     /// weight.
+    ///
+    /// A preference is a hint; the client decides.
+    ///
+    /// ```
+    /// use levity_serve::mcp::{ClientModel, HandlerCall};
+    /// fn small_model(call: &HandlerCall) -> ClientModel {
+    ///     call.client.model().prefer("haiku").prefer("mini")
+    /// }
+    /// ```
     #[must_use]
     pub fn prefer(mut self, name: impl Into<String>) -> Self {
         self.hints.push(name.into());
         self
     }
 
+    /// Converts a request. Replies are limited to 4,096 tokens if the request sets no limit.
     fn ask(&self, request: &Request) -> Result<SampleRequest, ModelError> {
         let messages = request.history.messages();
         let Some(first) = messages.first() else {

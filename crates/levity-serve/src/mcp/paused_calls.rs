@@ -1,4 +1,10 @@
 //! Calls that wait for an answer of their client between two requests.
+//!
+//! Since protocol version 2026-07-28, a question is the result of the call, and the client repeats
+//! the call with its answers. In between, the work continues here. The client gets a sealed ticket,
+//! `requestState`, which names the call and its round, so an answer can neither be forged nor used
+//! twice. The call is also bound to its caller, method, name and arguments. A client that does not
+//! come back within [`McpLimits::answer`](super::McpLimits::answer) loses the call.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,6 +27,8 @@ use crate::quota::{Permit, Quota};
 pub(super) struct RequestSubject([u8; 32]);
 
 impl RequestSubject {
+    /// Hashes everything that identifies a request: caller, method, name and arguments, separated
+    /// by zero bytes.
     pub(super) fn new(
         caller: &Caller,
         method: &str,

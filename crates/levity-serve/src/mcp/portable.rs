@@ -1,4 +1,7 @@
 //! Simplifies schemas to what every model provider accepts.
+//!
+//! Rust types produce formats such as `uint32`, and some providers reject a whole request because
+//! of one. The content of `enum` or `default` is data and stays as it is.
 
 use serde_json::Value;
 
@@ -22,6 +25,7 @@ pub(super) fn portable(schema: &Value) -> Value {
     schema
 }
 
+/// Removes number formats from a schema and everything below it, except from values.
 fn clean(schema: &mut Value) {
     match schema {
         Value::Array(items) => items.iter_mut().for_each(clean),

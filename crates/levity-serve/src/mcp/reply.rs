@@ -1,8 +1,16 @@
+//! Results of handlers and prompts, in levity's types.
+
 use levity_core::{Content, Media, Message, Part, Role, ToolOutput};
 use levity_mcp::{Resource, ResourceContent};
 use serde_json::Value;
 
 /// A piece of content of a tool's result or a prompt.
+///
+/// ```
+/// use levity_serve::mcp::{Block, Resource};
+/// let blocks: Vec<Block> = vec!["See also:".into(), Resource::new("file:///a.md", "a.md").into()];
+/// assert!(matches!(blocks[1], Block::Link(_)));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Block {
@@ -84,6 +92,15 @@ impl HandlerReply {
     }
 
     /// Creates a reply with a value. Clients that cannot read values get it as JSON text.
+    ///
+    /// Clients may validate it against the output schema of the handler. Values that are not
+    /// objects are sent as text only.
+    ///
+    /// ```
+    /// use levity_serve::mcp::HandlerReply;
+    /// let reply = HandlerReply::value(serde_json::json!({"total": 6}));
+    /// assert!(reply.content.is_empty());
+    /// ```
     pub fn value(value: Value) -> Self {
         Self {
             content: Vec::new(),
@@ -92,6 +109,12 @@ impl HandlerReply {
     }
 
     /// Adds a piece of content.
+    ///
+    /// ```
+    /// use levity_serve::mcp::HandlerReply;
+    /// let reply = HandlerReply::text("one").with("two");
+    /// assert_eq!(reply.content.len(), 2);
+    /// ```
     #[must_use]
     pub fn with(mut self, block: impl Into<Block>) -> Self {
         self.content.push(block.into());
@@ -138,6 +161,13 @@ impl PromptReply {
     }
 
     /// Adds a message with a role.
+    ///
+    /// ```
+    /// use levity_core::Role;
+    /// use levity_serve::mcp::PromptReply;
+    /// let reply = PromptReply::user("Which day is it?").then(Role::Assistant, "Monday.");
+    /// assert_eq!(reply.messages[1].0, Role::Assistant);
+    /// ```
     #[must_use]
     pub fn then(mut self, role: Role, block: impl Into<Block>) -> Self {
         self.messages.push((role, block.into()));

@@ -1,4 +1,9 @@
 //! Requests whose work may have to ask the client something first.
+//!
+//! Calls, resources and prompts share one way: their work may ask the client. Before 2026-07-28,
+//! the question is a request to the client while the call is open. Since then, the call ends with
+//! the questions, and the client repeats it with its answers. Plain tools that ask nothing and
+//! report no progress take a short path without a channel.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,6 +34,8 @@ use crate::displayed_args::{DisplayedArgs, MAX_DISPLAYED_ARGS, visible};
 use crate::quota::Permit;
 
 /// The result of handling a request.
+///
+/// `Asks` and `Task` occur only on protocol 2026-07-28.
 enum Answer {
     Product(Product),
     Asks(InputRequiredResult),
@@ -381,6 +388,8 @@ impl Session {
         Ok(waiting)
     }
 
+    /// Creates the work for a request, with its channel to the client. The memory permit of the
+    /// arguments is released when the work ends, not when its request does.
     fn new_work<F>(
         &self,
         context: &RequestContext<RoleServer>,
@@ -582,6 +591,7 @@ fn no_tool(name: &str) -> RequestError {
     ))
 }
 
+/// Cuts a name of a client before it becomes part of an error message.
 fn short(name: &str) -> String {
     name.chars().take(128).collect()
 }

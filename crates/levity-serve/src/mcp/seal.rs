@@ -1,4 +1,7 @@
 //! Seals data that goes to a client and must return unchanged.
+//!
+//! A ticket is 20 bytes and an HMAC of 32 bytes, in base64. The key is random and stays in memory,
+//! so tickets of an earlier process are invalid; the calls that they name ended with it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

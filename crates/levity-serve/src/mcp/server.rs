@@ -1,3 +1,5 @@
+//! The server and its transports.
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
@@ -24,9 +26,29 @@ use crate::quota::{Permit, Quota};
 /// An MCP server. Cheap to clone; see [the module](super) for an example.
 ///
 /// One server serves any number of clients at the same time, over any transport.
+///
+/// Limits apply to all clients together; each tenant gets a share of them. A panic of a tool or
+/// provider becomes an error of its request and affects no other.
+///
+/// ```
+/// use levity_serve::mcp::McpServer;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> levity_serve::Result<()> {
+/// let server = McpServer::builder("empty", "1.0").build()?;
+/// // Two clients at once, each with its own streams; both close at once.
+/// let (one, two) = tokio::join!(
+///     server.serve(tokio::io::empty(), tokio::io::sink()),
+///     server.serve(tokio::io::empty(), tokio::io::sink()),
+/// );
+/// assert!(one.is_ok() && two.is_ok());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct McpServer(pub(super) Arc<Inner>);
 
+/// The state that all sessions share.
 pub(super) struct Inner {
     pub(super) info: ServerConfig,
     pub(super) dispatcher: Dispatcher,
@@ -65,6 +87,14 @@ pub(super) type ToolList = (Arc<[Arc<ToolSpec>]>, Arc<[Tool]>);
 
 impl McpServer {
     /// Creates a builder for a server with this name and version.
+    ///
+    /// ```
+    /// use levity_serve::mcp::McpServer;
+    /// let server = McpServer::builder("empty", "1.0").build()?;
+    /// let same = server.clone(); // cheap: one server, many connections
+    /// # drop((server, same));
+    /// # Ok::<(), levity_serve::Error>(())
+    /// ```
     pub fn builder(name: impl Into<String>, version: impl Into<String>) -> McpServerBuilder {
         McpServerBuilder::new(name.into(), version.into())
     }
@@ -80,6 +110,15 @@ impl McpServer {
     /// Nothing else may write to standard output in the meantime. Requests that arrived before the
     /// end are answered, within five seconds.
     ///
+    /// ```no_run
+    /// use levity_serve::mcp::McpServer;
+    ///
+    /// #[tokio::main]
+    /// async fn main() -> levity_serve::Result<()> {
+    ///     McpServer::builder("my-tools", "1.0").build()?.stdio().await
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// Fails if the connection fails.
     pub async fn stdio(&self) -> Result<()> {
@@ -89,6 +128,28 @@ impl McpServer {
 
     /// Serves the client at the other end, one message per line, until it closes its side. Dropping
     /// the future ends the connection at once.
+    ///
+    /// ```
+    /// use levity_serve::mcp::McpServer;
+    ///
+    /// # async fn ask(server: &McpServer, asked: &'static str) -> std::io::Result<String> {
+    /// #     use tokio::io::AsyncReadExt as _;
+    /// #     let (mut there, here) = tokio::io::duplex(1 << 16);
+    /// #     server.serve(asked.as_bytes(), here).await.map_err(std::io::Error::other)?;
+    /// #     let mut answered = String::new();
+    /// #     there.read_to_string(&mut answered).await?;
+    /// #     Ok(answered)
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let server = McpServer::builder("empty", "1.0").build()?;
+    /// // Invalid lines get an error; the connection continues.
+    /// let lines = "no JSON\n{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n";
+    /// let answered = ask(&server, lines).await?;
+    /// assert!(answered.contains("this line is not JSON") && answered.contains("\"id\":1"));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails if the connection fails.

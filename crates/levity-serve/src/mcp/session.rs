@@ -1,4 +1,9 @@
 //! One client's connection, as the protocol's library uses it.
+//!
+//! Each method of the protocol is one function here; the work itself is in
+//! [`requests`](super::requests) and [`lists`]. Code of providers runs with a
+//! timeout, a permit and a panic guard. A session on stdio belongs to the owner; over HTTP, each
+//! request carries its caller, so a session cannot gain scopes.
 
 #![expect(
     deprecated,
@@ -86,6 +91,9 @@ impl Session {
     }
 
     /// Starts to notify the client of changes, unless that has started.
+    ///
+    /// Clients of older versions have one listener for each session. It starts with the session, or
+    /// with the first subscription.
     fn listen(
         &self,
         caller: &Caller,

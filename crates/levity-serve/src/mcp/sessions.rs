@@ -1,4 +1,9 @@
 //! Sessions over HTTP, limited in number and idle time.
+//!
+//! A session is idle while no stream of it is open. Idle sessions end after 30 minutes by default.
+//! If no permit is free, the session that has been idle longest makes room, once it was idle for a
+//! minute. A session belongs to the token that opened it: other tokens get 404, as if it did not
+//! exist.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -61,6 +66,7 @@ impl Drop for SessionEntry {
     }
 }
 
+/// The activity of a session. An open stream keeps it alive without further requests.
 #[derive(Default)]
 struct SessionUsage {
     /// The number of open streams.

@@ -1,5 +1,10 @@
 //! Calls that continue as tasks: the client polls them, answers their questions and cancels them
 //! (SEP-2663).
+//!
+//! A task runs on the server, not in a request. Its driver executes the work and the commands of
+//! the client, one at a time, and keeps the result until the end of the task's lifetime. Tasks do
+//! not survive a restart. Ids have 128 random bits, and a task is reachable only by the token that
+//! started it and by the owner.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,6 +39,30 @@ const MAX_STATUS_MESSAGE: usize = 512;
 /// A client that supports tasks (`io.modelcontextprotocol/tasks`, since protocol 2026-07-28) gets
 /// the id of a task instead of waiting for the result, and may lose its connection in the meantime.
 /// Clients of older versions always wait.
+///
+/// ```
+/// use async_trait::async_trait;
+/// use levity_core::ToolSpec;
+/// use levity_serve::mcp::{Handler, HandlerCall, HandlerReply, RequestError, TaskSupport};
+///
+/// struct Report(ToolSpec);
+///
+/// #[async_trait]
+/// impl Handler for Report {
+///     fn spec(&self) -> &ToolSpec {
+///         &self.0
+///     }
+///
+///     fn task_support(&self) -> TaskSupport {
+///         TaskSupport::Optional // takes minutes, so clients should not have to wait
+///     }
+///
+///     async fn call(&self, _: HandlerCall) -> Result<HandlerReply, RequestError> {
+///         Ok(HandlerReply::text("All is well."))
+///     }
+/// }
+/// assert_eq!(TaskSupport::default(), TaskSupport::Forbidden);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TaskSupport {
@@ -232,6 +261,8 @@ impl Tasks {
 }
 
 /// Drives one task until the end of its lifetime.
+///
+/// It ends when the lifetime of the task is over, and removes the task.
 struct Driver {
     tasks: std::sync::Weak<Tasks>,
     world: Arc<dyn World>,
@@ -332,6 +363,8 @@ fn current_state(call: &mut CallWork) -> TaskPayload {
     }
 }
 
+/// A failed tool is a completed task whose result is an error; only errors for the calling program
+/// make the task fail.
 fn final_state(outcome: Outcome) -> TaskPayload {
     let failed = |error: &ErrorData| TaskPayload::Failed {
         error: object(error),

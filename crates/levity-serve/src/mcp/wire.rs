@@ -1,4 +1,8 @@
 //! Converts results to the protocol's types.
+//!
+//! Conversions go through JSON where both sides have the protocol's format, so that new fields of
+//! the library need no code here. A value that cannot be converted is left out of a list instead of
+//! failing the whole list.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -32,6 +36,8 @@ pub(super) fn tool(spec: &ToolSpec, input: &Value, output: Option<&Value>) -> Op
     serde_json::from_value(tool).ok()
 }
 
+/// Returns the hints of a tool in the words of the protocol. Clients use them to decide about
+/// approvals.
 fn annotations(spec: &ToolSpec) -> Value {
     match spec.hints.class {
         EffectClass::ReadOnly => json!({"readOnlyHint": true}),
@@ -75,6 +81,8 @@ pub(super) fn dispatched(answer: ToolResult) -> CallToolResult {
     )
 }
 
+/// A value without content is also sent as JSON text, for clients that do not read structured
+/// content.
 fn result(mut content: Vec<ContentBlock>, value: Option<Value>, failed: bool) -> CallToolResult {
     if let (true, Some(value)) = (content.is_empty(), &value) {
         content.push(ContentBlock::text(value.to_string()));
@@ -117,6 +125,7 @@ fn block(block: Block) -> ContentBlock {
     }
 }
 
+/// Bytes that are neither image nor audio become an embedded resource, and a URL becomes a link.
 fn media_block(media: Media) -> ContentBlock {
     match media.source {
         MediaSource::Bytes(bytes) => {

@@ -1,4 +1,9 @@
 //! Drives the work for a request until it is done, or until the client has to answer something.
+//!
+//! The same work can be driven in three ways: in the foreground of a request with questions as
+//! requests, in the foreground until a question, and in the background as a task. [`CallWork`]
+//! holds the work and its open questions, and dropping it cancels the work. A panic of the work
+//! becomes an error.
 
 #![expect(
     deprecated,
@@ -215,6 +220,9 @@ impl CallWork {
     }
 
     /// Collects questions that are asked at the same time; some arrive a few steps after the first.
+    ///
+    /// Handlers often ask several questions with `join!`. They arrive within a few polls of each
+    /// other, so the work is polled eight times before the questions are sent together.
     async fn collect_questions(&mut self) -> Option<Outcome> {
         for _ in 0..8 {
             tokio::select! {
@@ -229,6 +237,7 @@ impl CallWork {
         None
     }
 
+    /// Registers a question under its name, or under `ask-1`, `ask-2`, ..
     fn open(&mut self, question: Question) {
         let mut key = question.name.as_ref().map(ToString::to_string);
         // Each open question has a unique name.
@@ -341,6 +350,7 @@ fn unreachable_request(request: &InputRequest) -> ServerRequest {
     ServerRequest::CustomRequest(CustomRequest::new(method, value.get("params").cloned()))
 }
 
+/// An error message of the client is cut to 512 characters, because it may reach the model.
 fn parse_response(answer: Result<ClientResult, ServiceError>) -> Result<Value, AskError> {
     match answer {
         Ok(result) => serde_json::to_value(result)

@@ -1,3 +1,7 @@
+//! Files of the workspace as resources with URIs such as `workspace:///src/lib.rs`. Text is
+//! returned as `text/plain`, everything else as bytes; a file larger than 1 MiB is an error. Every
+//! file that the workspace allows can be read, also one that is not listed.
+
 use async_trait::async_trait;
 use levity_context::WorkspaceFiles;
 use levity_sandbox::{PathError, Workspace};

@@ -1,3 +1,7 @@
+//! Event logs of runs as resources with URIs such as `levity://runs/r1`: one JSON object per line.
+//! The list has the 50 newest runs of the caller, and a log has its last megabyte. A run of another
+//! tenant does not exist for the caller.
+
 use async_trait::async_trait;
 use levity_core::{RunId, RunQuery, RunSummary};
 
@@ -26,6 +30,8 @@ impl RunLogs {
         Self { runs }
     }
 
+    /// Errors other than a busy journal are reported as "not found", so that a client cannot
+    /// distinguish foreign runs from missing ones.
     async fn log(&self, caller: &Caller, run: &RunId) -> Result<String, RequestError> {
         let events = self
             .runs

@@ -1,4 +1,7 @@
 //! Describes the progress of a run for the client that waits for it.
+//!
+//! Only events that a person would notice are reported, as lines of at most 120 characters. Reports
+//! are a state and not a queue: a client that reads slowly gets the latest one.
 
 use levity_core::text::one_line;
 use levity_core::{Event, EventKind};

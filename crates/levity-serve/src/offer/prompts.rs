@@ -1,3 +1,8 @@
+//! Prompts made of text templates, from code or from a folder of files.
+//!
+//! Arguments are inserted as they are and are not scanned for placeholders again, so a value that
+//! contains `{{x}}` stays text.
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -20,6 +25,7 @@ use crate::mcp::{Page, Prompt, PromptArgument, PromptReply, PromptRequest, Promp
 #[derive(Clone, Debug, Default)]
 pub struct TextPrompts(BTreeMap<String, Template>);
 
+/// A prompt with its placeholders. All placeholders are required arguments.
 #[derive(Clone, Debug)]
 struct Template {
     description: String,
@@ -36,6 +42,14 @@ impl TextPrompts {
     }
 
     /// Adds a prompt, or replaces the one with that name.
+    ///
+    /// ```
+    /// use levity_serve::TextPrompts;
+    /// let prompts = TextPrompts::new()
+    ///     .prompt("review", "Reviews a change.", "Review {{branch}}.")
+    ///     .prompt("plan", "Plans a task.", "Plan {{task}} in {{steps}} steps.");
+    /// assert_eq!(prompts.names().collect::<Vec<_>>(), ["plan", "review"]); // sorted by name
+    /// ```
     #[must_use]
     pub fn prompt(
         mut self,
@@ -53,6 +67,20 @@ impl TextPrompts {
 
     /// Adds the prompts of a folder: each file `NAME.md` is one. A first line that begins with `#`
     /// is its description.
+    ///
+    /// Links that lead out of the folder are errors, because a folder of others must not expose
+    /// your files.
+    ///
+    /// ```
+    /// use levity_serve::TextPrompts;
+    /// # let folder = tempfile::tempdir()?;
+    /// # let folder = folder.path();
+    /// std::fs::write(folder.join("explain.md"), "# Explains a file.\nExplain {{path}}.")?;
+    /// std::fs::write(folder.join("notes.txt"), "not a prompt")?;
+    /// let prompts = TextPrompts::new().folder(folder)?;
+    /// assert_eq!(prompts.names().collect::<Vec<_>>(), ["explain"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Fails if the folder or a file in it cannot be read, or if a file is too long.
@@ -96,6 +124,13 @@ impl TextPrompts {
     }
 
     /// Adds other prompts. If both sets have a prompt with the same name, the other one is used.
+    ///
+    /// ```
+    /// use levity_serve::TextPrompts;
+    /// let one = TextPrompts::new().prompt("greet", "Old.", "Hello.");
+    /// let both = one.and(TextPrompts::new().prompt("greet", "New.", "Good morning."));
+    /// assert_eq!(both.names().count(), 1);
+    /// ```
     #[must_use]
     pub fn and(mut self, others: Self) -> Self {
         self.0.extend(others.0);
@@ -118,6 +153,8 @@ pub(super) fn default_prompts() -> TextPrompts {
     )
 }
 
+/// Splits a file into its description and its template. Without a heading, the description is
+/// empty.
 fn split(text: &str) -> (String, String) {
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     match first.strip_prefix('#') {
@@ -154,6 +191,7 @@ fn pieces(template: &str) -> Vec<(&str, Option<&str>)> {
 }
 
 impl Template {
+    /// Returns the prompt as clients list it, with each placeholder once, in order of appearance.
     fn describe(&self, name: &str) -> Prompt {
         let mut prompt = Prompt::new(name).with_description(self.description.as_str());
         for placeholder in pieces(&self.template)
@@ -171,6 +209,7 @@ impl Template {
         prompt
     }
 
+    /// Fails if an argument is missing. Arguments without a placeholder are ignored.
     fn fill(&self, args: &BTreeMap<String, String>) -> Result<String, RequestError> {
         let mut text = String::new();
         for (before, placeholder) in pieces(&self.template) {

@@ -1,3 +1,11 @@
+//! The tool `query`: runs a prompt for an MCP client and reports progress, questions and the
+//! answer.
+//!
+//! A query belongs to its request, unlike runs of the HTTP API: if the client cancels the call or
+//! disconnects, the run is cancelled. Questions of the run are forwarded to the user of the client.
+//! A call that is too long to be shown in full can only be denied, and so can any call if the token
+//! lacks the scope `approve`.
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -25,6 +33,12 @@ use crate::runner::Runner;
 use crate::runs::{LiveRun, NewRun, RunOutcome, Runs};
 
 /// Creates the agent that answers a query, with the model of the calling client.
+///
+/// # Contract
+/// - `make` is called once for each query, and must not block.
+/// - The agent has the runtime of the server's [`Runs`]: logs and later requests find runs only in
+///   that journal.
+/// - The model works only while the client waits for the query.
 ///
 /// ```
 /// use levity_loop::Agent;
@@ -69,6 +83,7 @@ const MAX_HISTORY_BYTES: usize = 1 << 20;
 const MAX_PARTIAL_TEXT: usize = 2_000;
 const CANCEL_REASON: &str = "the client disconnected or cancelled the request";
 
+/// The arguments of a call. Unknown ones were already rejected by the schema.
 #[derive(Deserialize)]
 struct Args {
     prompt: String,
@@ -241,6 +256,9 @@ impl Query {
     }
 
     /// Returns the conversation with the given id, or a new one.
+    ///
+    /// Without an id, an agent that keeps conversations gets a new one, so that every answer can be
+    /// continued.
     fn session(
         &self,
         named: Option<String>,
@@ -265,6 +283,8 @@ impl Query {
     }
 }
 
+/// Returns `true` if a client may use the id. The prefix of the caller counts towards the length
+/// that stores accept.
 fn is_session(id: &str, caller: &Caller) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     let fits = is_valid_conversation_id(&caller.own(id));
@@ -275,6 +295,8 @@ fn invalid_args(message: &str) -> RequestError {
     ToolError::new(ToolErrorKind::InvalidArgs, message).into()
 }
 
+/// Converts an error of starting a run into one for the calling model, which may try again if
+/// waiting helps.
 fn run_error(error: Error) -> RequestError {
     let failed = ToolError::failed(error.to_string()).with_retryable(error.is_retryable());
     match error {
@@ -319,6 +341,9 @@ impl Drop for CancelOnDrop {
 
 /// Reports the progress of a run to the client, forwards the run's questions to it, and waits for
 /// the end.
+///
+/// Each question is sent to the client once. Several questions can be open at the same time, and
+/// each decision is applied as soon as it arrives.
 async fn follow(
     run: &LiveRun,
     call: &HandlerCall,
@@ -388,6 +413,7 @@ const TOO_LONG: &str = "The call is too long to be displayed in full, so it can 
     here. To allow such a call, start the run with `levity run` or the HTTP API, which show all of \
     it.";
 
+/// Returns the schema of the approval form. Without permission to allow, `deny` is the only choice.
 fn permission_form(may_allow: bool) -> Value {
     let decisions: &[&str] = if may_allow {
         &["allow", "deny"]
@@ -413,6 +439,8 @@ fn answer_form() -> Value {
     })
 }
 
+/// Converts the filled form. The completeness is checked again here, because a client can send any
+/// value.
 fn decided(ask: &Ask, is_complete: bool, reply: &Value) -> Decision {
     let word = |name: &str| reply[name].as_str().unwrap_or_default().to_owned();
     match ask.wanted {
@@ -428,6 +456,8 @@ fn decided(ask: &Ask, is_complete: bool, reply: &Value) -> Decision {
     }
 }
 
+/// Converts the outcome to the result of the tool. A run without an answer is an error of the tool,
+/// with the beginning of its partial result.
 fn reply(
     run: &LiveRun,
     session: Option<&ConversationId>,

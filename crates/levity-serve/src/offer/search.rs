@@ -1,3 +1,7 @@
+//! The tools `search` and `fetch`, with the argument and result formats that research clients
+//! expect. Both are read-only. The tenant of a call comes from its run id, so a library can share
+//! its capacity fairly.
+
 use async_trait::async_trait;
 use levity_core::{Hints, Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
 use serde_json::{Value, json};
@@ -113,6 +117,7 @@ fn single_argument(name: &str, description: &str) -> Value {
     })
 }
 
+/// Returns a required argument. Queries and ids are limited to 4,000 bytes.
 fn text<'a>(args: &'a Value, name: &str, limit: usize) -> Result<&'a str, ToolError> {
     let wrong = |message| ToolError::new(ToolErrorKind::InvalidArgs, message);
     let text = args[name]

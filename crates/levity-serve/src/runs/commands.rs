@@ -1,4 +1,8 @@
 //! Delivers commands to runs, even if the client disconnects before the delivery.
+//!
+//! A client that sends "cancel" and closes its page expects the run to stop. Commands therefore run
+//! on tasks of [`Runs`], not in the request. Their number is limited: 64 for each run and 4 more
+//! for cancellations, which never wait behind other commands.
 
 use std::future::Future;
 use std::sync::{Arc, PoisonError};

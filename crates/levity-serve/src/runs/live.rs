@@ -1,3 +1,8 @@
+//! One run in this process: its feed, its status and its outcome.
+//!
+//! The stage only moves forward: preparing, open, finished. It is a `watch` channel, so any number
+//! of tasks can wait for it and a late one sees the current value.
+
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -11,6 +16,23 @@ use crate::runs::RunStatus;
 use crate::runs::commands::CommandSlots;
 
 /// A run that is or was in progress in this process.
+///
+/// ```
+/// use levity_loop::Agent;
+/// use levity_serve::{NewRun, Runs};
+/// use levity_test::ScriptedModel;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let runs = Runs::new(Agent::builder(ScriptedModel::new().reply("Yes.")).build()?);
+/// let run = runs.start(NewRun::new("Is it?").id("r1"))?;
+/// run.opened().await?; // the run is in its journal
+/// assert_eq!(run.id().as_str(), "r1");
+/// run.outcome().await;
+/// assert!(run.control().is_err(), "an ended run takes no commands");
+/// # Ok(())
+/// # }
+/// ```
 pub struct LiveRun {
     id: RunId,
     /// The tenant whose limits the run counts towards.
@@ -22,6 +44,8 @@ pub struct LiveRun {
     pub(super) command_slots: CommandSlots,
 }
 
+/// The progress of a run in this process. A run is `Open` once its first event has arrived, or when
+/// it is resumed.
 #[derive(Clone)]
 enum Stage {
     Preparing,
@@ -30,6 +54,25 @@ enum Stage {
 }
 
 /// The outcome of a run.
+///
+/// ```
+/// use levity_core::Status;
+/// use levity_loop::Agent;
+/// use levity_serve::{NewRun, RunOutcome, Runs};
+/// use levity_test::ScriptedModel;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let runs = Runs::new(Agent::builder(ScriptedModel::new().hang()).build()?);
+/// let run = runs.start(NewRun::new("Wait."))?;
+/// run.control()?.cancel("not needed").await?;
+/// match run.outcome().await {
+///     RunOutcome::Ended(ending) => assert!(matches!(ending.status, Status::Cancelled { .. })),
+///     other => panic!("{other:?}"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum RunOutcome {
@@ -41,6 +84,8 @@ pub enum RunOutcome {
 
 impl RunOutcome {
     /// Returns the ending of the run, if it ended.
+    ///
+    /// A failed or cancelled run has an ending as well; check its status.
     pub fn ending(&self) -> Option<&Ending> {
         match self {
             Self::Ended(ending) => Some(ending),
@@ -93,6 +138,23 @@ impl LiveRun {
     }
 
     /// Returns the status of the run.
+    ///
+    /// The status is current up to the latest event, and the call does not wait for the run.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_serve::{NewRun, Runs};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runs = Runs::new(Agent::builder(ScriptedModel::new().reply("Yes.")).build()?);
+    /// let run = runs.start(NewRun::new("Is it?"))?;
+    /// run.outcome().await;
+    /// assert_eq!(run.status().stats.model_calls, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn status(&self) -> RunStatus {
         self.state().clone()
     }
@@ -114,6 +176,21 @@ impl LiveRun {
 
     /// Returns the handle that controls the run.
     ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_serve::{NewRun, Runs};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runs = Runs::new(Agent::builder(ScriptedModel::new().hang()).build()?);
+    /// let run = runs.start(NewRun::new("Wait."))?;
+    /// run.control()?.cancel("the user closed the page").await?;
+    /// assert!(!run.outcome().await.ending().unwrap().status.is_answer());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails if the run has ended.
     pub fn control(&self) -> Result<&Control> {
@@ -125,6 +202,34 @@ impl LiveRun {
     }
 
     /// Returns the questions of the run and its child runs that wait for a decision.
+    ///
+    /// Decide one with [`Control::decide`](levity_runtime::Control::decide):
+    ///
+    /// ```
+    /// use levity_core::{Decision, Hints, ToolOutput};
+    /// use levity_loop::Agent;
+    /// use levity_serve::{NewRun, Runs};
+    /// use levity_test::{RecordingTool, ScriptedModel};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let send = RecordingTool::new("send", |_| Ok(ToolOutput::text("sent")))
+    ///     .with_hints(Hints::new().destructive());
+    /// let model = ScriptedModel::new().call("send", serde_json::json!({})).reply("Sent.");
+    /// let runs = Runs::new(Agent::builder(model).tool(send).build()?);
+    /// let run = runs.start(NewRun::new("Send it"))?;
+    /// let mut events = run.events(None);
+    /// let ask = loop {
+    ///     events.next().await.expect("the run asks before it ends");
+    ///     if let Some(ask) = run.asks().await.into_iter().next() {
+    ///         break ask;
+    ///     }
+    /// };
+    /// run.control()?.decide(&ask, Decision::Allow).await?;
+    /// assert_eq!(run.outcome().await.ending().unwrap().text, "Sent.");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn asks(&self) -> Vec<Ask> {
         // A run that has not started does not answer control requests yet, so this call would
         // block.
@@ -144,6 +249,9 @@ impl LiveRun {
     /// Waits until the run is in its journal. If its conversation is busy, the run waits for that
     /// first.
     ///
+    /// From then on, a crash does not lose the run: [`Runs::resume`](crate::Runs::resume) continues
+    /// it.
+    ///
     /// # Errors
     /// Fails if the run could not start.
     pub async fn opened(&self) -> Result<()> {
@@ -161,6 +269,8 @@ impl LiveRun {
     }
 
     /// Waits for the outcome of the run.
+    ///
+    /// Any number of tasks can wait. Dropping the future does not affect the run.
     pub async fn outcome(&self) -> RunOutcome {
         let mut stage = self.stage.subscribe();
         match stage
@@ -190,6 +300,7 @@ impl LiveRun {
         let _ = self.control.set(control);
     }
 
+    /// Marks the run as stored in its journal. Only the first call has an effect.
     pub(super) fn open(&self) {
         self.stage.send_if_modified(|stage| {
             let first = matches!(stage, Stage::Preparing);
@@ -200,6 +311,7 @@ impl LiveRun {
         });
     }
 
+    /// Applies an event of the run or of one of its child runs.
     pub(super) fn record(&self, event: &Event) {
         // The status is updated before readers can see the event.
         self.state().add(&self.id, event);

@@ -1,4 +1,8 @@
 //! Resumes runs of an earlier process as slots become free.
+//!
+//! After a restart, more runs may be interrupted than the limit allows. The rest waits in a queue,
+//! oldest first. A reserved slot bridges the time between taking a run from the queue and driving
+//! it, so that new runs of clients cannot take its place.
 
 use std::sync::PoisonError;
 
@@ -13,6 +17,27 @@ impl Runs {
     /// Resumes all runs that an earlier process left, oldest first. Runs beyond the limit are
     /// queued, and resumed when others have ended. Returns the runs that could not be resumed, with
     /// the errors. Runs that other processes drive are skipped.
+    ///
+    /// Call it once when the server starts. A run that fails to resume stays in the journal, and a
+    /// client that asks for it gets the error.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_runtime::{MemoryJournal, Runtime};
+    /// use levity_serve::Runs;
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runtime = Runtime::new().with_journal(MemoryJournal::new());
+    /// let runs = Runs::new(Agent::builder(ScriptedModel::new()).runtime(runtime).build()?);
+    /// for (run, error) in runs.resume_all().await? {
+    ///     eprintln!("cannot resume {run}: {error}");
+    /// }
+    /// assert_eq!((runs.running(), runs.queued()), (0, 0));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails if the journal cannot be listed.
@@ -110,6 +135,8 @@ impl Drop for ReservedSlot {
     }
 }
 
+/// Returns `true` if another process holds the lease of the run. Such a run is in good hands and is
+/// not an error.
 fn is_driven_elsewhere(error: &Error) -> bool {
     matches!(error, Error::Journal(error) if error.kind() == JournalErrorKind::Busy)
 }

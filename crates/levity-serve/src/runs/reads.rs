@@ -1,4 +1,11 @@
 //! Reads and lists runs of the journal for clients, within limits.
+//!
+//! A full read of a run loads all its records and occupies a thread. Reads are therefore limited to
+//! 8 at once and lists to 4, with a share per tenant. A request waits up to 10 seconds for its
+//! permit and then fails with [`Error::JournalBusy`]. Runs that are in memory need no permit.
+//!
+//! The functions ending in `_for` do the same as their public counterparts, within the limits of a
+//! caller.
 
 use std::future::Future;
 use std::sync::{Arc, PoisonError};
@@ -99,6 +106,9 @@ impl Runs {
     }
 
     /// Returns the first `limit` runs that a query lists and `wanted` accepts, for a client.
+    ///
+    /// If the filter leaves too few runs, the list is read again with four times the limit, until
+    /// it is complete or enough runs are found.
     pub(crate) async fn newest(
         &self,
         caller: &Caller,

@@ -1,3 +1,9 @@
+//! The status of a run, computed from its events.
+//!
+//! The same function folds live events and events of the journal, so both views agree. Events of
+//! child runs change only what the run waits for; their usage is added when the parent reports
+//! their end.
+
 use std::sync::Arc;
 
 use levity_core::{
@@ -6,6 +12,24 @@ use levity_core::{
 };
 
 /// The status of a run, derived from its events.
+///
+/// ```
+/// use levity_core::RunState;
+/// use levity_loop::Agent;
+/// use levity_serve::{NewRun, Runs};
+/// use levity_test::ScriptedModel;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let runs = Runs::new(Agent::builder(ScriptedModel::new().reply("Yes.")).build()?);
+/// let run = runs.start(NewRun::new("Is it?"))?;
+/// assert!(run.status().opened.is_none(), "the run is not in its journal yet");
+/// run.outcome().await;
+/// let status = run.status();
+/// assert_eq!((status.state(), status.goal.as_str()), (RunState::Answered, "Is it?"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct RunStatus {
@@ -17,7 +41,8 @@ pub struct RunStatus {
     pub updated: Option<Timestamp>,
     /// `true` if the run is paused and starts nothing new until it is resumed.
     pub paused: bool,
-    /// The work of the run up to now. The work of child runs is added when they end.
+    /// The work of the run itself up to now. Once the run has ended, these are the totals of its
+    /// ending; those of a team or a swarm include its child runs.
     pub stats: Stats,
     /// The usage of the run up to now. The usage of child runs is added when they end.
     pub usage: Usage,
@@ -28,6 +53,7 @@ pub struct RunStatus {
 }
 
 impl RunStatus {
+    /// Creates the status of a run that has no events yet.
     pub(crate) fn of_goal(goal: &str) -> Self {
         Self {
             goal: goal.to_owned(),
@@ -43,6 +69,8 @@ impl RunStatus {
     }
 
     /// Returns the state of the run.
+    ///
+    /// A paused run is open or waiting; see [`paused`](Self::paused).
     pub fn state(&self) -> RunState {
         match &self.ending {
             Some(ending) if ending.status.is_answer() => RunState::Answered,
@@ -82,6 +110,8 @@ impl RunStatus {
     }
 
     /// Returns what the run and its child runs wait for.
+    ///
+    /// Each entry is a question for a person, or a time at which the run continues.
     pub fn waiting(&self) -> Vec<Waiting> {
         self.waiting.iter().map(|(_, waiting)| *waiting).collect()
     }

@@ -1,3 +1,6 @@
+//! Names, descriptions and schemas of the bridge tools, as models read them. Descriptions say what
+//! to do next, because a model sees nothing else of the bridge.
+
 use std::time::Duration;
 
 use levity_core::{Hints, ToolSpec};
@@ -100,6 +103,8 @@ impl BridgeToolKind {
             .with_hints(self.hints())
     }
 
+    /// A write is idempotent, because it replaces the whole file. A dispatch is not: each call gets
+    /// a new id.
     fn hints(self) -> Hints {
         match self {
             Self::Write => Hints::new().idempotent(),

@@ -1,4 +1,7 @@
 //! Stored sessions of executed plans.
+//!
+//! Plans are read from the session files that `levity-observe` writes. A damaged file is listed
+//! with its `problem`, and cannot be shown.
 
 use levity_core::Timestamp;
 use levity_observe::{Session, SessionFilter, SessionFolder, SessionInfo};

@@ -1,4 +1,8 @@
 //! Assigns messages to requests.
+//!
+//! A response belongs to the request with its id, progress to the request with its token, and a
+//! question to the request that caused it. Everything else goes to the common stream. Up to 16
+//! answered requests stay readable for a client that lost its connection, within 1 MiB.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -61,6 +65,8 @@ impl Routes {
         ))
     }
 
+    /// Opens the stream of a request and returns its reader. Streams have their own numbers,
+    /// because clients may reuse request ids.
     pub(super) fn begin(&mut self, message: &ClientJsonRpcMessage, now: Timestamp) -> Reader {
         let number = self.next;
         self.next += 1;
@@ -78,6 +84,8 @@ impl Routes {
         reader
     }
 
+    /// Puts a message into its stream. The response of a request ends its stream; the response to a
+    /// cancelled request is dropped.
     pub(super) fn send(
         &mut self,
         message: ServerJsonRpcMessage,
