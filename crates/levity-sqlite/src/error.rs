@@ -1,7 +1,32 @@
+//! The errors of shared files.
+
 use std::error;
 use std::fmt;
 
 /// The kind of a file error.
+///
+/// [`Busy`](Self::Busy) passes on its own; the others need a person or another program.
+///
+/// ```
+/// use levity_sqlite::{ErrorKind, SharedFile};
+/// # use levity_sqlite::Format;
+/// # static NOTES: Format = Format {
+/// #     what: "notes",
+/// #     application: 0x6e6f_7465,
+/// #     version: 1,
+/// #     tables: "CREATE TABLE notes (text TEXT NOT NULL);",
+/// #     earlier: &[],
+/// #     columns: &["SELECT text FROM notes"],
+/// #     log_pages: 1_000,
+/// #     overwrites: true,
+/// # };
+/// # let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("notes.db");
+/// std::fs::write(&path, "This is not a database, but a letter of some length.")?;
+/// let error = SharedFile::open_or_create(&path, &NOTES).unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::Damaged);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -20,6 +45,32 @@ pub enum ErrorKind {
 }
 
 /// The reason why a file could not be used.
+///
+/// The message names the file and leaves out its content. SQLite's own error is the source.
+///
+/// ```
+/// use std::error::Error as _;
+///
+/// use levity_sqlite::SharedFile;
+/// # use levity_sqlite::Format;
+/// # static NOTES: Format = Format {
+/// #     what: "notes",
+/// #     application: 0x6e6f_7465,
+/// #     version: 1,
+/// #     tables: "CREATE TABLE notes (text TEXT NOT NULL);",
+/// #     earlier: &[],
+/// #     columns: &["SELECT text FROM notes"],
+/// #     log_pages: 1_000,
+/// #     overwrites: true,
+/// # };
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("notes.db");
+/// let missing = folder.path().join("missing/notes.db");
+/// let error = SharedFile::open_or_create(&missing, &NOTES).unwrap_err();
+/// assert!(error.to_string().contains("notes.db"));
+/// assert!(error.source().is_some());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,

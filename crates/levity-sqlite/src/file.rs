@@ -1,3 +1,8 @@
+//! Opening, creating and verifying a file.
+//!
+//! Verification changes nothing: a file that is rejected is the same, byte for byte, as before.
+//! Only a file that passed all checks is switched to the write-ahead log.
+
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -9,6 +14,26 @@ use crate::open::{connect, create, foreign_object, is_busy, marks, peek, use_log
 use crate::{Error, ErrorKind};
 
 /// The format of a file of levity.
+///
+/// Keep the value in a `static`: files refer to it.
+///
+/// ```
+/// use levity_sqlite::{Format, in_memory};
+///
+/// static NOTES: Format = Format {
+///     what: "notes",
+///     application: 0x6e6f_7465,
+///     version: 1,
+///     tables: "CREATE TABLE notes (text TEXT NOT NULL);",
+///     earlier: &[],
+///     columns: &["SELECT text FROM notes"],
+///     log_pages: 1_000,
+///     overwrites: true,
+/// };
+/// let notes = in_memory(&NOTES)?;
+/// assert_eq!(notes.execute("INSERT INTO notes VALUES ('hello')", [])?, 1);
+/// # Ok::<(), rusqlite::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Format {
     /// The content in one word, for errors: `journal`.
@@ -32,6 +57,32 @@ pub struct Format {
 }
 
 /// A file that is verified to be one of levity.
+///
+/// It holds no connection. Clones refer to the same file, and each [`connect`](Self::connect)
+/// checks that the file was not replaced.
+///
+/// ```
+/// use levity_sqlite::SharedFile;
+/// # use levity_sqlite::Format;
+/// # static NOTES: Format = Format {
+/// #     what: "notes",
+/// #     application: 0x6e6f_7465,
+/// #     version: 1,
+/// #     tables: "CREATE TABLE notes (text TEXT NOT NULL);",
+/// #     earlier: &[],
+/// #     columns: &["SELECT text FROM notes"],
+/// #     log_pages: 1_000,
+/// #     overwrites: true,
+/// # };
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("notes.db");
+/// let (file, first) = SharedFile::open_or_create(&path, &NOTES)?; // `NOTES` is the format
+/// first.execute("INSERT INTO notes VALUES ('hello')", [])?;
+/// let second = file.connect()?;
+/// let text: String = second.query_row("SELECT text FROM notes", [], |row| row.get(0))?;
+/// assert_eq!(text, "hello");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct SharedFile {
     path: PathBuf,
@@ -82,7 +133,7 @@ impl SharedFile {
     /// Resolves the links of an existing path, so that all names of the file share the same
     /// companion files. SQLite resolves them as well, so the checks must inspect the same files.
     fn resolve_links(&mut self) -> Result<(), Error> {
-        if cfg!(unix) && fs::symlink_metadata(&self.path).is_ok() {
+        if cfg!(unix) && fs::metadata(&self.path).is_ok() {
             self.path =
                 fs::canonicalize(&self.path).map_err(|error| self.failed_io("opened", error))?;
         }
@@ -157,6 +208,26 @@ impl SharedFile {
     }
 
     /// Returns the path of the companion file with this suffix.
+    ///
+    /// ```
+    /// use levity_sqlite::SharedFile;
+    /// # use levity_sqlite::Format;
+    /// # static NOTES: Format = Format {
+    /// #     what: "notes",
+    /// #     application: 0x6e6f_7465,
+    /// #     version: 1,
+    /// #     tables: "CREATE TABLE notes (text TEXT NOT NULL);",
+    /// #     earlier: &[],
+    /// #     columns: &["SELECT text FROM notes"],
+    /// #     log_pages: 1_000,
+    /// #     overwrites: true,
+    /// # };
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("notes.db");
+    /// let (file, _connection) = SharedFile::open_or_create(&path, &NOTES)?;
+    /// assert!(file.beside("-wal").ends_with("notes.db-wal"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn beside(&self, ending: &str) -> PathBuf {
         let mut name = OsString::from(&self.path);
         name.push(ending);
@@ -167,6 +238,29 @@ impl SharedFile {
     ///
     /// # Errors
     /// Returns an error if it is not.
+    ///
+    /// ```
+    /// use levity_sqlite::SharedFile;
+    /// # use levity_sqlite::Format;
+    /// # static NOTES: Format = Format {
+    /// #     what: "notes",
+    /// #     application: 0x6e6f_7465,
+    /// #     version: 1,
+    /// #     tables: "CREATE TABLE notes (text TEXT NOT NULL);",
+    /// #     earlier: &[],
+    /// #     columns: &["SELECT text FROM notes"],
+    /// #     log_pages: 1_000,
+    /// #     overwrites: true,
+    /// # };
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("notes.db");
+    /// let (file, _connection) = SharedFile::open_or_create(&path, &NOTES)?;
+    /// assert!(file.check_place().is_ok());
+    /// std::fs::rename(&path, folder.path().join("moved.db"))?;
+    /// # #[cfg(unix)]
+    /// assert!(file.check_place().is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn check_place(&self) -> Result<(), Error> {
         if self.identity.is_none() || self.identity == identity(&self.path) {
             return Ok(());

@@ -29,6 +29,18 @@
 //! - On Unix, the removal or replacement of a file in use is detected.
 //!
 //! This crate deliberately does not interpret the tables, and has no threads or transactions.
+//!
+//! # Security
+//! A file may come from a stranger. Before it is used, its header and every object of its schema
+//! are compared with the expected ones, and triggers, views and foreign functions are disabled. A
+//! rollback journal beside the file is rejected, because SQLite would apply it.
+//!
+//! # Features
+//! This crate has no features. It builds on `rusqlite`, whose types appear in its signatures.
+//!
+//! # Where to go next
+//! [`SharedFile`] opens files, [`Format`] describes them, and [`in_memory`] creates the same tables
+//! for tests.
 
 mod error;
 mod file;

@@ -1,4 +1,7 @@
 //! The settings and queries of SQLite connections.
+//!
+//! Every connection has the same settings: retries every millisecond for up to five seconds, no
+//! triggers or views, and temporary data in memory.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -185,12 +188,24 @@ fn immutable(path: &Path) -> String {
 
 /// Returns `true` to retry after this many attempts. SQLite's own waits grow so long that a waiting
 /// writer misses, for seconds, the gaps between the transactions of others.
+///
+/// ```
+/// # use levity_sqlite::try_again;
+/// assert!(try_again(0));
+/// assert!(!try_again(1_000_000), "five seconds are over");
+/// ```
 pub fn try_again(times: i32) -> bool {
     sleep(PAUSE);
     u128::try_from(times).is_ok_and(|times| times * PAUSE.as_millis() < BUSY_TIMEOUT.as_millis())
 }
 
 /// Returns `true` if others block the SQLite operation.
+///
+/// ```
+/// use levity_sqlite::is_busy;
+///
+/// assert!(!is_busy(&rusqlite::Error::QueryReturnedNoRows));
+/// ```
 pub fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),
