@@ -1,3 +1,5 @@
+//! The result of a run, with the machine that made it.
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -10,9 +12,57 @@ use crate::plan::Delegation;
 use crate::report::{WorkerReport, missing};
 
 /// The result of a swarm's run; see [`RunOutput`] and [`SwarmDetails`].
+///
+/// ```
+/// use levity_loop::Agent;
+/// use levity_swarm::{MessageKind, Router, Swarm};
+/// use levity_test::ScriptedModel;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> levity_swarm::Result<()> {
+/// let pilot = Agent::builder(ScriptedModel::new().reply("At six.")).build()?;
+/// let swarm = Swarm::builder(Router::keywords())
+///     .agent("pilot", "Knows the tides.", pilot)
+///     .build()?;
+/// let answer = swarm.run("When is the tide high?").await?;
+/// assert_eq!(answer.text(), "At six.");
+/// let last = answer.bus().messages().next_back().unwrap();
+/// assert_eq!((last.kind, last.to.as_str()), (MessageKind::Answer, "user"));
+/// # Ok(())
+/// # }
+/// ```
 pub type SwarmAnswer = RunOutput<SwarmDetails>;
 
 /// The swarm-specific part of a result: reports of the workers, and all messages.
+///
+/// [`SwarmAnswer`] dereferences to it. A run that does not reach its goal has the same details in
+/// the partial result of its error.
+///
+/// ```
+/// use levity_core::ModelErrorKind;
+/// use levity_loop::Agent;
+/// use levity_swarm::{Delegation, Router, Swarm, SwarmInput, Worker};
+/// use levity_test::ScriptedModel;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> levity_swarm::Result<()> {
+/// let pilot = Agent::builder(ScriptedModel::new().reply("At six.")).build()?;
+/// let watch = Agent::builder(ScriptedModel::new().fail(ModelErrorKind::Auth)).build()?;
+/// let swarm = Swarm::builder(Router::keywords())
+///     .worker(Worker::new("pilot", "Knows the tides.", pilot))
+///     .worker(Worker::new("watch", "Looks at the sky.", watch).retries(0))
+///     .build()?;
+/// let plan = [
+///     Delegation::new("tide", "pilot", "When is high water?"),
+///     Delegation::new("wind", "watch", "Where is the wind from?"),
+/// ];
+/// let answer = swarm.run(SwarmInput::from("Can we sail?").plan(plan)).await?;
+/// assert!(answer.report("tide").unwrap().is_done());
+/// let missing: Vec<_> = answer.missing().map(|report| &*report.id).collect();
+/// assert_eq!(missing, ["wind"]);
+/// # Ok(())
+/// # }
+/// ```
 pub struct SwarmDetails {
     machine: Box<SwarmMachine>,
     output: Box<PatternOutput>,
@@ -38,6 +88,9 @@ impl SwarmDetails {
     }
 
     /// Returns the reports of work that did not complete.
+    ///
+    /// Work that failed and was repeated in a later round is included; [`missing`](Self::missing)
+    /// omits it.
     pub fn failures(&self) -> impl Iterator<Item = &WorkerReport> {
         self.reports().iter().filter(|report| !report.is_done())
     }
@@ -54,12 +107,16 @@ impl SwarmDetails {
     }
 
     /// Returns the delegations of a router, over all rounds.
+    ///
+    /// It is empty for other patterns than a router and a coordinator.
     pub fn plan(&self) -> &[Delegation] {
         &self.output.plan
     }
 
     /// Returns the conversation of a handoff, which the next run can continue; see
     /// [`SwarmInput::after`](crate::SwarmInput::after).
+    ///
+    /// It is empty for other patterns.
     pub fn conversation(&self) -> &[Arc<Message>] {
         &self.output.history
     }
@@ -70,6 +127,8 @@ impl SwarmDetails {
     }
 
     /// Returns the final board of a blackboard pattern.
+    ///
+    /// It is `None` for other patterns.
     pub fn board(&self) -> Option<&Board> {
         self.output.board.as_ref()
     }

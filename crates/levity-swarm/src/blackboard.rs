@@ -119,6 +119,20 @@ impl Blackboard {
 
     /// Sets the maximum number of rounds; [`DEFAULT_ROUNDS`](Self::DEFAULT_ROUNDS) by default, and
     /// at most [`MAX_ROUNDS`](Self::MAX_ROUNDS).
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_swarm::{Blackboard, Swarm};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # fn main() -> levity_swarm::Result<()> {
+    /// let mate = Agent::builder(ScriptedModel::new()).build()?;
+    /// let board = Blackboard::unjudged().rounds(Blackboard::MAX_ROUNDS + 1);
+    /// let error = Swarm::builder(board).agent("mate", "Decides.", mate).build().unwrap_err();
+    /// assert!(error.to_string().contains("set 1 to 100"));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn rounds(mut self, rounds: u32) -> Self {
         self.rounds = rounds;
@@ -142,6 +156,28 @@ impl Blackboard {
 
     /// Sets the key of the entry that ends the work when it is written;
     /// [`DEFAULT_UNTIL`](Self::DEFAULT_UNTIL) by default.
+    ///
+    /// A key is one line without backticks, of at most [`Board::MAX_KEY`](crate::Board::MAX_KEY)
+    /// bytes.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_swarm::{Blackboard, Swarm};
+    /// use levity_test::ScriptedModel;
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_swarm::Result<()> {
+    /// let mate = ScriptedModel::new()
+    ///     .call("write_board", json!({"key": "course", "content": "West."}))
+    ///     .reply("Set.");
+    /// let swarm = Swarm::builder(Blackboard::unjudged().until("course"))
+    ///     .agent("mate", "Decides.", Agent::builder(mate).build()?)
+    ///     .build()?;
+    /// assert_eq!(swarm.run("Set a course.").await?.text(), "West.");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn until(mut self, key: impl AsRef<str>) -> Self {
         self.until = clean_key(key.as_ref()).into();
@@ -150,6 +186,8 @@ impl Blackboard {
 
     /// Asks a worker only in rounds in which one of these entries is new to it: written by another
     /// worker since its last turn. A worker without such a rule is asked in each round.
+    ///
+    /// At least one worker must be without such a rule, or no worker could start.
     #[must_use]
     pub fn reads<K: AsRef<str>>(
         mut self,

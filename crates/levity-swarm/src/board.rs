@@ -42,6 +42,20 @@ pub struct Board {
 }
 
 /// An entry under a key of a [`Board`].
+///
+/// ```
+/// use levity_swarm::Board;
+///
+/// let board: Board = serde_json::from_str(r#"[{
+///     "key": "tide", "content": "Seven.", "by": "watch", "version": 2, "round": 1,
+///     "history": [{"content": "Six.", "by": "pilot", "version": 1, "round": 1}]
+/// }]"#)?;
+/// let entry = board.get("tide").unwrap();
+/// // Both wrote in round 1, and the last write won.
+/// assert_eq!(entry.rivals().collect::<Vec<_>>(), ["pilot"]);
+/// assert_eq!(&*entry.history[0].content, "Six.");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct BoardEntry {
@@ -62,6 +76,8 @@ pub struct BoardEntry {
 }
 
 /// An earlier version of a [`BoardEntry`].
+///
+/// An entry keeps the last eight versions, 2,000 bytes of each.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct EarlierVersion {
@@ -76,6 +92,8 @@ pub struct EarlierVersion {
 }
 
 /// The reason why a write on a board is refused.
+///
+/// The text of a refusal goes to the workers of the next round, so each one names the way out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     NoKey,
@@ -101,11 +119,30 @@ impl Board {
     pub const MAX_HISTORY: usize = 8;
 
     /// Returns the entry under a key.
+    ///
+    /// ```
+    /// use levity_swarm::Board;
+    ///
+    /// let board = Board::default();
+    /// assert!(board.get("tide").is_none() && board.is_empty());
+    /// ```
     pub fn get(&self, key: &str) -> Option<&BoardEntry> {
         self.entries.get(*self.places.get(key)?)
     }
 
     /// Returns the entries, in the order in which their keys were first written.
+    ///
+    /// ```
+    /// use levity_swarm::Board;
+    ///
+    /// let board: Board = serde_json::from_str(
+    ///     r#"[{"key": "tide", "content": "Six.", "by": "pilot", "version": 1, "round": 1},
+    ///         {"key": "wind", "content": "West.", "by": "watch", "version": 1, "round": 1}]"#,
+    /// )?;
+    /// let keys: Vec<_> = board.iter().map(|entry| &*entry.key).collect();
+    /// assert_eq!((keys, board.bytes()), (vec!["tide", "wind"], 9));
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
     pub fn iter(&self) -> std::slice::Iter<'_, BoardEntry> {
         self.entries.iter()
     }
@@ -126,6 +163,9 @@ impl Board {
     }
 
     /// Writes an entry; returns `None` if the same content is already there.
+    ///
+    /// A write of the same content is not a change, so it does not extend the work by another
+    /// round.
     pub(crate) fn write(
         &mut self,
         key: &str,

@@ -1,4 +1,7 @@
 //! The log of messages between the agents of a swarm.
+//!
+//! Messages are appended and never changed. An index by recipient makes the search for the messages
+//! of one worker independent of the size of the log, because every task of a large swarm needs it.
 
 mod clip;
 mod index;
@@ -97,6 +100,19 @@ impl Bus {
 
     /// Creates an empty bus with these limits on the number of messages (at least one) and on the
     /// total size of their contents.
+    ///
+    /// ```
+    /// use levity_core::{RunId, Timestamp};
+    /// use levity_swarm::{Bus, MessageKind, NewMessage};
+    ///
+    /// let (mut bus, run) = (Bus::with_limits(2, 1_000), RunId::new("r1"));
+    /// for text in ["one", "two", "three"] {
+    ///     let note = NewMessage::new("coder", "*", MessageKind::Note, text);
+    ///     bus.post(note, Timestamp::from_millis(0), &run);
+    /// }
+    /// assert_eq!((bus.len(), bus.dropped(), bus.last_id()), (2, 1, 3));
+    /// assert!(bus.get(1).is_none());
+    /// ```
     pub fn with_limits(max_messages: usize, max_bytes: usize) -> Self {
         let (log, index) = (VecDeque::new(), Index::default());
         Self {
@@ -126,6 +142,18 @@ impl Bus {
 
     /// Adds a message and gives it the next id. If `at` is before the time of the last message, it
     /// is set to that time. The cost does not depend on the number of messages.
+    ///
+    /// ```
+    /// use levity_core::{RunId, Timestamp};
+    /// use levity_swarm::{Bus, MessageKind, NewMessage};
+    ///
+    /// let (mut bus, run) = (Bus::new(), RunId::new("r1"));
+    /// let task = NewMessage::new("router", "coder", MessageKind::Task, "Write it.");
+    /// bus.post(task.clone(), Timestamp::from_millis(9), &run);
+    /// // The clock was set back, but time on the bus never decreases.
+    /// let message = bus.post(task, Timestamp::from_millis(3), &run);
+    /// assert_eq!((message.id, message.at), (2, Timestamp::from_millis(9)));
+    /// ```
     pub fn post(&mut self, draft: NewMessage, at: Timestamp, run: &RunId) -> &BusMessage {
         let NewMessage {
             from,
@@ -193,6 +221,19 @@ impl Bus {
 
     /// Returns the messages after the one with this id, oldest first. The search does not scan the
     /// others.
+    ///
+    /// ```
+    /// use levity_core::{RunId, Timestamp};
+    /// use levity_swarm::{Bus, MessageKind, NewMessage};
+    ///
+    /// let (mut bus, run) = (Bus::new(), RunId::new("r1"));
+    /// for text in ["one", "two", "three"] {
+    ///     let note = NewMessage::new("coder", "*", MessageKind::Note, text);
+    ///     bus.post(note, Timestamp::from_millis(0), &run);
+    /// }
+    /// let new: Vec<_> = bus.since(1).map(|message| &*message.content).collect();
+    /// assert_eq!(new, ["two", "three"]);
+    /// ```
     pub fn since(
         &self,
         id: u64,
@@ -257,12 +298,40 @@ impl Bus {
     /// the newest. If not all fit, the newest messages to the worker alone have priority, then the
     /// newest broadcasts. Each group ends at the first message that does not fit. The cost depends
     /// on the number of returned messages, not on the size of the bus.
+    ///
+    /// ```
+    /// use levity_core::{RunId, Timestamp};
+    /// use levity_swarm::{Bus, MessageKind, NewMessage};
+    ///
+    /// let (mut bus, run, now) = (Bus::new(), RunId::new("r1"), Timestamp::from_millis(0));
+    /// bus.post(NewMessage::new("coder", "*", MessageKind::Note, "For all."), now, &run);
+    /// bus.post(NewMessage::new("coder", "qa", MessageKind::Note, "For qa."), now, &run);
+    /// let texts = |worker| -> Vec<&str> {
+    ///     bus.context_for(worker, 1_000).iter().map(|message| &*message.content).collect()
+    /// };
+    /// assert_eq!(texts("qa"), ["For qa.", "For all."]);
+    /// // A worker does not get its own broadcasts.
+    /// assert!(texts("coder").is_empty());
+    /// ```
     pub fn context_for(&self, worker: &str, tokens: usize) -> Vec<&BusMessage> {
         self.context_before(worker, tokens, u64::MAX)
     }
 
     /// Returns the messages that `worker` should have known before the message `upto`; otherwise
     /// like [`context_for`](Self::context_for).
+    ///
+    /// ```
+    /// use levity_core::{RunId, Timestamp};
+    /// use levity_swarm::{Bus, MessageKind, NewMessage};
+    ///
+    /// let (mut bus, run, now) = (Bus::new(), RunId::new("r1"), Timestamp::from_millis(0));
+    /// for text in ["early", "late"] {
+    ///     bus.post(NewMessage::new("coder", "qa", MessageKind::Note, text), now, &run);
+    /// }
+    /// // Only the first message was posted before the second.
+    /// let known = bus.context_before("qa", 1_000, 2);
+    /// assert_eq!((known.len(), &*known[0].content), (1, "early"));
+    /// ```
     pub fn context_before(&self, worker: &str, tokens: usize, upto: u64) -> Vec<&BusMessage> {
         let worker = head(worker, Self::MAX_NAME);
         let mut remaining = tokens as u64;

@@ -1,3 +1,8 @@
+//! Custom patterns: the public trait, and the machine that drives it.
+//!
+//! The trait requires `Clone` and `DeserializeOwned`, so it cannot be a trait object.
+//! `AnyCoordinator` is the object-safe form, with JSON in place of the type.
+
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -90,10 +95,40 @@ pub trait Coordinator: Clone + Serialize + DeserializeOwned + Send + Sync + 'sta
     ///
     /// When a [limit is near](SwarmProgress::limit), no new work starts. A move other than an
     /// answer then ends the run with the result of [`partial`](Self::partial).
+    ///
+    /// ```
+    /// use levity_swarm::{Coordinator, Delegation, Move, SwarmProgress};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// /// Asks the first worker until it completes, three times at most.
+    /// #[derive(Clone, Serialize, Deserialize)]
+    /// struct Persist;
+    ///
+    /// impl Coordinator for Persist {
+    ///     fn name(&self) -> &str {
+    ///         "persist"
+    ///     }
+    ///
+    ///     fn next(&mut self, progress: &SwarmProgress<'_>) -> Move {
+    ///         if let Some(done) = progress.reports().iter().find(|report| report.is_done()) {
+    ///             return Move::Answer(done.text.to_string());
+    ///         }
+    ///         match (progress.round(), progress.workers().next()) {
+    ///             (round @ 0..3, Some(worker)) => {
+    ///                 let id = format!("try{round}");
+    ///                 Move::Work(vec![Delegation::new(id, worker, progress.goal())])
+    ///             }
+    ///             _ => Move::Fail("three attempts failed".to_owned()),
+    ///         }
+    ///     }
+    /// }
+    /// ```
     fn next(&mut self, progress: &SwarmProgress<'_>) -> Move;
 
     /// Returns the best current answer, for a run that ends early. By default a list of the
     /// workers' results.
+    ///
+    /// The method must be as pure as `next`. If it panics, the default is used.
     fn partial(&self, progress: &SwarmProgress<'_>) -> String {
         list(progress.shared)
     }
@@ -108,6 +143,16 @@ pub trait Coordinator: Clone + Serialize + DeserializeOwned + Send + Sync + 'sta
 }
 
 /// The decision of a [`Coordinator`].
+///
+/// ```
+/// use levity_swarm::{Delegation, Move};
+///
+/// let round = Move::Work(vec![
+///     Delegation::new("draft", "writer", "Write a page."),
+///     Delegation::new("check", "editor", "Check it.").after(["draft"]),
+/// ]);
+/// assert_ne!(round, Move::Answer("Done.".to_owned()));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Move {
@@ -122,6 +167,40 @@ pub enum Move {
 }
 
 /// The state of a run as a [`Coordinator`] sees it.
+///
+/// It borrows from the machine and is valid during one call of [`next`](Coordinator::next). All of
+/// it is in the journal, so a decision based on it alone is the same after a crash.
+///
+/// ```
+/// use levity_loop::Agent;
+/// use levity_swarm::{Coordinator, Move, Swarm, SwarmProgress};
+/// use levity_test::ScriptedModel;
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Clone, Serialize, Deserialize)]
+/// struct Roll;
+///
+/// impl Coordinator for Roll {
+///     fn name(&self) -> &str {
+///         "roll"
+///     }
+///
+///     fn next(&mut self, progress: &SwarmProgress<'_>) -> Move {
+///         let names: Vec<_> = progress.workers().collect();
+///         assert_eq!(progress.description("pilot"), Some("Knows the tides."));
+///         assert!(progress.last_round().is_empty() && progress.limit().is_none());
+///         Move::Answer(format!("{}: {}", progress.goal(), names.join(", ")))
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> levity_swarm::Result<()> {
+/// let pilot = Agent::builder(ScriptedModel::new()).build()?;
+/// let swarm = Swarm::builder(Roll).agent("pilot", "Knows the tides.", pilot).build()?;
+/// assert_eq!(swarm.run("On board").await?.text(), "On board: pilot");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy)]
 pub struct SwarmProgress<'a> {
     shared: &'a SharedState,
@@ -202,8 +281,10 @@ impl std::fmt::Debug for SwarmProgress<'_> {
 pub(crate) trait AnyCoordinator: Send + Sync {
     fn name(&self) -> &str;
     fn tools(&self, worker: &str) -> Vec<ToolSpec>;
+    /// Returns the state as JSON, for the first record of a run and for snapshots.
     fn save(&self) -> Result<Value, String>;
     fn copy(&self) -> Box<dyn AnyCoordinator>;
+    /// Creates a coordinator from its saved state; a missing state is read as `null`.
     fn restore(&self, state: Option<&Value>) -> Result<Box<dyn AnyCoordinator>, String>;
     fn next(&mut self, progress: &SwarmProgress<'_>) -> Move;
     fn partial(&self, progress: &SwarmProgress<'_>) -> String;

@@ -87,11 +87,51 @@ impl Debate {
     }
 
     /// Uses your agent as the judge. Each task tells it what to return.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_swarm::{Debate, Swarm};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_swarm::Result<()> {
+    /// let agent = |says: &str| Agent::builder(ScriptedModel::new().reply(says)).build();
+    /// let judge = agent(r#"{"done": true, "answer": "Wait.", "reason": "It is dark."}"#)?;
+    /// let swarm = Swarm::builder(Debate::judged_by(judge).rounds(3).judge_each_round())
+    ///     .agent("pilot", "Knows the tides.", agent("Sail now.")?)
+    ///     .agent("watch", "Looks at the sky.", agent("It is dark.")?)
+    ///     .build()?;
+    /// // The judge ends the debate after the first round.
+    /// let finished = swarm.run("Do we sail?").await?;
+    /// assert_eq!((finished.text(), finished.reports().len()), ("Wait.", 2));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn judged_by(agent: Agent) -> Self {
         Self::of(Judge::agent(agent))
     }
 
     /// Creates a debate without a judge: the answer is a list of the last turn of each worker.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_swarm::{Debate, Swarm};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_swarm::Result<()> {
+    /// let agent = |says: &str| Agent::builder(ScriptedModel::new().reply(says)).build();
+    /// let swarm = Swarm::builder(Debate::unjudged().rounds(1).open_together())
+    ///     .agent("pilot", "Knows the tides.", agent("Sail now.")?)
+    ///     .agent("watch", "Looks at the sky.", agent("Wait for light.")?)
+    ///     .build()?;
+    /// let finished = swarm.run("Do we sail?").await?;
+    /// assert!(finished.text().contains("Sail now."));
+    /// assert!(finished.text().contains("Wait for light."));
+    /// assert_eq!(finished.last_speaker(), Some("watch"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn unjudged() -> Self {
         Self::of(Judge::none())
     }
@@ -129,6 +169,9 @@ impl Debate {
     }
 
     /// Lets all workers speak at the same time in the first round, without the turns of the others.
+    ///
+    /// Later rounds are in turns. Use it to get independent first opinions, and a faster first
+    /// round.
     #[must_use]
     pub fn open_together(mut self) -> Self {
         self.together = true;

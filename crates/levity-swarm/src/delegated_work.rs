@@ -1,4 +1,8 @@
 //! Delegations in progress, round by round, for any author of the plan.
+//!
+//! A router and a coordinator share this part: both make a plan for a round, wait until it is
+//! settled, and decide again. Ids are unique over all rounds, so a later plan can depend on earlier
+//! work.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -182,6 +186,9 @@ impl DelegatedWork {
 
     /// Sets the near limit if the remaining model calls are needed for the answer and the running
     /// workers.
+    ///
+    /// The combined answer needs one more model call. Without the reserve, workers could use all
+    /// calls, and their results would be listed instead of combined.
     fn reserve_model_call(&self, shared: &mut SharedState) {
         let Some(limit) = shared.start.limits.model_calls else {
             return;

@@ -1,3 +1,5 @@
+//! Creates the child runs of the members. A swarm requests no other effects.
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;

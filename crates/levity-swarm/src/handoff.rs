@@ -108,7 +108,8 @@ impl Handoff {
     /// ```
     /// use levity_swarm::Handoff;
     ///
-    /// let handoff = Handoff::starting_with("triage").allow_transfers("triage", ["billing", "repairs"]);
+    /// let handoff = Handoff::starting_with("triage")
+    ///     .allow_transfers("triage", ["billing", "repairs"]);
     /// # let _ = handoff;
     /// ```
     pub fn starting_with(worker: impl Into<Arc<str>>) -> Self {
@@ -124,6 +125,9 @@ impl Handoff {
 
     /// Sets the recipients to which a worker may pass the conversation; all others by default.
     /// Another call adds more. With an empty list, the worker must answer itself.
+    ///
+    /// A name that is not a worker of the swarm is an error of
+    /// [`build`](crate::SwarmBuilder::build).
     #[must_use]
     pub fn allow_transfers<N: Into<Arc<str>>>(
         mut self,
@@ -163,6 +167,8 @@ impl Handoff {
 
     /// Sets the maximum number of handoffs in a run; [`DEFAULT_HANDOFFS`](Self::DEFAULT_HANDOFFS)
     /// by default.
+    ///
+    /// With 0, every worker must answer itself. Handoffs that levity refuses do not count.
     #[must_use]
     pub fn max_handoffs(mut self, times: u32) -> Self {
         self.max_handoffs = times;
@@ -171,6 +177,20 @@ impl Handoff {
 
     /// Sets the maximum number of handoffs from one worker to the same recipient in a run;
     /// [`DEFAULT_REPEATS`](Self::DEFAULT_REPEATS) by default.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_swarm::{Handoff, Swarm};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # fn main() -> levity_swarm::Result<()> {
+    /// let desk = Agent::builder(ScriptedModel::new()).build()?;
+    /// let handoff = Handoff::starting_with("desk").max_repeats(0);
+    /// let error = Swarm::builder(handoff).agent("desk", "Answers.", desk).build().unwrap_err();
+    /// assert!(error.to_string().contains("max_handoffs(0)"));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn max_repeats(mut self, times: u32) -> Self {
         self.repeats = times;

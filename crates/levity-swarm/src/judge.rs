@@ -1,4 +1,7 @@
 //! An agent that judges the current results and decides whether to stop.
+//!
+//! A judge returns `{"done": .., "answer": .., "reason": ..}` as text. The text is repaired like a
+//! plan, and one unreadable answer is followed by one more request with the complaint.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

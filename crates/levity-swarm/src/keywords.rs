@@ -1,4 +1,8 @@
 //! Selects workers by the words of a goal alone.
+//!
+//! The selection needs no model, so it also works when the router fails. It is deterministic: words
+//! are compared by their stems, and ties are decided by the order in which workers were added. For
+//! example, `charting` and `charts` have the same stem `chart`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

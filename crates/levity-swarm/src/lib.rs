@@ -48,6 +48,17 @@
 //! other workers. A message reaches only workers that start after it, so that a run can be
 //! repeated. Use an agent with agents as tools to start others. `levity_agents` provides ready-made
 //! workers.
+//!
+//! # Features
+//! This crate has no features.
+//!
+//! # Where to go next
+//! - [`SwarmBuilder`] lists the settings of a swarm and their defaults.
+//! - [`Worker`] describes retries, fallbacks, timeouts and the memory of a worker.
+//! - [`Router`], [`Handoff`], [`Debate`] and [`Blackboard`] are the ready-made patterns, and
+//!   [`Coordinator`] is the trait for your own.
+//! - [`SwarmAnswer`] has the reports of the workers and the messages on the [`Bus`].
+//! - [`SwarmNotice`] lists the events that a swarm adds to the event stream of a run.
 
 mod answer;
 mod blackboard;

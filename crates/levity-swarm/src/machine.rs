@@ -1,3 +1,10 @@
+//! The machine of a swarm: a shell around the machine of its pattern.
+//!
+//! The shell owns everything that all patterns share, in `SharedState`: effects in progress,
+//! reports, the bus, usage and the ending. A pattern only decides. It receives finished work, and
+//! requests more work through the shared state. So budgets, events and saved states are alike for
+//! all patterns.
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -18,6 +25,31 @@ const VERSION: u32 = 1;
 /// The state machine of a swarm: it lets the workers cooperate in the swarm's pattern.
 ///
 /// A [`Swarm`](crate::Swarm) creates it and holds the agents that do the work.
+///
+/// You need it only for an engine of your own; [`Swarm::run`](crate::Swarm::run) drives it
+/// otherwise.
+///
+/// ```
+/// use levity_core::{Effect, Input, Machine, MachineOutput};
+/// use levity_loop::Agent;
+/// use levity_swarm::{Router, Swarm};
+/// use levity_test::ScriptedModel;
+///
+/// # fn main() -> levity_swarm::Result<()> {
+/// let pilot = Agent::builder(ScriptedModel::new()).build()?;
+/// let swarm = Swarm::builder(Router::keywords())
+///     .agent("pilot", "Knows the tides.", pilot)
+///     .build()?;
+/// let mut machine = swarm.machine("When is the tide high?");
+/// let mut out = MachineOutput::new();
+/// machine.apply(Input::Begin { run: "r1".into(), wrap: None }, &mut out);
+/// let Some((_, Effect::Child(child))) = out.effects.first() else { unreachable!() };
+/// assert_eq!(&*child.agent, "pilot");
+/// // The state is complete between any two inputs.
+/// assert!(swarm.restore(&machine.save()).is_ok());
+/// # Ok(())
+/// # }
+/// ```
 pub struct SwarmMachine {
     shared: SharedState,
     pattern: Box<dyn PatternMachine>,

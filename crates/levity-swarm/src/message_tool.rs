@@ -1,4 +1,7 @@
 //! Messages that workers leave for each other.
+//!
+//! The tool is a signal: a call is recorded and executes nothing. The machine posts the message
+//! when the attempt ends, so a message never reaches a worker that already runs.
 
 use std::sync::Arc;
 

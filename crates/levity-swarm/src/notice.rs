@@ -9,6 +9,33 @@ use crate::plan::{Delegation, PlanFaults};
 /// A progress notice about a swarm, emitted in addition to the events that every run emits. In the
 /// event stream it is an [`EventKind::Custom`] with the name [`SwarmNotice::NAME`]; use
 /// [`SwarmNotice::of`] to extract it.
+///
+/// Notices are derived from the journal, so a replay emits them again.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+/// use levity_loop::Agent;
+/// use levity_swarm::{Router, Swarm, SwarmNotice};
+/// use levity_test::ScriptedModel;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> levity_swarm::Result<()> {
+/// let pilot = Agent::builder(ScriptedModel::new().reply("At six.")).build()?;
+/// let swarm = Swarm::builder(Router::keywords())
+///     .agent("pilot", "Knows the tides.", pilot)
+///     .build()?;
+/// let done = Arc::new(Mutex::new(Vec::new()));
+/// let sink = done.clone();
+/// let run = swarm.run("When is the tide high?").on_event(move |event| {
+///     if let Some(SwarmNotice::Done { id, worker }) = SwarmNotice::of(&event.kind) {
+///         sink.lock().unwrap().push(format!("{id} by {worker}"));
+///     }
+/// });
+/// run.await?;
+/// assert_eq!(*done.lock().unwrap(), ["d1 by pilot"]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -165,6 +192,8 @@ pub enum SwarmNotice {
 }
 
 /// The author of a plan.
+///
+/// It serializes as a word in snake case, such as `"keywords"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -180,6 +209,15 @@ pub enum PlannedBy {
 }
 
 /// The action that follows a failure.
+///
+/// ```
+/// use levity_swarm::FailureAction;
+/// use serde_json::json;
+///
+/// let then = FailureAction::Fallback { worker: "deputy".into() };
+/// assert_eq!(serde_json::to_value(&then)?, json!({"stand_in": {"worker": "deputy"}}));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -202,6 +240,16 @@ impl SwarmNotice {
     pub const NAME: &'static str = "swarm";
 
     /// Returns the notice in an event, if there is one.
+    ///
+    /// ```
+    /// use levity_core::EventKind;
+    /// use levity_swarm::SwarmNotice;
+    /// use serde_json::json;
+    ///
+    /// let data = json!({"skipped": {"id": "d2", "why": "`d1` is not done"}});
+    /// let event = EventKind::Custom { name: SwarmNotice::NAME.to_owned(), data };
+    /// assert!(matches!(SwarmNotice::of(&event), Some(SwarmNotice::Skipped { .. })));
+    /// ```
     pub fn of(event: &EventKind) -> Option<Self> {
         match event {
             EventKind::Custom { name, data } if name == Self::NAME => Self::deserialize(data).ok(),

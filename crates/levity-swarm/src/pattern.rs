@@ -1,3 +1,5 @@
+//! The patterns of a swarm behind one type, so that a swarm has no type parameter.
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -15,6 +17,15 @@ use crate::rules::{Rules, Start};
 
 /// The pattern in which the workers of a swarm cooperate: a [`Router`], a [`Handoff`], a
 /// [`Debate`], a [`Blackboard`] or a custom [`Coordinator`].
+///
+/// Every pattern converts into it, so you rarely name the type:
+///
+/// ```
+/// use levity_swarm::{Debate, Pattern, Router};
+///
+/// let patterns: [Pattern; 2] = [Router::keywords().into(), Debate::unjudged().into()];
+/// assert_eq!(format!("{:?}", patterns[1]), r#"Pattern("debate")"#);
+/// ```
 #[derive(Clone)]
 pub struct Pattern(pub(crate) Kind);
 

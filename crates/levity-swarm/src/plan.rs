@@ -1,3 +1,5 @@
+//! Plans of delegations, from a router, a coordinator or the host, and their validation.
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -58,6 +60,9 @@ impl Delegation {
     }
 
     /// Adds delegations that must complete first.
+    ///
+    /// Ids of earlier rounds are allowed if that work completed. Their results are part of the
+    /// task.
     #[must_use]
     pub fn after<I: Into<Arc<str>>>(mut self, ids: impl IntoIterator<Item = I>) -> Self {
         self.depends_on.extend(ids.into_iter().map(Into::into));
@@ -65,6 +70,8 @@ impl Delegation {
     }
 
     /// Sets the expected result.
+    ///
+    /// The text goes into the task of the worker. levity does not check the result against it.
     #[must_use]
     pub fn expects(mut self, what: impl Into<Arc<str>>) -> Self {
         self.expected = Some(what.into());
@@ -73,6 +80,18 @@ impl Delegation {
 }
 
 /// A problem found in a plan of delegations.
+///
+/// A router receives the texts of the faults and may correct its plan once by default.
+///
+/// ```
+/// use levity_swarm::PlanFault;
+///
+/// let fault = PlanFault::Cycle { ids: vec!["a".into(), "b".into()] };
+/// assert_eq!(
+///     fault.to_string(),
+///     "`a` → `b` depend on each other in a cycle; remove one dependency",
+/// );
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -166,6 +185,26 @@ fn circle(ids: &[Arc<str>]) -> String {
 }
 
 /// All problems found in a plan, up to the first hundred.
+///
+/// The message contains the first ten.
+///
+/// ```
+/// use levity_loop::Agent;
+/// use levity_swarm::{Delegation, Router, Swarm, SwarmInput};
+/// use levity_test::ScriptedModel;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> levity_swarm::Result<()> {
+/// let pilot = Agent::builder(ScriptedModel::new()).build()?;
+/// let swarm = Swarm::builder(Router::keywords())
+///     .agent("pilot", "Knows the tides.", pilot)
+///     .build()?;
+/// let plan = [Delegation::new("tide", "pilto", "When is high water?")];
+/// let error = swarm.run(SwarmInput::from("Can we sail?").plan(plan)).await.unwrap_err();
+/// assert!(error.to_string().contains("did you mean `pilot`?"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanFaults(Vec<PlanFault>);
 
@@ -191,6 +230,14 @@ impl PlanFaults {
     }
 
     /// Returns an iterator over the faults.
+    ///
+    /// ```
+    /// use levity_swarm::{PlanFault, PlanFaults};
+    ///
+    /// let faults = PlanFaults::from(PlanFault::Empty);
+    /// assert_eq!(faults.iter().count(), 1);
+    /// assert_eq!(faults.to_string(), "the plan has no delegations; add at least one");
+    /// ```
     pub fn iter(&self) -> std::slice::Iter<'_, PlanFault> {
         self.0.iter()
     }

@@ -1,3 +1,5 @@
+//! Reports of work, one for each delegation, leg or turn.
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -5,6 +7,29 @@ use levity_core::{RunId, Stats, Usage};
 use serde::{Deserialize, Serialize};
 
 /// The work of one worker on a task, and its result.
+///
+/// A report is part of the saved state of a run. Retries and fallbacks update the same report, so
+/// its usage covers all attempts, and its text is that of the last one.
+///
+/// ```
+/// use levity_loop::Agent;
+/// use levity_swarm::{ReportStatus, Router, Swarm};
+/// use levity_test::ScriptedModel;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> levity_swarm::Result<()> {
+/// let pilot = Agent::builder(ScriptedModel::new().reply("At six.")).build()?;
+/// let swarm = Swarm::builder(Router::keywords())
+///     .agent("pilot", "Knows the tides.", pilot)
+///     .build()?;
+/// let finished = swarm.run("When is the tide high?").await?;
+/// let report = &finished.reports()[0];
+/// assert_eq!((&*report.id, &*report.worker), ("d1", "pilot"));
+/// assert_eq!((report.status, report.attempts), (ReportStatus::Done, 1));
+/// assert!(report.run.is_some());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct WorkerReport {
@@ -84,6 +109,13 @@ pub(crate) fn missing(reports: &[WorkerReport]) -> Vec<&WorkerReport> {
 }
 
 /// The status of a piece of work.
+///
+/// ```
+/// use levity_swarm::ReportStatus;
+///
+/// assert!(ReportStatus::Skipped.is_settled());
+/// assert!(!ReportStatus::Running.is_settled());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

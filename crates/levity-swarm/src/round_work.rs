@@ -1,4 +1,12 @@
 //! The work of a round: the worker of each piece, their order, and the handling of failures.
+//!
+//! A round is a list of slots. Each slot has one report, one current worker and an outbox. Failures
+//! are handled here for all patterns: the same worker again, then its fallback, then the slot
+//! settles.
+//!
+//! Messages leave the outboxes in the order of the slots, never in the order of completion: `head`
+//! is the first slot whose messages are not on the bus yet, and it moves on only when its slot
+//! settles. Two runs with the same outcomes therefore have the same bus.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -501,6 +509,9 @@ impl RoundWork {
     }
 
     /// Cuts the texts of the oldest reports if the finished round exceeds the size limit.
+    ///
+    /// Reports of earlier rounds stay readable: a cut text states how much is missing, and the run
+    /// of the worker has all of it.
     pub(crate) fn trim(&mut self, shared: &mut SharedState) {
         let (bytes, oldest) = &mut self.kept;
         let new = shared.reports[self.base..]

@@ -69,12 +69,35 @@ impl Router {
     }
 
     /// Uses your agent as the router. Each task tells it what to return and lists the workers.
+    ///
+    /// Each request for a plan sets the schema of a plan as its structured output.
     pub fn agent(agent: Agent) -> Self {
         Self::of(Some(AgentSource::Agent(agent)))
     }
 
     /// Creates a pattern without a router: the keywords of the goal select the workers, and their
     /// results are listed.
+    ///
+    /// A keyword of a worker counts three points, a word of its name two, and a word of its
+    /// description one. The best three workers are chosen, and work one after the other. If no word
+    /// matches, the first worker gets the goal.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_swarm::{Router, Swarm, Worker};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_swarm::Result<()> {
+    /// let agent = |says: &str| Agent::builder(ScriptedModel::new().reply(says)).build();
+    /// let swarm = Swarm::builder(Router::keywords())
+    ///     .worker(Worker::new("cook", "Cooks meals.", agent("Soup.")?))
+    ///     .worker(Worker::new("pilot", "Reads charts.", agent("At six.")?).keywords(["tide"]))
+    ///     .build()?;
+    /// assert_eq!(swarm.run("When does the tide turn?").await?.text(), "At six.");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn keywords() -> Self {
         Self {
             synthesis: false,
@@ -83,6 +106,8 @@ impl Router {
     }
 
     /// Sets a separate agent that combines the results.
+    ///
+    /// It also applies to a router [by keywords](Self::keywords).
     #[must_use]
     pub fn synthesizer(mut self, agent: Agent) -> Self {
         (self.synthesizer, self.synthesis) = (Some(agent), true);
@@ -90,6 +115,27 @@ impl Router {
     }
 
     /// Lists the results instead of combining them with a model.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_swarm::{Router, Swarm};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_swarm::Result<()> {
+    /// let plan = r#"{"delegations": [{"id": "tide", "worker": "pilot", "task": "When?"},
+    ///     {"id": "wind", "worker": "watch", "task": "From where?"}]}"#;
+    /// let router = ScriptedModel::new().reply(plan);
+    /// let agent = |says: &str| Agent::builder(ScriptedModel::new().reply(says)).build();
+    /// let swarm = Swarm::builder(Router::new(router).without_synthesis())
+    ///     .agent("pilot", "Knows the tides.", agent("At six.")?)
+    ///     .agent("watch", "Looks at the sky.", agent("From the west.")?)
+    ///     .build()?;
+    /// let finished = swarm.run("Can we sail?").await?;
+    /// assert!(finished.text().contains("At six.") && finished.text().contains("From the west."));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn without_synthesis(mut self) -> Self {
         self.synthesis = false;
@@ -107,6 +153,8 @@ impl Router {
 
     /// Sets how many times the router is asked for a plan before the keywords of the goal decide;
     /// twice by default.
+    ///
+    /// With 0, the router never plans, and only combines the results.
     #[must_use]
     pub fn max_attempts(mut self, times: u32) -> Self {
         self.tries = times;
@@ -114,6 +162,9 @@ impl Router {
     }
 
     /// Sets how many times the router may reassign failed work; once by default.
+    ///
+    /// levity asks only if work failed. Work that the host stopped, or that was skipped, is not
+    /// reassigned.
     #[must_use]
     pub fn max_reassignments(mut self, times: u32) -> Self {
         self.reassigns = times;

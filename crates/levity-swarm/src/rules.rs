@@ -1,4 +1,7 @@
 //! The configuration of a swarm's machine, and the initial data of a run.
+//!
+//! [`Rules`] come from the builder and may differ after a restart, for example in the parallel
+//! limit. [`Start`] is saved with the run and never changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

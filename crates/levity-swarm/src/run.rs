@@ -45,6 +45,27 @@ pub struct SwarmInput {
 impl SwarmInput {
     /// Sets a plan to carry out instead of asking the router for one. levity validates it before
     /// any work starts.
+    ///
+    /// The plan may have more delegations than
+    /// [`Router::max_delegations`](crate::Router::max_delegations). The goal may then be empty.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_swarm::{Delegation, Router, Swarm, SwarmInput};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_swarm::Result<()> {
+    /// let pilot = Agent::builder(ScriptedModel::new().reply("At six.")).build()?;
+    /// let swarm = Swarm::builder(Router::keywords())
+    ///     .agent("pilot", "Knows the tides.", pilot)
+    ///     .build()?;
+    /// let plan = [Delegation::new("tide", "pilot", "When is high water?")];
+    /// let finished = swarm.run(SwarmInput::from("Can we sail?").plan(plan)).await?;
+    /// assert_eq!(&*finished.report("tide").unwrap().text, "At six.");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn plan(mut self, plan: impl IntoIterator<Item = Delegation>) -> Self {
         self.plan = Some(plan.into_iter().collect());
         self
@@ -52,6 +73,25 @@ impl SwarmInput {
 
     /// Continues an earlier run of a handoff, with its conversation and its last worker. Other
     /// patterns reject this setting.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_swarm::{Handoff, Swarm, SwarmInput};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_swarm::Result<()> {
+    /// let pilot = ScriptedModel::new().reply("At six.").reply("As I said: at six.");
+    /// let swarm = Swarm::builder(Handoff::starting_with("pilot"))
+    ///     .agent("pilot", "Knows the tides.", Agent::builder(pilot).build()?)
+    ///     .build()?;
+    /// let first = swarm.run("When is high water?").await?;
+    /// let second = swarm.run(SwarmInput::from("When was that?").after(&first)).await?;
+    /// assert_eq!(second.text(), "As I said: at six.");
+    /// assert_eq!(second.conversation().len(), 4);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn after(mut self, earlier: &SwarmAnswer) -> Self {
         self.earlier = earlier.conversation().to_vec();
         self.first = earlier.last_speaker().map(Into::into);

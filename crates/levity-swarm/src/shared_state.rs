@@ -1,4 +1,8 @@
 //! The state that all patterns share: work in progress, the bus, the usage and the ending.
+//!
+//! A pattern requests work with `request` and gets the result in `work_finished`. It never sees
+//! effects, so it cannot lose one. The state is saved as a whole between any two inputs; the bus is
+//! saved as its messages, and its index is built again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -141,6 +145,7 @@ pub(crate) struct WorkError {
     pub(crate) kind: WorkErrorKind,
 }
 
+/// The kind decides on the next attempt; the text of an error never does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkErrorKind {
     /// The work failed, and another attempt may succeed.
@@ -327,6 +332,8 @@ impl SharedState {
     }
 
     /// Ends the run with a status, an answer and a value.
+    ///
+    /// Work in progress is forgotten, and its outcomes are ignored.
     pub(crate) fn end(&mut self, status: Status, text: String, value: Option<Value>) {
         let mut ending = self.ending_with(status, text);
         ending.value = value;

@@ -72,6 +72,30 @@ impl Swarm {
     }
 
     /// Resumes a run of an earlier process from its journal. Finished work is not repeated.
+    ///
+    /// The swarm must have the same pattern and workers with the same names. Work that the crash
+    /// interrupted continues in its own child run.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_runtime::{MemoryJournal, Runtime};
+    /// use levity_swarm::{Router, Swarm};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_swarm::Result<()> {
+    /// let pilot = Agent::builder(ScriptedModel::new().reply("At six.")).build()?;
+    /// let swarm = Swarm::builder(Router::keywords())
+    ///     .agent("pilot", "Knows the tides.", pilot)
+    ///     .runtime(Runtime::new().with_journal(MemoryJournal::new()))
+    ///     .build()?;
+    /// swarm.run("When is the tide high?").id("r1").await?;
+    /// // The run is complete, so nothing is asked again.
+    /// assert_eq!(swarm.resume("r1").await?.text(), "At six.");
+    /// assert!(!swarm.history(&"r1".into()).await?.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn resume(&self, run: impl Into<RunId>) -> Run<Self> {
         Run::resume(self.clone(), run)
     }
@@ -82,11 +106,52 @@ impl Swarm {
     }
 
     /// Returns this swarm as a tool for an agent; see `AgentBuilder::program`.
+    ///
+    /// ```
+    /// use levity_core::Program;
+    /// use levity_loop::Agent;
+    /// use levity_swarm::{Router, Swarm};
+    /// use levity_test::ScriptedModel;
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_swarm::Result<()> {
+    /// let pilot = Agent::builder(ScriptedModel::new().reply("At six.")).build()?;
+    /// let swarm = Swarm::builder(Router::keywords())
+    ///     .agent("pilot", "Knows the tides.", pilot)
+    ///     .build()?;
+    /// let tool = swarm.as_tool("harbour", "Answers questions about the harbour.");
+    /// assert_eq!(tool.spec().name, "harbour");
+    ///
+    /// let model = ScriptedModel::new()
+    ///     .call("harbour", json!({"task": "When is high water?"}))
+    ///     .reply("High water is at six.");
+    /// let agent = Agent::builder(model).program(tool).build()?;
+    /// assert_eq!(agent.run("When do we sail?").await?.text(), "High water is at six.");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn as_tool(&self, name: impl Into<String>, description: impl Into<String>) -> SwarmTool {
         SwarmTool::new(self.clone(), name.into(), description.into())
     }
 
     /// Returns the names of the workers, in the order in which they were added.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_swarm::{Router, Swarm};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # fn main() -> levity_swarm::Result<()> {
+    /// let agent = || Agent::builder(ScriptedModel::new()).build();
+    /// let swarm = Swarm::builder(Router::keywords())
+    ///     .agent("watch", "Looks at the sky.", agent()?)
+    ///     .agent("pilot", "Knows the tides.", agent()?)
+    ///     .build()?;
+    /// assert_eq!(swarm.workers().collect::<Vec<_>>(), ["watch", "pilot"]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn workers(&self) -> impl Iterator<Item = &str> {
         self.inner.rules.order.iter().map(|name| &**name)
     }
@@ -112,6 +177,9 @@ impl Swarm {
     ///
     /// # Errors
     /// Returns an error if the state does not belong to this swarm.
+    ///
+    /// A custom executor calls it for the children of its own machine; [`as_tool`](Self::as_tool)
+    /// does the same for an agent.
     pub fn child(&self, task: &str, saved: Option<&Value>) -> Result<Child, ToolError> {
         let machine = match saved {
             Some(state) => self.restore(state).map_err(ToolError::failed)?,

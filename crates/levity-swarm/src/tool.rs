@@ -1,3 +1,5 @@
+//! A swarm as a tool of an agent.
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -9,6 +11,9 @@ use crate::swarm::Swarm;
 
 /// A swarm as a tool: an agent passes a task to it and receives its answer. Created by
 /// [`Swarm::as_tool`].
+///
+/// The swarm runs as a child run of the agent, within the agent's limits, and is resumed with it.
+/// The model passes one argument, `task`; the swarm sees nothing else of the agent's conversation.
 pub struct SwarmTool {
     swarm: Swarm,
     spec: ToolSpec,

@@ -1,4 +1,7 @@
 //! Limits for a piece of work, and the action after a failure; shared by all patterns.
+//!
+//! Tokens and money are divided by the number of workers plus one; the extra share is for the
+//! answer. Calls are not divided, because the run counts them itself and stops at its limit.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -33,6 +33,8 @@ pub struct Worker {
 }
 
 /// The properties of a worker, without its agent or swarm.
+///
+/// The machine sees cards only. Agents stay in the executor, because a machine does no I/O.
 #[derive(Clone, Debug)]
 pub(crate) struct Card {
     pub(crate) name: Arc<str>,
@@ -56,6 +58,23 @@ pub(crate) enum AgentOrSwarm {
 }
 
 /// The memory of a worker between tasks.
+///
+/// A memory has at most the last 20 completed tasks of the run; a conversation has the limits of
+/// its store.
+///
+/// ```
+/// use levity_loop::Agent;
+/// use levity_swarm::{Worker, WorkerMemory};
+/// use levity_test::ScriptedModel;
+///
+/// # fn main() -> levity_swarm::Result<()> {
+/// let agent = Agent::builder(ScriptedModel::new()).build()?;
+/// let clerk = Worker::new("clerk", "Keeps the log.", agent)
+///     .memory(WorkerMemory::Named("ship's log".into()));
+/// assert_eq!(clerk.name(), "clerk");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WorkerMemory {
@@ -81,6 +100,25 @@ impl Worker {
     }
 
     /// Creates a worker from a swarm.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_swarm::{Router, Swarm, Worker};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_swarm::Result<()> {
+    /// let pilot = Agent::builder(ScriptedModel::new().reply("At six.")).build()?;
+    /// let crew = Swarm::builder(Router::keywords())
+    ///     .agent("pilot", "Knows the tides.", pilot)
+    ///     .build()?;
+    /// let harbour = Swarm::builder(Router::keywords())
+    ///     .worker(Worker::swarm("crew", "Sails the ship.", crew))
+    ///     .build()?;
+    /// assert_eq!(harbour.run("When is the tide high?").await?.text(), "At six.");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn swarm(
         name: impl Into<Arc<str>>,
         description: impl Into<Arc<str>>,
@@ -111,6 +149,20 @@ impl Worker {
 
     /// Adds keywords that identify tasks for this worker if no router decides. The words of its
     /// name and its description count as well.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_swarm::Worker;
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # fn main() -> levity_swarm::Result<()> {
+    /// let agent = Agent::builder(ScriptedModel::new()).build()?;
+    /// let pilot = Worker::new("pilot", "Reads charts.", agent).keywords(["tide", "high water"]);
+    /// assert_eq!(pilot.description(), "Reads charts.");
+    /// assert!(pilot.agent().is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn keywords<W: Into<String>>(mut self, words: impl IntoIterator<Item = W>) -> Self {
         self.card.keywords.extend(words.into_iter().map(Into::into));
         self
@@ -118,6 +170,8 @@ impl Worker {
 
     /// Sets the limits for a task, over all attempts. By default, the worker's share of the swarm's
     /// limits and the limits of its agent apply.
+    ///
+    /// The smaller limit counts, field by field.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.card.limits = Some(limits);
         self
@@ -132,12 +186,39 @@ impl Worker {
     }
 
     /// Sets the number of retries after a failed task; 1 by default.
+    ///
+    /// A worker that reaches its own limit, or that the host stops, is not retried. Except in
+    /// a handoff, an attempt after a failure sees the error of the previous one.
     pub fn retries(mut self, times: u32) -> Self {
         self.card.retries = times;
         self
     }
 
     /// Sets the fallback worker that takes over a failed task; none by default.
+    ///
+    /// The fallback has retries and limits of its own, and may have a fallback itself. A worker
+    /// gets the same task only once, so a cycle of fallbacks ends.
+    ///
+    /// ```
+    /// use levity_core::ModelErrorKind;
+    /// use levity_loop::Agent;
+    /// use levity_swarm::{Router, Swarm, Worker};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_swarm::Result<()> {
+    /// let broken = Agent::builder(ScriptedModel::new().fail(ModelErrorKind::Auth)).build()?;
+    /// let deputy = Agent::builder(ScriptedModel::new().reply("At six.")).build()?;
+    /// let swarm = Swarm::builder(Router::keywords())
+    ///     .worker(Worker::new("pilot", "Knows tides.", broken).retries(0).fallback("deputy"))
+    ///     .worker(Worker::new("deputy", "Helps out.", deputy))
+    ///     .build()?;
+    /// let finished = swarm.run("When is the tide high?").await?;
+    /// assert_eq!(&*finished.reports()[0].worker, "deputy");
+    /// assert_eq!(finished.text(), "At six.");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn fallback(mut self, name: impl Into<Arc<str>>) -> Self {
         self.card.stand_in = Some(name.into());
         self

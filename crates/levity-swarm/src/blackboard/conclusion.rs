@@ -1,4 +1,7 @@
 //! Judges the board, and derives the answer from it.
+//!
+//! An unreadable verdict never ends the work: the judge is asked once more, and then the next round
+//! starts.
 
 use levity_core::{Failure, MachineOutput, Status};
 

@@ -1,4 +1,8 @@
 //! The machine of a blackboard.
+//!
+//! Workers of a round run at the same time and see the board from the start of the round. Their
+//! writes are collected by slot and applied at its end, so the board does not depend on their
+//! speed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,7 @@
 //! The writes that the workers of a round request.
+//!
+//! A worker that writes a key twice in a round counts once, with its last content. A refused write
+//! is named in the prompts of the next round, so that its author can shorten it.
 
 use std::sync::Arc;
 

@@ -1,3 +1,5 @@
+//! Cuts message content to the limit of the bus.
+
 use std::sync::Arc;
 
 use levity_core::text;

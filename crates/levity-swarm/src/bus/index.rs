@@ -1,3 +1,10 @@
+//! The index of the bus by recipient.
+//!
+//! The index holds ids and no positions, because positions shift when the oldest message is
+//! dropped. Broadcasts of a worker to all others are skipped for that worker in one step: each
+//! broadcast stores the last one of another sender, so a worker that floods the bus does not slow
+//! down its own context.
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 

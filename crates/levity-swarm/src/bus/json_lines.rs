@@ -1,3 +1,8 @@
+//! The bus as JSON Lines, for logs and for other tools.
+//!
+//! Reading treats the file as untrusted: lines have a maximum length, ids must increase, and errors
+//! do not quote content.
+
 use std::io::{self, BufRead, Read};
 
 use super::Bus;
@@ -10,6 +15,14 @@ const MAX_LINE: usize = 1024 * 1024;
 pub(super) const MAX_ID: u64 = (1 << 53) - 1;
 
 /// The reason why reading a log failed. It does not contain message content.
+///
+/// ```
+/// use levity_swarm::{Bus, ReadError};
+///
+/// let error = Bus::read_json_lines(&b"\n{\"id\": 1}\n"[..]).unwrap_err();
+/// assert!(matches!(error, ReadError::NoMessage { .. }));
+/// assert_eq!(error.line(), 2);
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
@@ -91,6 +104,18 @@ impl Bus {
 
     /// Reads the output of [`write_json_lines`](Self::write_json_lines), within the default limits:
     /// of a longer log, the newest messages remain. Empty lines are skipped, and ids may have gaps.
+    ///
+    /// ```
+    /// use levity_swarm::Bus;
+    ///
+    /// let lines = concat!(
+    ///     r#"{"id":7,"from":"coder","to":"*","type":"note","#,
+    ///     r#""content":"Done.","timestamp":5,"run":"r1"}"#,
+    /// );
+    /// let bus = Bus::read_json_lines(lines.as_bytes())?;
+    /// assert_eq!((bus.len(), bus.last_id()), (1, 7));
+    /// # Ok::<(), levity_swarm::ReadError>(())
+    /// ```
     ///
     /// # Errors
     /// Returns an error if the reader fails, or if a line is too long, is not a message, or has an

@@ -1,3 +1,5 @@
+//! Messages, their recipients and their kinds.
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -5,6 +7,20 @@ use levity_core::{RunId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// A message on a [`Bus`](crate::Bus). A clone shares its texts.
+///
+/// In JSON, the fields `kind` and `at` are called `type` and `timestamp`, the latter in
+/// milliseconds.
+///
+/// ```
+/// use levity_swarm::{BusMessage, MessageKind, Recipient};
+///
+/// let message: BusMessage = serde_json::from_str(
+///     r#"{"id": 1, "from": "coder", "to": "*", "type": "note", "content": "Done.",
+///         "timestamp": 5, "run": "r1"}"#,
+/// )?;
+/// assert_eq!((message.kind, message.to), (MessageKind::Note, Recipient::All));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct BusMessage {
@@ -51,6 +67,14 @@ impl Recipient {
     pub const EVERYBODY: &'static str = "*";
 
     /// Returns `true` if the message is for this worker alone.
+    ///
+    /// ```
+    /// use levity_swarm::Recipient;
+    ///
+    /// assert!(Recipient::from("coder").is_for("coder"));
+    /// // A broadcast is for nobody alone.
+    /// assert!(!Recipient::All.is_for("coder"));
+    /// ```
     pub fn is_for(&self, name: &str) -> bool {
         matches!(self, Self::One(one) if **one == *name)
     }
@@ -106,6 +130,14 @@ impl fmt::Display for Recipient {
 }
 
 /// The kinds of messages on a bus.
+///
+/// ```
+/// use levity_swarm::MessageKind;
+///
+/// assert_eq!(MessageKind::HostMessage.as_str(), "said");
+/// assert_eq!(serde_json::to_string(&MessageKind::Task)?, r#""task""#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -161,6 +193,15 @@ impl fmt::Display for MessageKind {
 }
 
 /// A message to post on a [`Bus`](crate::Bus).
+///
+/// The bus adds the id, the time and the run when the message is posted.
+///
+/// ```
+/// use levity_swarm::{MessageKind, NewMessage, Recipient};
+///
+/// let note = NewMessage::new("coder", "*", MessageKind::Note, "It is in parse.rs.");
+/// assert_eq!(note.to, Recipient::All);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NewMessage {

@@ -1,3 +1,5 @@
+//! The messages of a run as a stream, filtered from its events.
+
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -39,6 +41,9 @@ pub struct Messages {
 }
 
 /// The error for a slow listener that missed events of any kind, possibly messages.
+///
+/// The run does not wait for its listeners. Read the complete log from
+/// [`SwarmDetails::bus`](crate::SwarmDetails::bus) after the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the listener was too slow and missed {missed} events")]
 #[non_exhaustive]
@@ -55,6 +60,29 @@ impl Messages {
     }
 
     /// Creates a stream of the messages on the bus of a run, without those of nested swarms.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_swarm::{Messages, Router, Swarm};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let pilot = Agent::builder(ScriptedModel::new().reply("At six.")).build()?;
+    /// let swarm = Swarm::builder(Router::keywords())
+    ///     .agent("pilot", "Knows the tides.", pilot)
+    ///     .build()?;
+    /// let mut run = swarm.run("When is the tide high?").start();
+    /// let mut messages = Messages::of(&mut run);
+    /// run.await?;
+    /// let mut kinds = Vec::new();
+    /// while let Some(message) = messages.next().await {
+    ///     kinds.push(message?.kind.as_str());
+    /// }
+    /// assert_eq!(kinds, ["task", "result", "answer"]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn of(run: &mut RunHandle<Swarm>) -> Self {
         Self::new(run.events()).of_run(run.id().clone())
     }

@@ -1,4 +1,7 @@
 //! The machine of a debate.
+//!
+//! Reports are in the order of turns: with `n` workers, the report at index `i` is a turn of round
+//! `i / n + 1`. The transcript and the list of last turns rely on this.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,8 @@
 //! Formats the turns of a debate within a limit.
+//!
+//! The newest turn of each worker is shown first of all, shortened to a fair share if necessary.
+//! Older turns fill the remaining space. A single long turn can therefore not hide the positions of
+//! the others.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,8 @@
 //! Builds the task text for a worker.
+//!
+//! A task contains everything that its worker may know, and nothing that depends on timing: results
+//! of its dependencies, and messages of work that was settled before it by the plan. Results of
+//! others stand between fences, because they are untrusted.
 
 use std::fmt::Write as _;
 

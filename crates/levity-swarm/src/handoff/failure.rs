@@ -1,4 +1,8 @@
 //! Handles legs of a handoff when they fail.
+//!
+//! The order of remedies is: the same worker, its fallback, the previous holder without the
+//! transfer tool, the end of the run. A worker that has failed since the last successful leg is not
+//! tried again, so the search ends.
 
 use std::sync::Arc;
 

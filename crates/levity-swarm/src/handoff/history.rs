@@ -1,3 +1,5 @@
+//! The part of a conversation that the next worker sees.
+
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -14,6 +16,16 @@ type Filter = dyn Fn(&[Arc<Message>]) -> Vec<Arc<Message>> + Send + Sync;
 ///
 /// The result is always a valid conversation: a call without its result is removed, and so is a
 /// result without its call.
+///
+/// ```
+/// use levity_swarm::{Handoff, HandoffHistory};
+///
+/// // Workers see the text only, and the archivist sees nothing but the note.
+/// let handoff = Handoff::starting_with("desk")
+///     .history(HandoffHistory::TextOnly)
+///     .history_for("archivist", HandoffHistory::Note);
+/// # let _ = handoff;
+/// ```
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub enum HandoffHistory {
@@ -36,7 +48,7 @@ impl HandoffHistory {
     ///
     /// The function must be deterministic: it is called again when a run is resumed or replayed,
     /// and must return the same result. If it panics, the handoff includes the [text
-    /// messages](Self::Words). [`SwarmNotice::FilterFailed`](crate::SwarmNotice::FilterFailed)
+    /// messages](Self::TextOnly). [`SwarmNotice::FilterFailed`](crate::SwarmNotice::FilterFailed)
     /// reports that.
     ///
     /// ```
@@ -92,10 +104,10 @@ impl fmt::Debug for HandoffHistory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Everything => f.write_str("Everything"),
-            Self::TextOnly => f.write_str("Words"),
+            Self::TextOnly => f.write_str("TextOnly"),
             Self::Last(count) => f.debug_tuple("Last").field(count).finish(),
             Self::Note => f.write_str("Note"),
-            Self::Filter(_) => f.write_str("By(..)"),
+            Self::Filter(_) => f.write_str("Filter(..)"),
         }
     }
 }

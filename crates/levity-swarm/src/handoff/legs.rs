@@ -1,4 +1,7 @@
 //! Starts the legs of a handoff.
+//!
+//! A leg has the remaining limits of the run and not a share of them: legs run one after the other,
+//! and nobody knows how many follow.
 
 use std::sync::Arc;
 

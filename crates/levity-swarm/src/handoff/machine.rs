@@ -1,4 +1,9 @@
 //! The machine of a handoff: the holder of the conversation and its progress.
+//!
+//! One leg is in progress at any time. `previous_holders` is the path of the conversation, like a
+//! stack of calls: when a leg fails for good, the conversation returns along this path to a worker
+//! that has not failed. Each holder keeps its own view of the conversation, because a handoff may
+//! include a part only.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

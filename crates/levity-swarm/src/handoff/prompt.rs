@@ -1,4 +1,7 @@
 //! Builds the prompts for a worker that has the conversation.
+//!
+//! The first leg gets the user's words unchanged. Later legs get an explanation of why the worker
+//! has the conversation now. Notes of other workers are data between fences and no orders.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

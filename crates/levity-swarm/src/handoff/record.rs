@@ -1,4 +1,8 @@
 //! A conversation with a size limit that is always valid to send.
+//!
+//! Providers reject a conversation in which a call has no result, or a result no call. A record
+//! keeps that rule when it drops old messages, when a filter of the host removes some, and when it
+//! is restored.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

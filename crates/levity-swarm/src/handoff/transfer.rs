@@ -1,4 +1,7 @@
 //! The tool that passes the conversation on.
+//!
+//! The schema lists the names of the recipients if there are at most 50. The machine checks the
+//! name in any case, because a model may invent one.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

@@ -1,4 +1,7 @@
 //! The order of delegations.
+//!
+//! The order decides the order of reports and of messages on the bus. Workers still run as soon as
+//! their own dependencies are done.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

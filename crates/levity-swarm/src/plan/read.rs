@@ -1,4 +1,9 @@
 //! Reads plans that models write.
+//!
+//! Models name fields differently, so each field has synonyms: `worker`, `agent`, `to` and
+//! `assignee` mean the same. A bare list, a single delegation and a text `answer` are accepted as
+//! well. Missing ids are generated as `d1`, `d2` and so on, without repeating those of earlier
+//! rounds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

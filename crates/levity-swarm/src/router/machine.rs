@@ -1,4 +1,7 @@
 //! The machine of a router and its workers.
+//!
+//! A round is: request a plan, carry it out, look at the failures. At most `reassigns` further
+//! rounds repeat failed work; then the results are combined.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,9 @@
 //! Obtains a plan: requests, reads and validates it, requests it once more, or derives it from the
 //! keywords of the goal.
+//!
+//! Each failure has a next step that is certain to work: an unreadable or invalid plan is requested
+//! once more with its faults, and then the keywords of the goal decide. A run with a router never
+//! ends because of a bad plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

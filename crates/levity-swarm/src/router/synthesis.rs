@@ -1,4 +1,8 @@
 //! Combines the results into the answer.
+//!
+//! A single completed result is the answer as it is, without another model call. If the model that
+//! combines the results fails, they are listed, and the work that is missing is named in either
+//! case.
 
 use std::fmt::Write as _;
 

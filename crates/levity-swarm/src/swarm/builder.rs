@@ -1,3 +1,5 @@
+//! Builds a swarm, and gives each member the tools and guards of the swarm.
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -16,6 +18,30 @@ use crate::rules::Rules;
 use crate::worker::{AgentOrSwarm, Card, Worker};
 
 /// A builder for a [`Swarm`].
+///
+/// | setting | default |
+/// |---|---|
+/// | [`max_parallel`](Self::max_parallel) | 16 workers |
+/// | [`context_tokens`](Self::context_tokens) | 2,000 tokens |
+/// | [`bus_limits`](Self::bus_limits) | 10,000 messages and 16 MiB |
+/// | [`worker_messages`](Self::worker_messages) | off |
+/// | [`limits`](Self::limits) | 10,000 model calls and 100,000 tool calls |
+///
+/// ```
+/// use levity_loop::Agent;
+/// use levity_swarm::{Error, Router, Swarm};
+/// use levity_test::ScriptedModel;
+///
+/// # fn main() -> levity_swarm::Result<()> {
+/// let agent = || Agent::builder(ScriptedModel::new()).build();
+/// let swarm = Swarm::builder(Router::keywords()).agent("pilot", "Knows the tides.", agent()?);
+/// assert!(swarm.max_parallel(4).worker_messages().build().is_ok());
+///
+/// let error = Swarm::builder(Router::keywords()).agent("router", "Plans.", agent()?).build();
+/// assert!(matches!(error, Err(Error::Setting { setting: "worker", .. })));
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a builder does nothing until `build`"]
 pub struct SwarmBuilder {
     pattern: Pattern,
@@ -88,6 +114,8 @@ impl SwarmBuilder {
 
     /// Sets the maximum number of workers that run in parallel;
     /// [`DEFAULT_PARALLEL`](Self::DEFAULT_PARALLEL) by default.
+    ///
+    /// A debate in turns runs one worker at a time, whatever the value.
     pub fn max_parallel(mut self, workers: usize) -> Self {
         self.parallel = workers;
         self
@@ -109,6 +137,35 @@ impl SwarmBuilder {
 
     /// Lets workers leave messages for each other with a tool `send_message`. Workers that start
     /// later, or in a later round, receive them with their task.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_swarm::{Delegation, MessageKind, Router, Swarm, SwarmInput};
+    /// use levity_test::ScriptedModel;
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_swarm::Result<()> {
+    /// let pilot = ScriptedModel::new()
+    ///     .call("send_message", json!({"to": "mate", "content": "Mind the rocks."}))
+    ///     .reply("At six.");
+    /// let mate = ScriptedModel::new().reply("We sail at six.");
+    /// let swarm = Swarm::builder(Router::keywords())
+    ///     .agent("pilot", "Knows the tides.", Agent::builder(pilot).build()?)
+    ///     .agent("mate", "Decides.", Agent::builder(mate).build()?)
+    ///     .worker_messages()
+    ///     .build()?;
+    /// let plan = [
+    ///     Delegation::new("tide", "pilot", "When is high water?"),
+    ///     Delegation::new("sail", "mate", "Decide.").after(["tide"]),
+    /// ];
+    /// let finished = swarm.run(SwarmInput::from("When do we sail?").plan(plan)).await?;
+    /// let mut messages = finished.bus().messages();
+    /// let note = messages.find(|message| message.kind == MessageKind::Note).unwrap();
+    /// assert_eq!((note.to.as_str(), &*note.content), ("mate", "Mind the rocks."));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn worker_messages(mut self) -> Self {
         self.talk = true;
         self
@@ -225,7 +282,7 @@ fn cards(workers: &[Worker]) -> Result<BTreeMap<Arc<str>, Card>> {
                 short(&card.name),
                 short(other)
             );
-            return Err(Error::setting("stand_in", problem));
+            return Err(Error::setting("fallback", problem));
         }
     }
     Ok(cards)
@@ -269,6 +326,8 @@ fn guarded(agent: Agent, guards: &[Arc<dyn Guard>]) -> Result<Agent> {
     builder.build()
 }
 
+/// The agent without these tools is kept as well: a worker that must answer gets no tool to pass
+/// the conversation on.
 fn equip(name: &Arc<str>, runner: AgentOrSwarm, rules: &Rules) -> Result<Member> {
     let mut tools = rules.pattern.extra_tools(name, rules);
     tools.extend(
