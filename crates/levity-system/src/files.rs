@@ -1,4 +1,18 @@
 //! Private files, readable only by their owner, because they contain conversations.
+//!
+//! A folder of levity may be writable by others, or come with a repository. So nothing is written
+//! through a symbolic link, reads have a limit, and opening a pipe never blocks.
+//!
+//! ```
+//! use levity_system::files;
+//!
+//! let folder = tempfile::tempdir()?;
+//! let path = folder.path().join("private");
+//! files::make_dir(&path)?;
+//! assert!(files::warning(&path).is_none(), "nobody else can read it");
+//! assert!(files::read_at_most(&path, 10).is_err(), "it is a folder");
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
@@ -9,6 +23,14 @@ use std::path::Path;
 const MAX_CHECKED: usize = 1_000;
 
 /// Creates a private folder, and its missing parents.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("a/b");
+/// levity_system::files::make_dir(&path)?;
+/// assert!(path.is_dir());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub fn make_dir(path: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
@@ -50,6 +72,21 @@ pub fn check_size(file: &File, limit: u64) -> io::Result<()> {
 }
 
 /// Reads a regular file of at most `limit` bytes.
+///
+/// # Errors
+/// Returns `InvalidInput` if it is not a regular file, and `InvalidData` if it is larger than
+/// `limit`.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// use levity_system::files;
+///
+/// let path = folder.path().join("notes");
+/// std::fs::write(&path, b"Good morning")?;
+/// assert_eq!(files::read_at_most(&path, 100)?, b"Good morning");
+/// assert!(files::read_at_most(&path, 5).is_err());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     // Opening a pipe might never return.
     if !fs::metadata(path)?.is_file() {
@@ -74,6 +111,16 @@ pub fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 
 /// Returns an error if a path is a symbolic link. levity never writes through one: an untrusted
 /// folder could redirect it to any file of the user.
+///
+/// # Errors
+/// Returns `InvalidInput` if the path is a link. A missing file is no error.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// let missing = folder.path().join("notes");
+/// assert!(levity_system::files::refuse_link(&missing).is_ok());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub fn refuse_link(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_symlink() => Err(io::Error::new(
@@ -95,6 +142,19 @@ pub fn make_own_dir(path: &Path) -> io::Result<()> {
 }
 
 /// Opens a file of levity for writing; rejects a symbolic link in its place.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// use std::io::Write as _;
+///
+/// use levity_system::files;
+///
+/// let path = folder.path().join("notes");
+/// let mut file = files::open(&path, files::options().write(true).create(true))?;
+/// file.write_all(b"Good morning")?;
+/// assert_eq!(std::fs::read(&path)?, b"Good morning");
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub fn open(path: &Path, options: &OpenOptions) -> io::Result<File> {
     refuse_link(path)?;
     options.open(path)
@@ -124,6 +184,16 @@ pub fn open_without_waiting(path: &Path) -> io::Result<File> {
 
 /// Returns a warning if other users can read files of a folder. It changes nothing, because they
 /// may be shared on purpose.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// use levity_system::files;
+///
+/// let path = folder.path().join("private");
+/// files::make_dir(&path)?;
+/// assert_eq!(files::warning(&path), None);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[cfg(unix)]
 pub fn warning(folder: &Path) -> Option<String> {
     let real = folder.canonicalize().ok()?;

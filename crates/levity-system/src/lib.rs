@@ -15,6 +15,10 @@
 //! ```
 //!
 //! This crate deliberately does not interpret files, and has no processes or network access.
+//!
+//! # Features
+//! This crate has no features. On systems other than Unix, permissions and inode numbers are not
+//! checked.
 
 pub mod files;
 mod owner;

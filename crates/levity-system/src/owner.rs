@@ -1,3 +1,8 @@
+//! Owners: how a process shows others that it lives.
+//!
+//! The lock on a file is the proof of life, because the system releases it however the process
+//! ends. A file without a lock is removed by whoever finds it.
+
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,6 +14,20 @@ use crate::files;
 ///
 /// A killed process releases its lock, so others detect its end immediately. A process that hangs
 /// keeps it.
+///
+/// ```
+/// use levity_core::World as _;
+/// use levity_system::{Owner, SystemWorld, WithoutLocks};
+///
+/// let folder = tempfile::tempdir()?;
+/// let owners = folder.path().join("owners");
+/// let owner = Owner::new(&owners, || SystemWorld.random(), WithoutLocks::Alive)?;
+/// let id = owner.id();
+/// assert!(Owner::is_alive(&owners, id));
+/// drop(owner);
+/// assert!(!Owner::is_alive(&owners, id));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Owner {
     id: i64,

@@ -1,3 +1,5 @@
+//! Replaces files by renaming, so that no reader sees half of a file.
+
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
@@ -64,6 +66,17 @@ impl<'a> Replace<'a> {
     ///
     /// # Errors
     /// Returns an error if the new file cannot be written. The old one is then unchanged.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("notes");
+    /// use levity_system::Replace;
+    ///
+    /// Replace::new(&path).write(b"the old text")?;
+    /// Replace::new(&path).write(b"the new text")?;
+    /// assert_eq!(std::fs::read(&path)?, b"the new text");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn write(self, bytes: &[u8]) -> io::Result<()> {
         self.fill(|file| file.write_all(bytes))
     }
@@ -73,6 +86,18 @@ impl<'a> Replace<'a> {
     /// # Errors
     /// Returns an error if `fill` fails or the new file cannot be written. The old one is then
     /// unchanged.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("notes");
+    /// use std::io::Write as _;
+    ///
+    /// use levity_system::Replace;
+    ///
+    /// Replace::new(&path).fill(|file| writeln!(file, "one line"))?;
+    /// assert_eq!(std::fs::read(&path)?, b"one line\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn fill<E: From<io::Error>>(
         self,
         fill: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,

@@ -1,3 +1,5 @@
+//! The one place of levity that reads the clock, sleeps and asks for randomness.
+
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
