@@ -52,7 +52,8 @@
 //!
 //! report.assert_same();
 //! // The send is not journaled before it starts, so one crash makes it happen twice.
-//! let twice: Vec<_> = report.stops.iter().filter(|end| end.world.remaining("send") == 2).collect();
+//! let twice: Vec<_> =
+//!     report.stops.iter().filter(|end| end.world.remaining("send") == 2).collect();
 //! assert_eq!(twice.len(), 1);
 //! let text = "stopped after record 2 (`wrapped` of run `r`), before the next was written";
 //! assert_eq!(twice[0].to_string(), text);

@@ -1,3 +1,9 @@
+//! A deterministic embedder for tests of retrieval.
+//!
+//! Each word adds 1 to three components that its hash selects, and the sum is scaled to length 1.
+//! Texts with common words are therefore close, and the cosine of unrelated texts is near 0.
+//! Synonyms are replaced with the first word of their list before hashing.
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -7,7 +13,7 @@ use levity_core::{Embedder, EmbedderCard, Embeddings, ModelError, Purpose, Usage
 const DIMENSIONS: usize = 256;
 
 /// An embedder based on words: texts are close if they share words, or words that are
-/// [alike](Self::alike).
+/// [synonyms](Self::synonyms).
 ///
 /// It needs no model, gives the same vectors everywhere, and remembers its calls. Clones share
 /// them.
@@ -50,6 +56,8 @@ impl WordEmbedder {
     }
 
     /// Sets another name, like an embedder whose vectors cannot be compared with others.
+    ///
+    /// Stores compare ids to detect vectors of another embedder.
     #[must_use]
     pub fn named(mut self, id: impl Into<String>) -> Self {
         self.card.id = id.into();
@@ -64,11 +72,41 @@ impl WordEmbedder {
     }
 
     /// Fails with this error from now on, or no longer.
+    ///
+    /// ```
+    /// use levity_core::{Embedder, ModelError, ModelErrorKind, Purpose};
+    /// use levity_test::WordEmbedder;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let embedder = WordEmbedder::new();
+    /// let texts = ["a red car".to_owned()];
+    /// embedder.fail(ModelError::new(ModelErrorKind::Overloaded, "busy"));
+    /// assert!(embedder.embed(&texts, Purpose::Query).await.is_err());
+    /// embedder.fail(None);
+    /// assert!(embedder.embed(&texts, Purpose::Query).await.is_ok());
+    /// # }
+    /// ```
     pub fn fail(&self, error: impl Into<Option<ModelError>>) {
         self.state().fails = error.into();
     }
 
     /// Returns its calls, in order.
+    ///
+    /// Failed calls are included.
+    ///
+    /// ```
+    /// use levity_core::{Embedder, Purpose};
+    /// use levity_test::WordEmbedder;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::ModelError> {
+    /// let embedder = WordEmbedder::new();
+    /// embedder.embed(&["a red car".to_owned()], Purpose::Query).await?;
+    /// assert_eq!(embedder.calls(), [(vec!["a red car".to_owned()], Purpose::Query)]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn calls(&self) -> Vec<(Vec<String>, Purpose)> {
         self.state().calls.clone()
     }
@@ -77,6 +115,8 @@ impl WordEmbedder {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the vector of a text, of length 1. A blank text has a vector of zeros, as the
+    /// contract of `Embedder` allows.
     fn vector(&self, text: &str) -> Vec<f32> {
         let mut vector = vec![0.0_f32; DIMENSIONS];
         for word in text

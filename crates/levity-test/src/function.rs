@@ -1,3 +1,9 @@
+//! A model that computes its reply from the request.
+//!
+//! Use it instead of a script if the number or the order of the calls is not fixed, as with
+//! parallel workers. The response is streamed as its deltas, so observers see the same events as
+//! with a provider.
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -26,6 +32,7 @@ pub struct FunctionModel {
     answer: Arc<Answer>,
 }
 
+/// The function behind a model; it is shared by clones and may be called in parallel.
 type Answer = dyn Fn(&Request) -> Result<Response, ModelError> + Send + Sync;
 
 impl FunctionModel {

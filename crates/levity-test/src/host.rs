@@ -1,3 +1,9 @@
+//! A host for one run that performs no effect on its own.
+//!
+//! The tokio runtime and this host share the rules of `RunDriver`; they differ in who performs
+//! effects and who writes records. Here the test performs them, and records go to a list in memory.
+//! `crash` drops everything but that list, which is exactly the information that survives a kill.
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -56,6 +62,7 @@ pub struct ManualHost<M> {
 
 type Prepare = Arc<dyn Fn(&Effect) -> Prepared>;
 
+/// The part of the host that the driver calls back: the preparation of effects.
 struct Host(Prepare);
 
 impl DriverHost for Host {
@@ -92,6 +99,8 @@ impl<M: Machine> ManualHost<M> {
         )
     }
 
+    /// Folds the records, takes the run over and starts it. New runs and crashed ones use the same
+    /// path, as in the runtime.
     fn from_records(
         run: RunId,
         machine: M,
@@ -127,6 +136,9 @@ impl<M: Machine> ManualHost<M> {
 
     /// Ends the process and resumes from the records, with a machine in the initial state of the
     /// first one.
+    ///
+    /// Effects with an unknown outcome are then [lost](Self::lost); [`resolve`](Self::resolve)
+    /// decides what became of them.
     ///
     /// # Errors
     /// Returns an error if the records do not fit the machine.
@@ -167,6 +179,8 @@ impl<M: Machine> ManualHost<M> {
         self.events.extend(self.driver.take_events());
     }
 
+    /// Sorts the actions of the driver into open and lost effects. Others, such as timers, have no
+    /// meaning here.
     fn take(&mut self, actions: Vec<Action>) {
         for action in actions {
             match action {

@@ -1,3 +1,9 @@
+//! Failures of a journal on request, for tests of the code that writes to it.
+//!
+//! The counters are shared by all clones and all runs, so a plan can name "the third append of the
+//! scenario", whichever run makes it. `deny(clippy::missing_trait_methods)` makes sure that a new
+//! method of `Journal` is forwarded and does not silently use its default.
+
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -28,12 +34,17 @@ pub struct FaultyJournal {
     counts: Arc<Mutex<Counts>>,
 }
 
+/// The configured failures; none by default. Counts of appends start at 1.
 #[derive(Clone, Debug, Default)]
 struct Plan {
     opens_fail: bool,
+    /// The numbers of single appends that fail.
     appends: Vec<usize>,
+    /// The number of the first append from which on all fail.
     from: Option<usize>,
+    /// The number of stored records after which appends fail completely.
     records: Option<usize>,
+    /// The number of stored records after which appends store only the part that fits.
     cut: Option<usize>,
 }
 
@@ -83,6 +94,40 @@ impl FaultyJournal {
 
     /// Stores `n` records, and fails every append that would add more, after the part that still
     /// fits, as after a kill.
+    ///
+    /// ```
+    /// # use std::sync::{Arc, Mutex};
+    /// # use levity_core::*;
+    /// # #[derive(Clone, Default)]
+    /// # struct OneRun(Arc<Mutex<Vec<Record>>>);
+    /// # #[async_trait::async_trait]
+    /// # impl Journal for OneRun {
+    /// #     async fn open(&self, _: &RunId) -> Result<OpenRun, JournalError> {
+    /// #         Ok(OpenRun::new(self.0.lock().unwrap().clone(), self.clone()))
+    /// #     }
+    /// #     async fn list(&self, _: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
+    /// #         Ok(Vec::new())
+    /// #     }
+    /// # }
+    /// # #[async_trait::async_trait]
+    /// # impl RunLog for OneRun {
+    /// #     async fn append(&mut self, records: &[Record]) -> Result<(), JournalError> {
+    /// #         self.0.lock().unwrap().extend_from_slice(records);
+    /// #         Ok(())
+    /// #     }
+    /// # }
+    /// use levity_test::FaultyJournal;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::JournalError> {
+    /// let journal = FaultyJournal::new(OneRun::default()).cut_after_records(1);
+    /// let mut run = journal.open(&RunId::new("r")).await?;
+    /// let record = |seq| Record::new(seq, Timestamp::default(), Entry::Wrapped(Limit::Tokens));
+    /// assert!(run.log.append(&[record(0), record(1)]).await.is_err());
+    /// assert_eq!(journal.open(&RunId::new("r")).await?.records.len(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn cut_after_records(mut self, n: usize) -> Self {
         self.plan.cut = Some(n);
@@ -113,6 +158,9 @@ impl FaultyJournal {
     }
 
     /// Counts an append, and returns the number of its records to store, or its error.
+    ///
+    /// An append beyond `records` fails whole; one beyond `cut` is shortened, and the log reports
+    /// the failure afterwards.
     fn admit(&self, records: usize) -> Result<usize, JournalError> {
         let mut counts = self.counts();
         counts.appends += 1;
@@ -178,6 +226,8 @@ impl Journal for FaultyJournal {
     }
 }
 
+/// The log of one run. It stays broken after a failed or dropped append, as the contract of
+/// `RunLog` allows.
 struct FaultyLog {
     inner: Box<dyn RunLog>,
     journal: FaultyJournal,

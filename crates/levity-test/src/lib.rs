@@ -25,6 +25,45 @@
 //! - [`crash`] stops a scenario after every record in turn, resumes it and compares the results.
 //! - [`story`] renders a run as lines that can be compared.
 //! - [`conformance`] checks an implementation of one of levity's traits against its contract.
+//!
+//! # A test of a tool and a model together
+//!
+//! The doubles of this crate implement the traits of `levity-core`, so they fit wherever the real
+//! ones do. Clones share their state: keep a clone, give the other one away, and inspect it
+//! afterwards.
+//!
+//! ```
+//! use levity_core::{Message, Model, Request, Tool, ToolCx, ToolOutput};
+//! use levity_test::{RecordingTool, ScriptedModel};
+//! use serde_json::json;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let model = ScriptedModel::new().call("add", json!({"a": 2, "b": 5})).reply("7");
+//! let add = RecordingTool::new("add", |_| Ok(ToolOutput::text("7")));
+//!
+//! let first = model.complete(Request::new().with_message(Message::user("2 + 5?"))).await?;
+//! for call in first.message.calls() {
+//!     add.clone().call(call.args.clone(), &ToolCx::detached()).await?;
+//! }
+//! assert_eq!(add.calls()[0].args, json!({"a": 2, "b": 5}));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Features
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `runtime` | `conformance::runnable` and `conformance::recorded`: suites for all that can run |
+//!
+//! # Where to go next
+//!
+//! - Test an agent without a key: start with [`ScriptedModel`], and read the request with
+//!   [`ScriptedModel::requests`].
+//! - Test waiting, retries and timeouts without real time: [`ManualWorld`].
+//! - Implement a trait of levity: call its suite in [`conformance`] from one test.
+//! - Test that a run survives a kill: [`crash::after_every_record`].
 
 pub mod conformance;
 pub mod crash;

@@ -1,3 +1,12 @@
+//! A clock that a test controls, and the random numbers that go with it.
+//!
+//! Sleepers are sorted by their wake-up time and, for equal times, by the order in which they fell
+//! asleep. So a test sees the same order of wake-ups each time. Wakers are called and dropped
+//! outside the lock, because both can run code that uses the same clock.
+//!
+//! In the automatic mode a sleeper wakes itself once after it is registered. Its second poll
+//! therefore comes after all other tasks that were ready had theirs, and only then moves the clock.
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::poll_fn;
@@ -33,13 +42,16 @@ pub struct ManualWorld {
     state: Arc<Mutex<State>>,
 }
 
+/// The clock, its sleepers and the state of the random sequence; shared by all clones.
 struct State {
     /// The time since the start of 1970. Finer than a [`Timestamp`], so that short sleeps are not
     /// rounded to zero.
     now: Duration,
     random: u64,
+    /// The number of sleepers so far, which makes each place unique.
     next: u64,
     sleepers: BTreeMap<Place, Waker>,
+    /// The tasks that wait in `until_sleeping`.
     watchers: Vec<Waker>,
 }
 
@@ -69,6 +81,20 @@ impl ManualWorld {
     ///
     /// When every sleeper has been polled, the clock jumps to the first wake-up. A timeout around
     /// work that waits for anything but this clock therefore elapses at once.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use levity_core::World;
+    /// use levity_test::ManualWorld;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let world = ManualWorld::auto();
+    /// world.sleep(Duration::from_secs(86_400)).await; // returns at once
+    /// assert_eq!(world.now().to_string(), "2025-01-02T00:00:00.000Z");
+    /// # }
+    /// ```
     pub fn auto() -> Self {
         Self {
             is_auto: true,
@@ -77,6 +103,17 @@ impl ManualWorld {
     }
 
     /// Sets the seed of [`random`](World::random); 0 by default.
+    ///
+    /// Two worlds with the same seed return the same numbers.
+    ///
+    /// ```
+    /// use levity_core::World;
+    /// use levity_test::ManualWorld;
+    ///
+    /// let (one, other) = (ManualWorld::new().with_seed(7), ManualWorld::new().with_seed(7));
+    /// assert_eq!(one.random(), other.random());
+    /// assert_ne!(one.random(), ManualWorld::new().with_seed(8).random());
+    /// ```
     #[must_use]
     pub fn with_seed(self, seed: u64) -> Self {
         self.state().random = seed;
@@ -84,6 +121,17 @@ impl ManualWorld {
     }
 
     /// Advances the time and wakes the sleepers that are due, in the order of their times.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use levity_core::World;
+    /// use levity_test::ManualWorld;
+    ///
+    /// let world = ManualWorld::new();
+    /// world.advance(Duration::from_millis(1_500));
+    /// assert_eq!(world.now().since(ManualWorld::START), Duration::from_millis(1_500));
+    /// ```
     pub fn advance(&self, time: Duration) {
         let now = self.state().now.saturating_add(time);
         self.set_time(now);
@@ -101,6 +149,9 @@ impl ManualWorld {
     }
 
     /// Waits until there are at least `count` sleepers.
+    ///
+    /// A sleeper counts from its first poll until it is woken or dropped. The call waits forever if
+    /// too few tasks sleep.
     pub async fn until_sleeping(&self, count: usize) {
         poll_fn(|cx| {
             let mut state = self.state();
@@ -130,6 +181,9 @@ impl ManualWorld {
     }
 
     /// Registers a sleeper, or checks if it is due.
+    ///
+    /// Returns `Ready` as soon as the place of the sleeper is no longer in the list, whatever
+    /// removed it. A sleep of zero is never registered.
     fn poll_sleep(&self, time: Duration, sleeper: &mut Sleeper<'_>, waker: &Waker) -> Poll<()> {
         let mut state = self.state();
         let Some(place) = sleeper.place else {

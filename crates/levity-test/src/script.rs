@@ -1,3 +1,10 @@
+//! The scripted model: a queue of steps that replaces a provider in tests.
+//!
+//! The script lives behind one mutex that all clones share, and the lock is never held across an
+//! `await`. A step leaves the queue when the call is polled first, so a call that is dropped
+//! unpolled uses no step: the contract of `Model` demands that. `json` reads scripts from text, for
+//! programs that get theirs from a file; `turn` holds one reply.
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::pending;
@@ -46,6 +53,10 @@ pub struct ScriptedModel {
     state: Arc<Mutex<State>>,
 }
 
+/// The mutable part of a script, shared by all clones of its model.
+///
+/// `steps` shrinks call by call, except in the mode `by_history`, in which steps are only copied.
+/// `endless` answers when `steps` has nothing for a call.
 #[derive(Default)]
 struct State {
     steps: VecDeque<Step>,
@@ -56,11 +67,14 @@ struct State {
     asked: usize,
     /// The number of generated ids for tool calls.
     named: u64,
+    /// Set by `without_recording`: requests are not stored.
     forgets: bool,
+    /// Set by `by_history`: the number of replies in the request selects the step.
     by_history: bool,
     requests: Vec<Request>,
 }
 
+/// One entry of a script: the reaction of the model to one call.
 #[derive(Clone)]
 enum Step {
     Turn(Box<Turn>),
@@ -80,6 +94,23 @@ impl ScriptedModel {
     }
 
     /// Creates a script that answers every call with this turn, once all other steps are used.
+    ///
+    /// Use it for tests of limits, in which a model must not run out of replies.
+    ///
+    /// ```
+    /// use levity_core::{Model, Request};
+    /// use levity_test::{ScriptedModel, Turn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::ModelError> {
+    /// let model = ScriptedModel::looping(Turn::new().text("Still working.")).reply("First.");
+    /// assert_eq!(model.complete(Request::new()).await?.message.text(), "First.");
+    /// for _ in 0..3 {
+    ///     assert_eq!(model.complete(Request::new()).await?.message.text(), "Still working.");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn looping(turn: Turn) -> Self {
         let model = Self::new();
         model.state().endless = Some(turn);
@@ -93,6 +124,21 @@ impl ScriptedModel {
     }
 
     /// Adds a turn that calls one tool, with a generated id: `call_1`, `call_2`, …
+    ///
+    /// ```
+    /// use levity_core::{Model, Request};
+    /// use levity_test::ScriptedModel;
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::ModelError> {
+    /// let model = ScriptedModel::new().call("read", json!({"path": "a.txt"}));
+    /// let reply = model.complete(Request::new()).await?;
+    /// let call = reply.message.calls().next().expect("one call");
+    /// assert_eq!((call.id.as_str(), call.name.as_str()), ("call_1", "read"));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn call(self, name: impl Into<String>, args: Value) -> Self {
         self.turn(Turn::new().call(name, args))
@@ -105,6 +151,22 @@ impl ScriptedModel {
     }
 
     /// Adds a failure of this kind.
+    ///
+    /// The message of the error is `the script says so`. Use it to test retries and fallbacks.
+    ///
+    /// ```
+    /// use levity_core::{Model, ModelErrorKind, Request};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::ModelError> {
+    /// let model = ScriptedModel::new().fail(ModelErrorKind::Overloaded).reply("Now it works.");
+    /// let error = model.complete(Request::new()).await.unwrap_err();
+    /// assert!(error.kind().is_retryable());
+    /// assert_eq!(model.complete(Request::new()).await?.message.text(), "Now it works.");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn fail(self, kind: ModelErrorKind) -> Self {
         self.fail_with(ModelError::new(kind, "the script says so"))
@@ -117,18 +179,50 @@ impl ScriptedModel {
     }
 
     /// Adds a call that is never answered.
+    ///
+    /// Combine it with a manual clock to test timeouts without waiting:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use levity_core::{Model, Request, World};
+    /// use levity_test::{ManualWorld, ScriptedModel};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let (model, world) = (ScriptedModel::new().hang(), ManualWorld::auto());
+    /// tokio::select! {
+    ///     _ = model.complete(Request::new()) => unreachable!("it never answers"),
+    ///     () = world.sleep(Duration::from_secs(60)) => {}
+    /// }
+    /// assert_eq!(world.now().since(ManualWorld::START), Duration::from_secs(60));
+    /// # }
+    /// ```
     #[must_use]
     pub fn hang(self) -> Self {
         self.step(Step::Hang)
     }
 
     /// Adds a call that panics, which no model may do: for tests of the code around it.
+    ///
+    /// The panic happens in the future of the call, when it is polled first.
     #[must_use]
     pub fn panic(self, message: impl Into<String>) -> Self {
         self.step(Step::Panic(message.into()))
     }
 
     /// Sets the card; by default the provider is `test` and the id `scripted`.
+    ///
+    /// The card decides which abilities, prices and context window the rest of levity assumes.
+    ///
+    /// ```
+    /// use levity_core::{Model, ModelCard};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// let card = ModelCard::new("acme", "small").with_window(8_000);
+    /// let model = ScriptedModel::new().with_card(card);
+    /// assert_eq!((model.card().provider.as_str(), model.card().id.as_str()), ("acme", "small"));
+    /// ```
     #[must_use]
     pub fn with_card(mut self, card: ModelCard) -> Self {
         self.card = Arc::new(card);
@@ -136,6 +230,9 @@ impl ScriptedModel {
     }
 
     /// Sets the clock for [`Turn::delay`].
+    ///
+    /// Without one, a turn with a delay fails with a [`BadRequest`](ModelErrorKind::BadRequest),
+    /// because the model has no other source of time.
     #[must_use]
     pub fn with_world(mut self, world: Arc<dyn World>) -> Self {
         self.world = Some(world);
@@ -204,16 +301,37 @@ impl ScriptedModel {
     }
 
     /// Returns the requests up to now, in order.
+    ///
+    /// A call is recorded when it takes its step, also if it fails, hangs or runs beyond the
+    /// script.
+    ///
+    /// ```
+    /// use levity_core::{Message, Model, Request};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::ModelError> {
+    /// let model = ScriptedModel::new().reply("Hello!");
+    /// model.complete(Request::new().with_message(Message::user("Hi"))).await?;
+    /// assert_eq!(model.requests()[0].history.messages()[0].text(), "Hi");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn requests(&self) -> Vec<Request> {
         self.state().requests.clone()
     }
 
     /// Returns the number of remaining steps.
+    ///
+    /// The number does not shrink with [`by_history`](Self::by_history), which uses no steps up.
     pub fn remaining(&self) -> usize {
         self.state().steps.len()
     }
 
     /// Checks that all steps are used.
+    ///
+    /// A script that is read [by history](Self::by_history) is never used up, so this check fails
+    /// for it.
     ///
     /// # Panics
     /// Panics if steps remain; the message lists them.
@@ -266,6 +384,9 @@ impl ScriptedModel {
 }
 
 impl State {
+    /// Selects the reaction to a request, and counts and records the call.
+    ///
+    /// Returns the number of the call, from 1, for messages about its step.
     fn next(&mut self, request: &Request) -> Result<(usize, Step), ModelError> {
         self.asked += 1;
         if !self.forgets {

@@ -1,3 +1,9 @@
+//! Events as lines of text, for snapshots of whole runs.
+//!
+//! Each event kind has a form of its own; kinds that this list does not know appear as JSON, so
+//! that a new kind changes a snapshot visibly instead of vanishing. Lines of transient events begin
+//! with `~`, lines of effects with `#` and the number of the effect.
+
 use std::fmt::Write as _;
 
 use levity_core::{
@@ -65,6 +71,7 @@ fn of_run(kind: &EventKind) -> String {
     }
 }
 
+/// Renders an event about one effect: `#3 tool c1 add: "7"`.
 fn effect(kind: &EventKind) -> String {
     match kind {
         EventKind::ModelStarted { effect, slot } => format!("#{effect} model {slot}"),
@@ -111,6 +118,7 @@ fn effect(kind: &EventKind) -> String {
     }
 }
 
+/// Renders an event that is not in the journal, such as a delta: `~ #1 text "Good"`.
 fn fleeting(kind: &EventKind) -> String {
     match kind {
         EventKind::Delta { effect, delta } => format!("~ #{effect} {}", piece(delta)),
@@ -133,6 +141,7 @@ fn piece(delta: &Delta) -> String {
     }
 }
 
+/// Renders the parts of a message in order, or `nothing` if it has none.
 fn words(message: &Message) -> String {
     let mut all: Vec<String> = Vec::new();
     for part in &message.parts {
@@ -152,6 +161,7 @@ fn words(message: &Message) -> String {
     }
 }
 
+/// Renders a call with its id, name and arguments; arguments that are not JSON are quoted.
 fn asked(call: &ToolCall) -> String {
     match &call.raw {
         Some(raw) => format!("{} {} not JSON: {raw:?}", call.id, call.name),
@@ -159,6 +169,7 @@ fn asked(call: &ToolCall) -> String {
     }
 }
 
+/// Renders a tool result; media are counted, not shown.
 fn answered(result: &ToolResult) -> String {
     let mut line = format!("{} {}", result.call, result.name);
     // Writing to a string cannot fail.

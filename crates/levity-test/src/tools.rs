@@ -1,3 +1,8 @@
+//! Tools for tests: one that misbehaves, and one that remembers its calls.
+//!
+//! Both accept any JSON object, so that a test does not have to write a schema. Their counters are
+//! shared by clones, because a dispatcher takes ownership of the tool that it gets.
+
 use std::fmt;
 use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,6 +36,7 @@ pub struct FaultyTool {
     calls: Arc<AtomicUsize>,
 }
 
+/// The planned misbehaviour; `Fail` counts calls over all clones.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     Panic,
@@ -47,16 +53,50 @@ impl FaultyTool {
     }
 
     /// Creates a tool that never returns.
+    ///
+    /// Its future stays pending until it is dropped. Use it for tests of timeouts and cancellation.
     pub fn hangs() -> Self {
         Self::new("hangs", Fault::Hang)
     }
 
     /// Creates a tool that returns a text of this many bytes.
+    ///
+    /// Use it to test that long results are cut before they reach a model.
+    ///
+    /// ```
+    /// use levity_core::{Tool, ToolCx};
+    /// use levity_test::FaultyTool;
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::ToolError> {
+    /// let output = FaultyTool::huge(1_000_000).call(json!({}), &ToolCx::detached()).await?;
+    /// assert_eq!(output.as_text().len(), 1_000_000);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn huge(bytes: usize) -> Self {
         Self::new("huge", Fault::Huge(bytes))
     }
 
     /// Creates a tool that promises `{"sum": number}` and returns `{"sum": "seven"}`.
+    ///
+    /// The call itself succeeds: only a caller that validates results notices.
+    ///
+    /// ```
+    /// use levity_core::{Tool, ToolCx};
+    /// use levity_test::FaultyTool;
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::ToolError> {
+    /// let tool = FaultyTool::wrong_output();
+    /// let output = tool.call(json!({}), &ToolCx::detached()).await?;
+    /// assert_eq!(output.value, Some(json!({"sum": "seven"})));
+    /// assert_eq!(tool.spec().output.as_ref().unwrap()["properties"]["sum"]["type"], "number");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn wrong_output() -> Self {
         let mut tool = Self::new("wrong_output", Fault::WrongOutput);
         tool.spec = tool.spec.with_output(json!({
@@ -69,6 +109,21 @@ impl FaultyTool {
 
     /// Creates a tool that fails the first `times` calls with a transient error, then returns
     /// `done`.
+    ///
+    /// ```
+    /// use levity_core::{Tool, ToolCx};
+    /// use levity_test::FaultyTool;
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let tool = FaultyTool::fails(2);
+    /// for expected in [false, false, true] {
+    ///     let result = tool.call(json!({}), &ToolCx::detached()).await;
+    ///     assert_eq!(result.is_ok(), expected);
+    /// }
+    /// # }
+    /// ```
     pub fn fails(times: usize) -> Self {
         Self::new("fails", Fault::Fail(times))
     }
@@ -128,6 +183,7 @@ impl Tool for FaultyTool {
     }
 }
 
+/// Panics with this message; the one place of the crate that panics on behalf of a test.
 #[expect(clippy::panic, reason = "a test asked for it")]
 pub(crate) fn panic_as_planned(message: &str) -> ! {
     panic!("{message}")
@@ -161,6 +217,22 @@ type Work = dyn Fn(&Value) -> Result<ToolOutput, ToolError> + Send + Sync;
 type Undo = dyn Fn(&Value) -> Result<(), ToolError> + Send + Sync;
 
 /// A recorded call of a [`RecordingTool`].
+///
+/// ```
+/// use levity_core::{Tool, ToolCx, ToolOutput};
+/// use levity_test::RecordingTool;
+/// use serde_json::json;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), levity_core::ToolError> {
+/// let tool = RecordingTool::new("send", |_| Ok(ToolOutput::text("sent")));
+/// tool.call(json!({"to": "Ada"}), &ToolCx::detached()).await?;
+/// let call = &tool.calls()[0];
+/// assert_eq!((call.attempt, call.resumed), (1, false));
+/// assert_eq!(call.args["to"], "Ada");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RecordedCall {
@@ -202,6 +274,19 @@ impl RecordingTool {
     }
 
     /// Sets the schema of the arguments.
+    ///
+    /// Neither the tool nor this crate validates arguments: a dispatcher does, with this schema.
+    ///
+    /// ```
+    /// use levity_core::{Tool, ToolOutput};
+    /// use levity_test::RecordingTool;
+    /// use serde_json::json;
+    ///
+    /// let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+    /// let tool = RecordingTool::new("double", |_| Ok(ToolOutput::text("4")));
+    /// let tool = tool.with_input(schema.clone());
+    /// assert_eq!(tool.spec().input, schema);
+    /// ```
     #[must_use]
     pub fn with_input(mut self, schema: Value) -> Self {
         self.spec.input = schema;
@@ -216,6 +301,25 @@ impl RecordingTool {
     }
 
     /// Makes the tool compensable: `undo` undoes its calls.
+    ///
+    /// It also sets the hint that the calls can be undone. Without it, `undo` is recorded and
+    /// fails.
+    ///
+    /// ```
+    /// use levity_core::{Tool, ToolCx, ToolOutput};
+    /// use levity_test::RecordingTool;
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::ToolError> {
+    /// let book = RecordingTool::new("book", |_| Ok(ToolOutput::text("seat 7")));
+    /// let book = book.with_undo(|_| Ok(()));
+    /// book.call(json!({"seat": 7}), &ToolCx::detached()).await?;
+    /// book.undo(json!({"seat": 7}), &ToolCx::detached()).await?;
+    /// assert_eq!((book.calls().len(), book.undone().len()), (1, 1));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn with_undo(
         mut self,
@@ -227,6 +331,8 @@ impl RecordingTool {
     }
 
     /// Returns the calls up to now.
+    ///
+    /// A call is recorded before `work` runs, so a failed one is included.
     pub fn calls(&self) -> Vec<RecordedCall> {
         recorded(&self.calls).clone()
     }

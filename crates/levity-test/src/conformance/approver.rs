@@ -1,3 +1,8 @@
+//! The suite for approvers.
+//!
+//! Futures are polled up to 100,000 times without waiting for a wake-up. So an approver that never
+//! answers fails the test instead of blocking it.
+
 use levity_core::{Approver, Ask, Decision, EffectId, RunId, ToolCall};
 use serde_json::{Value, json};
 
@@ -13,6 +18,22 @@ use super::check::{abandon, no_panic, poll_until_ready, same};
 /// - a pending question does not block others;
 /// - dropping a question withdraws it, and the next is answered;
 /// - new arguments are an object, since nothing else can be a tool's arguments.
+///
+/// ```
+/// use levity_core::{Ask, Decision};
+/// use levity_test::conformance;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// fn cautious(ask: &Ask) -> Decision {
+///     match ask.call.name.as_str() {
+///         "read" => Decision::Allow,
+///         _ => Decision::deny("only reading is allowed"),
+///     }
+/// }
+/// conformance::approver(|| cautious).await;
+/// # }
+/// ```
 ///
 /// # Panics
 /// Panics if a promise is broken.

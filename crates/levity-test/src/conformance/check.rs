@@ -1,3 +1,9 @@
+//! The tools of the suites: comparisons and futures that report a broken promise.
+//!
+//! Every function takes the promise as a text, `"trait: promise"`, and puts it at the start of its
+//! panic message. None needs an async runtime: futures are polled by hand, with the waker of the
+//! caller or with one that does nothing.
+
 use std::error::Error;
 use std::fmt::Debug;
 use std::future::{Future, poll_fn};
@@ -69,6 +75,9 @@ pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
 }
 
 /// Polls a future once and drops it, like a caller that loses interest.
+///
+/// Returns its value if one poll was enough, which is also fine for a caller that no longer wants
+/// it.
 pub(super) fn abandon<T>(future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     match future

@@ -1,3 +1,8 @@
+//! The suite for sources of context.
+//!
+//! It asks with every budget from 0 to 16 tokens, where cutting goes wrong first, and with larger
+//! ones.
+
 use std::collections::BTreeMap;
 
 use levity_core::{ContextBlock, ContextLifetime, ContextRequest, ContextSource};
@@ -16,6 +21,17 @@ use super::check::{abandon, expect_ok, no_panic, same};
 /// - the lifetime of a block depends neither on the budget nor on the goal;
 /// - dropping the future is harmless.
 ///
+/// ```
+/// use levity_core::ContextBlock;
+/// use levity_test::conformance;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let guide = || ContextBlock::new("style.md", "Write short sentences. ".repeat(50));
+/// conformance::context_source(guide).await;
+/// # }
+/// ```
+///
 /// # Panics
 /// Panics if a promise is broken.
 pub async fn context_source<S: ContextSource>(make: impl Fn() -> S) {
@@ -23,6 +39,9 @@ pub async fn context_source<S: ContextSource>(make: impl Fn() -> S) {
 }
 
 /// Checks a [`ContextSource`] that depends on the goal of a run, as [`context_source`] does.
+///
+/// `goal` is a text for which the source returns something, in addition to an empty goal and an
+/// unusual one.
 ///
 /// # Panics
 /// Panics if a promise is broken.

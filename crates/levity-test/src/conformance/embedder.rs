@@ -1,3 +1,8 @@
+//! The suite for embedders.
+//!
+//! Vectors are compared by their cosine with a tolerance, since a provider may compute the same
+//! text slightly differently in another batch.
+
 use levity_core::{Embedder, Embeddings, Purpose};
 
 use super::check::{abandon, expect_ok, no_panic, same};
@@ -38,6 +43,15 @@ const SLACK: f32 = 1e-3;
 ///
 /// Not checked: that nothing is sent before the first poll, that a dropped call is cancelled, and
 /// that the vectors reflect the meaning of the texts.
+///
+/// ```
+/// use levity_test::{WordEmbedder, conformance};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// conformance::embedder(WordEmbedder::new).await;
+/// # }
+/// ```
 ///
 /// # Panics
 /// Panics if a promise is broken.

@@ -1,3 +1,8 @@
+//! The suite for executors.
+//!
+//! An executor reports every failure as an outcome, because only outcomes are recorded. The suite
+//! therefore adds effects that no executor can perform, under a name that none has.
+
 use levity_core::{
     Ask, ChildRun, Effect, EffectCx, EffectId, Executor, LiveEvents, Message, ModelCall, Offer,
     Outcome, PrepareCx, Prepared, Request, RunId, ToolCall, ToolRun,

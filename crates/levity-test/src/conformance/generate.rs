@@ -1,3 +1,10 @@
+//! Generated inputs for machines, and damage to their saved states.
+//!
+//! The generator is a small random walk over valid and invalid inputs. It is seeded, so a failure
+//! repeats with the same seed, and it looks at the effects that the machine requested, so most
+//! outcomes fit one of them. Stops and cancels come only after input 20; earlier ones would hide
+//! the later phases of a machine.
+
 use std::sync::Arc;
 
 use levity_core::{
@@ -27,6 +34,7 @@ impl InputGenerator {
         splitmix(&mut self.0) % end.max(1)
     }
 
+    /// Returns one of the values, or `None` if there are none.
     fn pick<T>(&mut self, from: impl IntoIterator<Item = T>) -> Option<T> {
         let mut all: Vec<T> = from.into_iter().collect();
         let index = usize::try_from(self.below(all.len() as u64)).ok()?;
@@ -117,6 +125,7 @@ impl InputGenerator {
         }
     }
 
+    /// Returns an outcome for an effect; about one in three is of another kind than the effect.
     fn outcome(&mut self, effect: &Effect) -> Outcome {
         match (self.below(20), effect) {
             (0, _) => Outcome::Unknown,

@@ -1,3 +1,8 @@
+//! The suite for journals: records, exclusivity and snapshots. The module `runs` has the checks of
+//! lists, removal and posts.
+//!
+//! Each check gets a new journal, so that it fails for one reason only.
+
 use levity_core::{
     Journal, JournalErrorKind, OpenRun, Record, RunId, RunQuery, RunSummary, Snapshot,
 };
@@ -31,6 +36,15 @@ use super::samples::{ODD_IDS, records};
 /// empty.
 ///
 /// Not checked: that another process is locked out, and that records outlive this one.
+///
+/// ```no_run
+/// # use levity_core::Journal;
+/// # async fn test<J: Journal>(new_in_empty_folder: impl AsyncFn() -> J) {
+/// use levity_test::conformance;
+///
+/// conformance::journal(new_in_empty_folder).await;
+/// # }
+/// ```
 ///
 /// # Panics
 /// Panics if a promise is broken.

@@ -1,3 +1,10 @@
+//! The suites for machines.
+//!
+//! A machine must be deterministic, because a resumed run folds its records with the code again.
+//! The suites generate runs of 60 inputs, feed them to several copies, and compare everything
+//! observable as text. 100 runs check the behaviour, 15 runs the saved states, since those rebuild
+//! the machine after every input.
+
 use levity_core::{
     Effect, EffectId, Ending, Input, Limit, Machine, MachineOutput, RunId, Status, Timestamp,
 };
@@ -24,6 +31,43 @@ use super::generate::InputGenerator;
 ///
 /// Use [`machine_restored`] to check that a machine can be rebuilt from its saved state, and
 /// [`machine_damaged`] to check that damaged states do no harm.
+///
+/// ```
+/// use levity_core::{Ending, Input, Machine, MachineKind, MachineOutput, Status};
+/// use levity_test::conformance;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// /// Ends as soon as it begins.
+/// #[derive(Default)]
+/// struct Instant(Option<Ending>);
+///
+/// impl Machine for Instant {
+///     fn kind(&self) -> MachineKind {
+///         MachineKind::new("instant", 1)
+///     }
+///     fn save(&self) -> serde_json::Value {
+///         serde_json::json!(self.0)
+///     }
+///     fn apply(&mut self, input: Input, _: &mut MachineOutput) {
+///         let status = match input {
+///             Input::Begin { .. } => Status::Complete,
+///             Input::Cancel { reason } => Status::Cancelled { reason },
+///             Input::Stop(limit) => Status::Partial(limit),
+///             _ => return,
+///         };
+///         self.0.get_or_insert(Ending::new(status));
+///     }
+///     fn ending(&self) -> Option<&Ending> {
+///         self.0.as_ref()
+///     }
+/// }
+///
+/// conformance::machine(Instant::default).await;
+/// let restore = |state| Instant(serde_json::from_value(state).expect("a saved state"));
+/// conformance::machine_restored(Instant::default, restore).await;
+/// # }
+/// ```
 ///
 /// # Panics
 /// Panics if a promise is broken.
@@ -241,6 +285,8 @@ fn check_saved(again: &Value, saved: &Value) {
 type Trace = Vec<String>;
 
 /// Generates a run, and returns its inputs and the behaviour of the machine.
+///
+/// The inputs depend on the effects that the machine requests, so a feedback loop generates them.
 fn explore<M: Machine>(machine: M, seed: u64) -> (Vec<Input>, Trace) {
     let mut generator = InputGenerator::new(seed);
     let mut driven = Driven::new(machine);
@@ -263,6 +309,7 @@ fn feed<M: Machine>(machine: M, inputs: &[Input]) -> Trace {
     driven.trace
 }
 
+/// Checks that the machine ends after these inputs on each of the inputs that must end it.
 fn check_ends<M: Machine>(make: &impl Fn() -> M, inputs: &[Input]) {
     let cancel = Input::Cancel {
         reason: "the host wants no more".into(),

@@ -1,3 +1,8 @@
+//! The suite for stores of conversations. Its modules check positions, lists and leases.
+//!
+//! A conversation is a list of messages with fixed positions. Most checks save by position and
+//! compare everything that the store then returns.
+
 use std::sync::Arc;
 
 use levity_core::{
@@ -40,6 +45,15 @@ mod positions;
 ///
 /// Not checked: the quality of a search, the cost of calls, durability beyond the process, and
 /// leases across processes.
+///
+/// ```no_run
+/// # use levity_core::MemoryStore;
+/// # async fn test<S: MemoryStore>(new_in_empty_folder: impl AsyncFn() -> S) {
+/// use levity_test::conformance;
+///
+/// conformance::memory_store(new_in_empty_folder).await;
+/// # }
+/// ```
 ///
 /// # Panics
 /// Panics if a promise is broken.

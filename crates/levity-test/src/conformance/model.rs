@@ -1,3 +1,8 @@
+//! The suite for models.
+//!
+//! Each check makes its own model, since a scripted one answers only once. Unusual requests carry a
+//! secret, and no error may repeat it: errors reach logs and other people.
+
 use levity_core::{
     Media, Message, Model, ModelError, Options, OutputSchema, Part, ProviderState, Request,
     Response, Role, ToolChoice, ToolSpec,
@@ -153,6 +158,8 @@ fn plain() -> Request {
         .with_message(Message::user("What is 2 + 5?"))
 }
 
+/// Returns requests that providers reject or misread: empty, huge, with unknown tools and invalid
+/// options.
 fn odd_requests() -> Vec<Request> {
     let said = |message| {
         Request::new()

@@ -1,4 +1,7 @@
 //! Checks of a journal's runs as a whole: listing, removal, posts.
+//!
+//! The samples cover each state of a run, and an id, `worksalone`, that begins like another one
+//! without being its child.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -83,6 +86,7 @@ async fn fill(journal: &impl Journal) {
     }
 }
 
+/// Checks the filters of `list`, one by one, against the samples.
 pub(super) async fn check_query(journal: &impl Journal) {
     fill(journal).await;
     let query = RunQuery::new;
@@ -127,6 +131,8 @@ pub(super) async fn check_query(journal: &impl Journal) {
     }
 }
 
+/// Checks that a removal takes children along, refuses driven runs, and frees the id. A journal may
+/// refuse removal.
 pub(super) async fn check_remove(journal: &impl Journal) {
     fill(journal).await;
     let (works, child) = (RunId::new("works"), RunId::new("works.1"));
@@ -193,6 +199,8 @@ async fn posted_now(open: &mut OpenRun, promise: &str) -> Option<Vec<RunRequest>
     .await
 }
 
+/// Checks that a post survives until an append confirms it: delivered twice after a crash, never
+/// lost.
 pub(super) async fn check_post(journal: &impl Journal) {
     fill(journal).await;
     let run = RunId::new("asks");

@@ -1,3 +1,9 @@
+//! Sample values that are hard to store or to transmit without damage.
+//!
+//! Suites for journals, memory stores and models share them. Each has a reason: a state larger than
+//! one page, numbers in provider data, empty messages, results with media, ids that differ only in
+//! case or look like paths.
+
 use std::sync::Arc;
 
 use levity_core::{

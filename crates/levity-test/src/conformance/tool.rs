@@ -1,3 +1,5 @@
+//! The suite for tools, and the check of a tool's spec that sources of tools share.
+
 use levity_core::{Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
 use serde_json::{Value, json};
 
@@ -22,6 +24,18 @@ use super::check::{abandon, expect_ok, no_panic, same};
 ///
 /// Not checked: that a dropped call is cancelled, that nothing remains of an undone call, and that
 /// values match the schemas in detail; the dispatcher validates that on every call.
+///
+/// ```
+/// use levity_core::ToolOutput;
+/// use levity_test::{RecordingTool, conformance};
+/// use serde_json::json;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let echo = || RecordingTool::new("echo", |args| Ok(ToolOutput::value(args.clone())));
+/// conformance::tool(echo, json!({"text": "hi"})).await;
+/// # }
+/// ```
 ///
 /// # Panics
 /// Panics if a promise is broken.
@@ -75,6 +89,8 @@ pub async fn tool<T: Tool>(make: impl Fn() -> T, args: Value) {
     );
 }
 
+/// Checks that `undo` is idempotent. After a crash, a runtime undoes calls without knowing if they
+/// were made.
 async fn check_undo<T: Tool>(make: &impl Fn() -> T, args: &Value) {
     let cx = ToolCx::detached();
     let undo = async |tool: &T, promise: &str| {

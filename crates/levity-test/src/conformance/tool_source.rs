@@ -1,3 +1,8 @@
+//! The suite for sources of tools.
+//!
+//! A runtime compares versions instead of tools before each request, so a change with the same
+//! version would never reach the model.
+
 use std::collections::HashSet;
 
 use levity_core::{ToolSource, ToolSpec};
@@ -12,11 +17,42 @@ use super::tool::check_spec;
 ///
 /// The suite checks, before and after the change:
 /// - the source has a name;
-/// - no two tools share a name, and each has a spec as [`tool`](super::tool) checks it;
+/// - no two tools share a name, and the spec of each passes the checks of [`tool`](super::tool);
 /// - `tools` and `version` stay the same while nothing changes, order included;
 /// - `version` changes when `tools` returns something else.
 ///
 /// Not checked: that `tools` returns at once.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+///
+/// use levity_core::{Tool, ToolOutput, ToolSource};
+/// use levity_test::{RecordingTool, conformance};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// #[derive(Default)]
+/// struct Plugins(Mutex<Vec<Arc<dyn Tool>>>);
+///
+/// impl ToolSource for Plugins {
+///     fn name(&self) -> &str {
+///         "plugins"
+///     }
+///     fn tools(&self) -> Vec<Arc<dyn Tool>> {
+///         self.0.lock().unwrap().clone()
+///     }
+///     fn version(&self) -> u64 {
+///         self.tools().len() as u64 // tools are only added
+///     }
+/// }
+///
+/// conformance::tool_source(&Plugins::default(), async |plugins| {
+///     let now = RecordingTool::new("now", |_| Ok(ToolOutput::text("noon")));
+///     plugins.0.lock().unwrap().push(Arc::new(now));
+/// })
+/// .await;
+/// # }
+/// ```
 ///
 /// # Panics
 /// Panics if a promise is broken.

@@ -1,3 +1,7 @@
+//! The suite for clocks and randomness.
+//!
+//! It sleeps at most a few milliseconds, because a real world waits in real time.
+
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -18,6 +22,15 @@ use super::check::{abandon, both, same};
 /// - a thousand random numbers are all different, and every bit of them takes both values.
 ///
 /// Not checked: that the numbers are unpredictable.
+///
+/// ```
+/// use levity_test::{ManualWorld, conformance};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// conformance::world(ManualWorld::auto).await;
+/// # }
+/// ```
 ///
 /// # Panics
 /// Panics if a promise is broken.

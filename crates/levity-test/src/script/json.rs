@@ -1,3 +1,9 @@
+//! Scripts from JSON: the format that `ScriptedModel::from_json` documents.
+//!
+//! A step is read in two passes. The fields are parsed first, with unknown ones rejected, and then
+//! checked for exactly one kind of content. Errors carry the number of the step and never a value
+//! of it: a script file may hold a key in the wrong place.
+
 use levity_core::text::json_problem;
 use levity_core::{Finish, ModelError, ModelErrorKind, Usage};
 use serde::Deserialize;
@@ -6,6 +12,16 @@ use serde_json::Value;
 use super::{Step, Turn};
 
 /// The error for a text that is not a script.
+///
+/// ```
+/// use levity_test::{ScriptError, ScriptedModel};
+///
+/// let error = ScriptedModel::from_json(r#"[{"reply": "7"}, {"reply": "8", "hang": true}]"#);
+/// assert!(matches!(error, Err(ScriptError::Unclear { at: 2 })));
+///
+/// let error = ScriptedModel::from_json("{}").unwrap_err();
+/// assert_eq!(error.to_string(), "the script is not a JSON list of steps");
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScriptError {
@@ -31,6 +47,7 @@ pub enum ScriptError {
     },
 }
 
+/// A step as written, with every field optional; `is_clear` decides which combinations are valid.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -64,6 +81,7 @@ pub(super) fn steps(json: &str) -> Result<Vec<Step>, ScriptError> {
     (1..).zip(steps).map(|(at, step)| read(at, step)).collect()
 }
 
+/// Converts the step with this number, from 1. `"hang": false` counts as absent.
 fn read(at: usize, step: Value) -> Result<Step, ScriptError> {
     let unreadable = |error| ScriptError::Step {
         at,

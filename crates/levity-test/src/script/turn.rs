@@ -1,3 +1,9 @@
+//! One scripted reply and its stream of deltas.
+//!
+//! A turn is a list of items in the order in which the model produces them. It becomes deltas only
+//! when it is played, because generated call ids continue over all turns of a script. The stream is
+//! always ready: delays happen before it starts, on the clock of the model.
+
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -41,6 +47,7 @@ pub struct Turn {
 
 type Expect = Arc<dyn Fn(&Request) -> Result<(), String> + Send + Sync>;
 
+/// One piece of content, before it is cut into deltas.
 #[derive(Clone)]
 enum Item {
     Text(String),
@@ -66,6 +73,22 @@ impl Turn {
     }
 
     /// Adds text that arrives in exactly these pieces.
+    ///
+    /// Observers receive one delta for each piece.
+    ///
+    /// ```
+    /// use levity_core::{Delta, Model, Request};
+    /// use levity_test::{ScriptedModel, Turn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::ModelError> {
+    /// let model = ScriptedModel::new().turn(Turn::new().in_pieces(["Good ", "morning"]));
+    /// let mut deltas = model.stream(Request::new()).await?;
+    /// assert!(matches!(deltas.next().await, Some(Ok(Delta::Text(text))) if text == "Good "));
+    /// assert_eq!(deltas.fold().await?.message.text(), "morning");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn in_pieces(self, pieces: impl IntoIterator<Item = impl Into<String>>) -> Self {
         pieces.into_iter().fold(self, Self::text)
     }
@@ -76,6 +99,8 @@ impl Turn {
     }
 
     /// Adds a tool call with a generated id.
+    ///
+    /// Ids are `call_1`, `call_2` and so on, counted over all turns of the script.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "`json!` returns an owned value"
@@ -89,6 +114,24 @@ impl Turn {
     }
 
     /// Adds a tool call with this id, however strange.
+    ///
+    /// Use it to test calls with the same id, or with an empty one.
+    ///
+    /// ```
+    /// use levity_core::{Model, Request};
+    /// use levity_test::{ScriptedModel, Turn};
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::ModelError> {
+    /// let turn = Turn::new().call_with_id("same", "a", json!({}));
+    /// let turn = turn.call_with_id("same", "b", json!({}));
+    /// let reply = ScriptedModel::new().turn(turn).complete(Request::new()).await?;
+    /// let ids: Vec<_> = reply.message.calls().map(|call| call.id.as_str().to_owned()).collect();
+    /// assert_eq!(ids, ["same", "same"]);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[expect(
         clippy::needless_pass_by_value,
         reason = "`json!` returns an owned value"
@@ -102,6 +145,20 @@ impl Turn {
     }
 
     /// Adds a tool call whose arguments are this text, JSON or not.
+    ///
+    /// ```
+    /// use levity_core::{Model, Request};
+    /// use levity_test::{ScriptedModel, Turn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::ModelError> {
+    /// let model = ScriptedModel::new().turn(Turn::new().raw_call("add", "{\"a\": 2"));
+    /// let reply = model.complete(Request::new()).await?;
+    /// let call = reply.message.calls().next().expect("one call");
+    /// assert_eq!(call.raw.as_deref(), Some("{\"a\": 2"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn raw_call(self, name: impl Into<String>, args: impl Into<String>) -> Self {
         self.item(Item::Call {
             id: None,
@@ -122,6 +179,19 @@ impl Turn {
     }
 
     /// Sets the finish reason; by default the one that fits the reply.
+    ///
+    /// ```
+    /// use levity_core::{Finish, Model, Request};
+    /// use levity_test::{ScriptedModel, Turn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::ModelError> {
+    /// let cut = Turn::new().text("The first half of").finish(Finish::Length);
+    /// let reply = ScriptedModel::new().turn(cut).complete(Request::new()).await?;
+    /// assert_eq!(reply.finish, Finish::Length);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn finish(mut self, finish: Finish) -> Self {
         self.finish = Some(finish);
         self
@@ -136,6 +206,24 @@ impl Turn {
 
     /// Waits before the first piece, on the clock of
     /// [`with_world`](crate::ScriptedModel::with_world).
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    ///
+    /// use levity_core::{Model, Request, World};
+    /// use levity_test::{ManualWorld, ScriptedModel, Turn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::ModelError> {
+    /// let world = ManualWorld::auto();
+    /// let slow = Turn::new().text("At last.").delay(Duration::from_secs(30));
+    /// let model = ScriptedModel::new().turn(slow).with_world(Arc::new(world.clone()));
+    /// model.complete(Request::new()).await?;
+    /// assert_eq!(world.now().since(ManualWorld::START), Duration::from_secs(30));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn delay(mut self, time: Duration) -> Self {
         self.delay = Some(time);
         self
@@ -143,6 +231,24 @@ impl Turn {
 
     /// Checks the request first; an `Err` is returned to the caller as a
     /// [`BadRequest`](levity_core::ModelErrorKind::BadRequest).
+    ///
+    /// The step is used up in either case. The message names the step and repeats the text of the
+    /// `Err`.
+    ///
+    /// ```
+    /// use levity_core::{Model, Request};
+    /// use levity_test::{ScriptedModel, Turn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let turn = Turn::new().text("Hi").expect(|request| match request.history.len() {
+    ///     1 => Ok(()),
+    ///     n => Err(format!("it has {n} messages")),
+    /// });
+    /// let error = ScriptedModel::new().turn(turn).complete(Request::new()).await.unwrap_err();
+    /// assert!(error.to_string().contains("it has 0 messages"));
+    /// # }
+    /// ```
     pub fn expect(
         mut self,
         check: impl Fn(&Request) -> Result<(), String> + Send + Sync + 'static,
@@ -152,6 +258,23 @@ impl Turn {
     }
 
     /// Ends the reply with an error after all its pieces.
+    ///
+    /// A set usage or finish reason is not sent then, as from a provider whose connection breaks.
+    ///
+    /// ```
+    /// use levity_core::{Model, ModelError, ModelErrorKind, Request};
+    /// use levity_test::{ScriptedModel, Turn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::ModelError> {
+    /// let reset = ModelError::new(ModelErrorKind::Transport, "connection reset");
+    /// let model = ScriptedModel::new().turn(Turn::new().text("Half an").break_off(reset));
+    /// let mut deltas = model.stream(Request::new()).await?;
+    /// assert!(deltas.next().await.is_some_and(|delta| delta.is_ok()));
+    /// assert!(deltas.next().await.is_some_and(|delta| delta.is_err()));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn break_off(mut self, error: ModelError) -> Self {
         self.broken = Some(error);
         self
@@ -249,6 +372,7 @@ fn cut(text: &str, count: usize) -> impl Iterator<Item = String> + use<> {
     pieces.into_iter()
 }
 
+/// The prepared deltas of one turn as a stream that is always ready.
 pub(super) struct Pieces(std::vec::IntoIter<Result<Delta, ModelError>>);
 
 impl Pieces {
