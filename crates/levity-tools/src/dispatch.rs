@@ -1,3 +1,15 @@
+//! The path of a call through a dispatcher, from the model's words to a bounded result.
+//!
+//! 1. Find the tool; suggest similar names if there is none.
+//! 2. Validate the arguments, and correct harmless mistakes if that is enabled.
+//! 3. Undo what an earlier process left of a compensable call.
+//! 4. Apply the policy and the tool's own permit.
+//! 5. Run the tool, with a timeout and retries.
+//! 6. Validate the output and cut it to the shown size.
+//!
+//! Every step may end the call with a result. Foreign code (tools, rules, sources) is called so
+//! that a panic becomes a result as well.
+
 use std::borrow::Cow;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -45,6 +57,20 @@ const READERS: [&str; 2] = ["read_result", "levity_read_result"];
 /// A cut result carries its [`whole`](ToolResult::whole) output, and names the tool to read it with
 /// and the id of the call. An agent's loop offers that tool and answers its calls. Without a loop,
 /// do the same, or use the whole output directly.
+///
+/// ```
+/// use levity_core::{EffectClass, Hints, ToolOutput};
+/// use levity_test::RecordingTool;
+/// use levity_tools::{Dispatcher, Registry};
+///
+/// let look = RecordingTool::new("look", |_| Ok(ToolOutput::text("a shed")))
+///     .with_hints(Hints::new().read_only());
+/// let dispatcher = Dispatcher::builder(Registry::builder().tool(look).build()?).build()?;
+/// assert_eq!(dispatcher.class("look"), EffectClass::ReadOnly);
+/// assert!(!dispatcher.runs_alone("look"));
+/// assert_eq!(dispatcher.class("unknown"), EffectClass::AtMostOnce);
+/// # Ok::<(), levity_tools::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Dispatcher(Arc<Inner>);
 
@@ -72,6 +98,23 @@ impl Dispatcher {
     /// Executes `call`. `approved` is `true` if a person has approved it.
     ///
     /// Dropping the future cancels the call.
+    ///
+    /// ```
+    /// use levity_core::{ToolCall, ToolOutput};
+    /// use levity_test::RecordingTool;
+    /// use levity_tools::{CallCx, Dispatched, Dispatcher, Registry};
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_tools::Error> {
+    /// let look = RecordingTool::new("look", |_| Ok(ToolOutput::text("a shed")));
+    /// let dispatcher = Dispatcher::builder(Registry::builder().tool(look).build()?).build()?;
+    /// let call = ToolCall::new("c1", "look", json!({}));
+    /// let done = dispatcher.dispatch(&call, false, CallCx::new("r1".into(), "r1/0")).await;
+    /// assert!(matches!(done, Dispatched::Done(result) if result.text() == "a shed"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn dispatch(&self, call: &ToolCall, approved: bool, cx: CallCx) -> Dispatched {
         if self.finds(&call.name) {
             return Dispatched::Done(ToolResult::new(call, self.find_tools(call)));
@@ -109,6 +152,19 @@ impl Dispatcher {
     }
 
     /// Returns the effect of a second call of the tool; for an unknown tool the most careful guess.
+    ///
+    /// ```
+    /// use levity_core::{EffectClass, Hints, ToolOutput};
+    /// use levity_test::RecordingTool;
+    /// use levity_tools::{Dispatcher, Registry};
+    ///
+    /// let pay = RecordingTool::new("pay", |_| Ok(ToolOutput::text("paid")))
+    ///     .with_hints(Hints::new().idempotent());
+    /// let dispatcher = Dispatcher::builder(Registry::builder().tool(pay).build()?).build()?;
+    /// assert_eq!(dispatcher.class("pay"), EffectClass::Idempotent);
+    /// assert_eq!(dispatcher.class("steal"), EffectClass::AtMostOnce);
+    /// # Ok::<(), levity_tools::Error>(())
+    /// ```
     pub fn class(&self, name: &str) -> EffectClass {
         if self.finds(name) {
             return EffectClass::ReadOnly;
@@ -130,6 +186,23 @@ impl Dispatcher {
     ///
     /// A call that cannot be made anyway is allowed: [`dispatch`](Self::dispatch) reports the
     /// problem. A rule that may block runs on another thread.
+    ///
+    /// ```
+    /// use levity_core::{Hints, Permit, ToolCall, ToolOutput};
+    /// use levity_test::RecordingTool;
+    /// use levity_tools::{Dispatcher, Registry};
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_tools::Error> {
+    /// let delete = RecordingTool::new("delete", |_| Ok(ToolOutput::text("gone")))
+    ///     .with_hints(Hints::new().destructive());
+    /// let dispatcher = Dispatcher::builder(Registry::builder().tool(delete).build()?).build()?;
+    /// let permit = dispatcher.permit(&ToolCall::new("c1", "delete", json!({}))).await;
+    /// assert_eq!(permit, Permit::ask("it may destroy something"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn permit(&self, call: &ToolCall) -> Eventual<Permit> {
         let entry = self.find(&call.name).filter(|_| !self.finds(&call.name));
         let Some(entry) = entry else {
@@ -145,6 +218,23 @@ impl Dispatcher {
     ///
     /// # Errors
     /// Returns an error if there is no such tool, or the arguments do not match.
+    ///
+    /// ```
+    /// use levity_core::{ToolCall, ToolErrorKind, ToolOutput};
+    /// use levity_test::RecordingTool;
+    /// use levity_tools::{Dispatcher, Registry};
+    /// use serde_json::json;
+    ///
+    /// let add = RecordingTool::new("add", |_| Ok(ToolOutput::text("7"))).with_input(json!({
+    ///     "type": "object",
+    ///     "properties": {"a": {"type": "integer"}},
+    ///     "required": ["a"],
+    /// }));
+    /// let dispatcher = Dispatcher::builder(Registry::builder().tool(add).build()?).build()?;
+    /// let error = dispatcher.arguments(&ToolCall::new("c1", "add", json!({}))).unwrap_err();
+    /// assert_eq!(error.kind(), ToolErrorKind::InvalidArgs);
+    /// # Ok::<(), levity_tools::Error>(())
+    /// ```
     pub fn arguments<'a>(&self, call: &'a ToolCall) -> Result<Cow<'a, Value>, ToolError> {
         let entry = self
             .find(&call.name)
@@ -295,6 +385,16 @@ fn quoted<'a>(names: impl Iterator<Item = &'a str>) -> String {
 }
 
 /// The context of a call, beside the call itself.
+///
+/// ```
+/// # use levity_core::{RunId, Values};
+/// # use levity_tools::CallCx;
+/// struct User(u32);
+///
+/// let cx = CallCx::new(RunId::new("r1"), "r1/4").with_values(Values::new().with(User(7)));
+/// assert!(!cx.is_repeat);
+/// assert_eq!(cx.values.get::<User>().map(|user| user.0), Some(7));
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CallCx {
@@ -359,6 +459,24 @@ impl CallCx {
 }
 
 /// The result of dispatching a call.
+///
+/// ```
+/// use levity_core::{Hints, RunId, ToolCall, ToolOutput};
+/// use levity_test::RecordingTool;
+/// use levity_tools::{CallCx, Dispatched, Dispatcher, Registry};
+/// use serde_json::json;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), levity_tools::Error> {
+/// let pay = RecordingTool::new("pay", |_| Ok(ToolOutput::text("paid")));
+/// let dispatcher = Dispatcher::builder(Registry::builder().tool(pay).build()?).build()?;
+/// // An earlier process began this call, and it must not be made twice.
+/// let cx = CallCx::new(RunId::new("r1"), "r1/4").with_again(true);
+/// let done = dispatcher.dispatch(&ToolCall::new("c1", "pay", json!({})), false, cx).await;
+/// assert!(matches!(done, Dispatched::Unknown { .. }));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum Dispatched {
     /// The call has a result, which may be a failure.

@@ -1,3 +1,5 @@
+//! Tools with their compiled schemas.
+
 use std::sync::Arc;
 
 use async_trait::async_trait;

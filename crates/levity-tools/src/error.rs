@@ -1,3 +1,5 @@
+//! The errors of registries and dispatchers.
+
 use std::fmt;
 
 use levity_core::SharedError;
@@ -6,6 +8,14 @@ use levity_core::SharedError;
 ///
 /// All errors occur before the first call. A problem with a call is a
 /// [`ToolResult`](levity_core::ToolResult) for the model, never an error.
+///
+/// ```
+/// # use levity_tools::{Dispatcher, Error, Registry};
+/// let registry = Registry::builder().build()?;
+/// let error = Dispatcher::builder(registry).max_concurrent(0).build().unwrap_err();
+/// assert_eq!(error, Error::NoConcurrency);
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -67,6 +77,11 @@ impl Error {
 }
 
 /// One of a tool's two schemas.
+///
+/// ```
+/// # use levity_tools::SchemaSide;
+/// assert_eq!(SchemaSide::Input.to_string(), "input");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SchemaSide {
     /// The schema of the arguments.

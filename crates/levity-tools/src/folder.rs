@@ -1,3 +1,8 @@
+//! Tools from the files of a folder, which may change at any time.
+//!
+//! A scan compares sizes, times and inode numbers, and loads only files that changed. The result of
+//! a scan is valid for half a second, so that a request does not read the disk each time.
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -205,6 +210,19 @@ impl fmt::Debug for FolderTools {
 }
 
 /// A builder of [`FolderTools`].
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use levity_core::ToolSource;
+/// use levity_tools::FolderTools;
+///
+/// let folder = tempfile::tempdir()?;
+/// let tools = FolderTools::builder(folder.path()).scan_interval(Duration::ZERO).build()?;
+/// std::fs::write(folder.path().join("hello.py"), "")?;
+/// assert_eq!(tools.problems().len(), 1); // this program has no loader for Python
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "a builder does nothing until `build`"]
 pub struct FolderBuilder {
     folder: PathBuf,

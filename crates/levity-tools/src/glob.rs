@@ -1,3 +1,5 @@
+//! Patterns with `*` and `?`, in time that a hostile pattern cannot blow up.
+
 use std::str::Chars;
 
 /// Returns `true` if `pattern` matches all of `text`: `*` matches any text, `?` one character.

@@ -66,6 +66,13 @@
 //! Deliberately absent: tools themselves and their side effects; the order of a turn's calls, which
 //! the runtime chooses; fetching schemas from anywhere; a clock and randomness, which come in
 //! through [`World`](levity_core::World).
+//!
+//! # Where to go next
+//! - [`Registry`] collects tools; [`DispatcherBuilder`] lists timeouts, retries and limits with
+//!   their defaults.
+//! - [`Policy`] and [`Rule`] decide which calls need a person.
+//! - [`FileLoader`] teaches [`FolderTools`] another kind of file.
+//! - [`Schema`] and [`ArgumentValidator`] check JSON outside of a dispatcher.
 
 mod dispatch;
 mod entry;

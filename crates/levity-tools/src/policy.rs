@@ -1,3 +1,5 @@
+//! The policy: an ordered list of rules, as data.
+
 use levity_core::{Permit, ToolSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -54,16 +56,50 @@ impl Policy {
     }
 
     /// Creates a policy that allows everything.
+    ///
+    /// ```
+    /// use levity_core::{Hints, Permit, ToolSpec};
+    /// use levity_tools::Policy;
+    /// use serde_json::json;
+    ///
+    /// let hints = Hints::new().destructive();
+    /// let delete = ToolSpec::new("delete", "Deletes a file.").with_hints(hints);
+    /// assert_eq!(Policy::allow_all().judge(&delete, &json!({})), Permit::Allow);
+    /// ```
     pub fn allow_all() -> Self {
         Self::new().default_permit(Permit::Allow)
     }
 
     /// Creates a policy under which every call requires approval.
+    ///
+    /// ```
+    /// use levity_core::{Permit, ToolSpec};
+    /// use levity_tools::Policy;
+    /// use serde_json::json;
+    ///
+    /// let look = ToolSpec::new("look", "Looks around.");
+    /// assert!(matches!(Policy::ask_all().judge(&look, &json!({})), Permit::Ask { .. }));
+    /// ```
     pub fn ask_all() -> Self {
         Self::new().default_permit(Permit::ask("every call requires approval"))
     }
 
     /// Adds a rule after the existing ones.
+    ///
+    /// The first rule that matches a call decides, so add exceptions before general rules.
+    ///
+    /// ```
+    /// use levity_core::{Permit, ToolSpec};
+    /// use levity_tools::{Policy, Rule};
+    /// use serde_json::json;
+    ///
+    /// let policy = Policy::new()
+    ///     .rule(Rule::tool("read_secret").deny("it is private"))
+    ///     .rule(Rule::tool("read_*").allow());
+    /// let judge = |name| policy.judge(&ToolSpec::new(name, "Reads a file."), &json!({}));
+    /// assert_eq!(judge("read_notes"), Permit::Allow);
+    /// assert_eq!(judge("read_secret"), Permit::deny("it is private"));
+    /// ```
     #[must_use]
     pub fn rule(mut self, rule: Rule) -> Self {
         self.rules.push(rule);
@@ -72,6 +108,18 @@ impl Policy {
 
     /// Sets the verdict for calls that no rule matches, in place of asking for approval of
     /// destructive tools.
+    ///
+    /// ```
+    /// use levity_core::{Permit, ToolSpec};
+    /// use levity_tools::{Policy, Rule};
+    /// use serde_json::json;
+    ///
+    /// let policy = Policy::new().rule(Rule::tool("look").allow());
+    /// let policy = policy.default_permit(Permit::deny("it is not on the list"));
+    /// let judge = |name| policy.judge(&ToolSpec::new(name, "Does something."), &json!({}));
+    /// assert_eq!(judge("look"), Permit::Allow);
+    /// assert_eq!(judge("dig"), Permit::deny("it is not on the list"));
+    /// ```
     #[must_use]
     pub fn default_permit(mut self, verdict: Permit) -> Self {
         self.otherwise = Some(verdict);
@@ -79,6 +127,17 @@ impl Policy {
     }
 
     /// Decides on a call of a tool.
+    ///
+    /// ```
+    /// use levity_core::{Hints, Permit, ToolSpec};
+    /// use levity_tools::Policy;
+    /// use serde_json::json;
+    ///
+    /// let hints = Hints::new().destructive();
+    /// let delete = ToolSpec::new("delete", "Deletes a file.").with_hints(hints);
+    /// let verdict = Policy::new().judge(&delete, &json!({"path": "notes.txt"}));
+    /// assert_eq!(verdict, Permit::ask("it may destroy something"));
+    /// ```
     pub fn judge(&self, spec: &ToolSpec, args: &Value) -> Permit {
         match self.ruled(spec, args) {
             Some(verdict) => verdict.clone(),

@@ -1,3 +1,9 @@
+//! The set of tools of an agent, fixed ones and those of sources.
+//!
+//! Readers get a snapshot, which never changes. A new snapshot is made when a source reports
+//! another version, and reuses the compiled schemas of unchanged tools. The list of specs stays the
+//! same `Arc` as long as nothing changed, so that callers can cache by identity.
+
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -73,16 +79,50 @@ impl Registry {
 
     /// Returns the specs for a request: fixed tools first, then each source's. The same `Arc` until
     /// something changes.
+    ///
+    /// ```
+    /// use levity_core::ToolOutput;
+    /// use levity_test::RecordingTool;
+    /// use levity_tools::Registry;
+    ///
+    /// let look = RecordingTool::new("look", |_| Ok(ToolOutput::text("a shed")));
+    /// let registry = Registry::builder().tool(look).build()?;
+    /// assert_eq!(registry.specs()[0].name, "look");
+    /// # Ok::<(), levity_tools::Error>(())
+    /// ```
     pub fn specs(&self) -> Arc<[Arc<ToolSpec>]> {
         self.snapshot().specs.clone()
     }
 
     /// Returns the tool of this name.
+    ///
+    /// ```
+    /// use levity_core::ToolOutput;
+    /// use levity_test::RecordingTool;
+    /// use levity_tools::Registry;
+    ///
+    /// let look = RecordingTool::new("look", |_| Ok(ToolOutput::text("a shed")));
+    /// let registry = Registry::builder().tool(look).build()?;
+    /// assert!(registry.get("look").is_some());
+    /// assert!(registry.get("Look").is_none()); // names match exactly
+    /// # Ok::<(), levity_tools::Error>(())
+    /// ```
     pub fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
         self.entry(name).map(|entry| entry.tool.clone())
     }
 
     /// Returns names that `name` may have been meant for, the nearest first; at most three.
+    ///
+    /// ```
+    /// use levity_core::ToolOutput;
+    /// use levity_test::RecordingTool;
+    /// use levity_tools::Registry;
+    ///
+    /// let look = RecordingTool::new("look", |_| Ok(ToolOutput::text("a shed")));
+    /// let registry = Registry::builder().tool(look).build()?;
+    /// assert_eq!(registry.suggest("lok"), ["look"]);
+    /// # Ok::<(), levity_tools::Error>(())
+    /// ```
     pub fn suggest(&self, name: &str) -> Vec<String> {
         suggest::nearest(name, self.specs().iter().map(|spec| &*spec.name))
     }
@@ -206,6 +246,15 @@ pub(crate) fn tokens(spec: &ToolSpec) -> u64 {
 
 /// A tool of a source that was left out, or another problem of a source; its other tools are
 /// available.
+///
+/// ```
+/// # use levity_tools::Registry;
+/// let folder = tempfile::tempdir()?;
+/// std::fs::write(folder.path().join("hello.py"), "")?;
+/// let registry = Registry::folder(folder.path())?;
+/// assert!(registry.problems()[0].to_string().contains("`hello.py`"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ToolProblem {
@@ -229,6 +278,17 @@ impl fmt::Display for ToolProblem {
 }
 
 /// A builder of a [`Registry`]. A clone has the same tools and sources, not copies of them.
+///
+/// ```
+/// use levity_core::ToolOutput;
+/// use levity_test::RecordingTool;
+/// use levity_tools::Registry;
+///
+/// let look = || RecordingTool::new("look", |_| Ok(ToolOutput::text("a shed")));
+/// let registry = Registry::builder().tool(look()).tool_as("look_again", look()).build()?;
+/// assert!(registry.get("look_again").is_some() && registry.get("see").is_none());
+/// # Ok::<(), levity_tools::Error>(())
+/// ```
 #[derive(Clone, Default)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct RegistryBuilder {
@@ -243,6 +303,17 @@ impl RegistryBuilder {
     }
 
     /// Adds a tool under another name.
+    ///
+    /// ```
+    /// use levity_core::ToolOutput;
+    /// use levity_test::RecordingTool;
+    /// use levity_tools::Registry;
+    ///
+    /// let look = RecordingTool::new("look", |_| Ok(ToolOutput::text("a shed")));
+    /// let registry = Registry::builder().tool_as("inspect", look).build()?;
+    /// assert_eq!(registry.specs()[0].name, "inspect");
+    /// # Ok::<(), levity_tools::Error>(())
+    /// ```
     pub fn tool_as(self, name: impl Into<String>, tool: impl Tool + 'static) -> Self {
         self.tool(Renamed::new(name.into(), tool))
     }

@@ -1,3 +1,8 @@
+//! JSON schemas: compiled once, without network, with errors that a model can act on.
+//!
+//! Schemas and values come from strangers. So the nesting, the backtracking of patterns and the
+//! length of messages are limited.
+
 use std::fmt::Write as _;
 
 use jsonschema::error::ValidationErrorKind as Kind;
@@ -40,6 +45,13 @@ const MAX_SEARCHED: usize = 10_000;
 pub struct Schema(Validator);
 
 /// The reason for which a schema cannot be used.
+///
+/// ```
+/// # use levity_tools::{Schema, SchemaError};
+/// # use serde_json::json;
+/// let remote = Schema::new(&json!({"$ref": "https://example.com/schema.json"}));
+/// assert!(matches!(remote, Err(SchemaError::Remote(_))));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemaError {
@@ -58,6 +70,13 @@ impl Schema {
     ///
     /// # Errors
     /// Returns an error if the schema is invalid, nested too deeply, or refers to another document.
+    ///
+    /// ```
+    /// # use levity_tools::Schema;
+    /// # use serde_json::json;
+    /// assert!(Schema::new(&json!({"type": "object"})).is_ok());
+    /// assert!(Schema::new(&json!({"type": "thing"})).is_err());
+    /// ```
     pub fn new(schema: &Value) -> Result<Self, SchemaError> {
         if nodes(schema, MAX_DEPTH).is_none() {
             let flaw = format!("it is nested deeper than {MAX_DEPTH} levels");
@@ -97,6 +116,15 @@ impl Schema {
     }
 
     /// Returns the problems of `value`, a line for each; `None` if there are none.
+    ///
+    /// ```
+    /// # use levity_tools::Schema;
+    /// # use serde_json::json;
+    /// let schema = Schema::new(&json!({"type": "object", "required": ["city"]}))?;
+    /// assert_eq!(schema.problems(&json!({"city": "Brest"})), None);
+    /// assert!(schema.problems(&json!({})).unwrap().contains("city"));
+    /// # Ok::<(), levity_tools::SchemaError>(())
+    /// ```
     pub fn problems(&self, value: &Value) -> Option<String> {
         let Some(nodes) = nodes(value, MAX_DEPTH) else {
             return Some(format!("- it is nested deeper than {MAX_DEPTH} levels"));

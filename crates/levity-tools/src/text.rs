@@ -1,3 +1,5 @@
+//! Cuts texts at character boundaries.
+
 use std::fmt::{self, Display, Formatter, Write};
 
 /// Returns the last char boundary at or before `at`.

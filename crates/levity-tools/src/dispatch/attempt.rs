@@ -1,3 +1,9 @@
+//! One attempt at a call, and the loop of attempts.
+//!
+//! An attempt holds one of the dispatcher's slots. A blocking tool runs on a thread of its own and
+//! may continue there after its timeout, since a thread cannot be stopped. For a compensable tool,
+//! the undo then waits for that thread: otherwise the call could take effect after it was undone.
+
 use std::any::Any;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -101,6 +107,7 @@ impl Dispatcher {
             && (error.is_retryable() || error.kind() == ToolErrorKind::Timeout)
     }
 
+    /// The wait for a slot is not part of the timeout.
     async fn attempt(&self, entry: &Entry, job: Job, args: Value, mut cx: ToolCx) -> Outcome {
         // The semaphore is never closed, so acquiring a permit does not fail.
         let _slot = self.0.slots.acquire().await;

@@ -1,3 +1,5 @@
+//! The pauses between attempts: exponential, with full jitter.
+
 use std::time::Duration;
 
 /// The pauses between attempts.

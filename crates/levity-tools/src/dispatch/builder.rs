@@ -1,3 +1,5 @@
+//! The settings of a dispatcher and their defaults.
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +19,21 @@ use crate::registry::Registry;
 pub(super) const MIN_OUTPUT: usize = 512;
 
 /// A builder of a [`Dispatcher`].
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use levity_tools::{Dispatcher, Policy, Registry};
+///
+/// let dispatcher = Dispatcher::builder(Registry::builder().build()?)
+///     .policy(Policy::ask_all())
+///     .timeout(Duration::from_secs(10))
+///     .retries(0)
+///     .max_output(4 << 10)
+///     .build()?;
+/// assert_eq!(dispatcher.max_output(), 4_096);
+/// # Ok::<(), levity_tools::Error>(())
+/// ```
 #[must_use = "a builder does nothing until `build`"]
 pub struct DispatcherBuilder {
     registry: Registry,

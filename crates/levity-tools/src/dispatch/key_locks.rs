@@ -1,3 +1,5 @@
+//! Locks by idempotency key, for blocking tools that can be undone.
+
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 

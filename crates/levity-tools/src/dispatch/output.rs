@@ -1,3 +1,8 @@
+//! Bounds the part of a result that the model sees.
+//!
+//! The head gets two thirds of the room and the tail one third, because errors and totals are often
+//! at the end. The note between them says how to read the rest.
+
 use std::io;
 use std::sync::Arc;
 

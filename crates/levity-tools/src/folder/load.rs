@@ -1,4 +1,7 @@
 //! Loads tools from files.
+//!
+//! A folder may come from a stranger: files are at most 1 MiB, links out of the folder are
+//! rejected, and a loader that panics is reported as a problem of its file.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -17,6 +20,35 @@ const MAX_FILE: u64 = 1 << 20;
 /// - `takes` depends on the name alone.
 /// - `load` returns soon, runs no code of the file beyond what it needs to know the tools, and
 ///   returns the same for the same file each time.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use levity_core::{Tool, ToolOutput, ToolSource};
+/// use levity_test::RecordingTool;
+/// use levity_tools::{FileLoader, FolderTools, LoadedFile, ToolFile};
+///
+/// /// Makes a tool of each text file, which returns the text.
+/// struct Texts;
+///
+/// impl FileLoader for Texts {
+///     fn takes(&self, name: &str) -> bool {
+///         name.ends_with(".txt")
+///     }
+///
+///     fn load(&self, file: &ToolFile) -> LoadedFile {
+///         let (name, text) = (file.name.trim_end_matches(".txt").to_owned(), file.text.clone());
+///         let tool = RecordingTool::new(name, move |_| Ok(ToolOutput::text(text.clone())));
+///         LoadedFile::tools(vec![Arc::new(tool) as Arc<dyn Tool>])
+///     }
+/// }
+///
+/// let folder = tempfile::tempdir()?;
+/// std::fs::write(folder.path().join("motto.txt"), "Few concepts.")?;
+/// let tools = FolderTools::builder(folder.path()).loader(Texts).build()?;
+/// assert_eq!(tools.tools()[0].spec().name, "motto");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait FileLoader: Send + Sync {
     /// Returns `true` if it loads tools from files with this name.
     fn takes(&self, name: &str) -> bool;
@@ -25,6 +57,12 @@ pub trait FileLoader: Send + Sync {
 }
 
 /// A file of a folder of tools.
+///
+/// ```
+/// # use levity_tools::ToolFile;
+/// let file = ToolFile::new("/srv/tools/add.py", "def add(a: int, b: int) -> int: ...");
+/// assert_eq!(file.name, "add.py");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolFile {
@@ -54,6 +92,12 @@ impl ToolFile {
 }
 
 /// The result of loading a file.
+///
+/// ```
+/// # use levity_tools::LoadedFile;
+/// let loaded = LoadedFile::problem("line 3: there is no docstring");
+/// assert!(loaded.tools.is_empty() && loaded.problems.len() == 1);
+/// ```
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct LoadedFile {

@@ -1,3 +1,8 @@
+//! The conditions of rules.
+//!
+//! Unknown fields of a stored rule are an error. A rule whose condition was lost would match more
+//! calls than its author meant.
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -11,6 +16,19 @@ use crate::glob;
 ///
 /// A rule begins with [`tool`](Self::tool), [`hint`](Self::hint) or [`any`](Self::any) and ends
 /// with a verdict. All of its conditions have to hold.
+///
+/// ```
+/// use levity_tools::{ArgMatch, HintMatch, Rule};
+/// use serde_json::json;
+///
+/// let rule = Rule::hint(HintMatch::Destructive)
+///     .arg("/path", ArgMatch::glob("/tmp/*"))
+///     .ask("it deletes temporary files");
+/// let stored = serde_json::to_value(&rule)?;
+/// assert_eq!(stored["hint"], json!("destructive"));
+/// assert_eq!(serde_json::from_value::<Rule>(stored)?, rule);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 // A misspelt condition would be ignored, and the rule would match more calls than intended.
 #[serde(deny_unknown_fields)]
@@ -32,6 +50,16 @@ pub struct Rule {
 
 impl Rule {
     /// Matches calls of tools with this name: `*` matches any text, `?` one character.
+    ///
+    /// ```
+    /// use levity_core::{Permit, ToolSpec};
+    /// use levity_tools::{Policy, Rule};
+    /// use serde_json::json;
+    ///
+    /// let policy = Policy::new().rule(Rule::tool("delete_*").deny("nothing is deleted today"));
+    /// let spec = ToolSpec::new("delete_file", "Deletes a file.");
+    /// assert!(matches!(policy.judge(&spec, &json!({})), Permit::Deny { .. }));
+    /// ```
     pub fn tool(name: impl Into<String>) -> RuleBuilder {
         let mut builder = Self::any();
         builder.0.tool = Some(name.into());
@@ -44,6 +72,16 @@ impl Rule {
     }
 
     /// Matches all calls of all tools.
+    ///
+    /// ```
+    /// use levity_core::{Permit, ToolSpec};
+    /// use levity_tools::{Policy, Rule};
+    /// use serde_json::json;
+    ///
+    /// let policy = Policy::new().rule(Rule::any().ask("a person decides"));
+    /// let spec = ToolSpec::new("look", "Looks around.");
+    /// assert_eq!(policy.judge(&spec, &json!({})), Permit::ask("a person decides"));
+    /// ```
     pub fn any() -> RuleBuilder {
         RuleBuilder(Self {
             tool: None,
@@ -76,6 +114,18 @@ impl Rule {
 }
 
 /// A [`Rule`] that has no verdict yet.
+///
+/// ```
+/// use levity_core::{Permit, ToolSpec};
+/// use levity_tools::{Policy, Rule};
+/// use serde_json::json;
+///
+/// let large = Rule::tool("pay").when(|_, args| args["amount"].as_u64() > Some(100));
+/// let policy = Policy::new().rule(large.ask("it is a large amount"));
+/// let pay = ToolSpec::new("pay", "Pays an amount.");
+/// assert_eq!(policy.judge(&pay, &json!({"amount": 5})), Permit::Allow);
+/// assert_eq!(policy.judge(&pay, &json!({"amount": 500})), Permit::ask("it is a large amount"));
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "a rule needs a verdict: `allow`, `ask` or `deny`"]
 pub struct RuleBuilder(Rule);
@@ -89,6 +139,18 @@ impl RuleBuilder {
 
     /// Restricts the rule to calls with such an argument, named by a JSON pointer (`/path`,
     /// `/files/0`) or by its bare name.
+    ///
+    /// ```
+    /// use levity_core::{Permit, ToolSpec};
+    /// use levity_tools::{ArgMatch, Policy, Rule};
+    /// use serde_json::json;
+    ///
+    /// let rule = Rule::tool("write").arg("/path", ArgMatch::glob("*.rs")).ask("it changes code");
+    /// let policy = Policy::new().rule(rule);
+    /// let judge = |path| policy.judge(&ToolSpec::new("write", "Writes."), &json!({"path": path}));
+    /// assert_eq!(judge("notes.txt"), Permit::Allow);
+    /// assert_eq!(judge("main.rs"), Permit::ask("it changes code"));
+    /// ```
     pub fn arg(mut self, at: impl Into<String>, is: ArgMatch) -> Self {
         self.0.args.push(Arg { at: at.into(), is });
         self
@@ -98,6 +160,19 @@ impl RuleBuilder {
     /// counts.
     ///
     /// A rule with a function cannot be serialized: without it, the rule would match more calls.
+    ///
+    /// ```
+    /// use levity_core::{Permit, ToolSpec};
+    /// use levity_tools::{Policy, Rule};
+    /// use serde_json::json;
+    ///
+    /// let dear = Rule::tool("pay").when(|_, args| args["amount"].as_u64() > Some(100));
+    /// let policy = Policy::new().rule(dear.ask("it is a large amount"));
+    /// let pay = ToolSpec::new("pay", "Pays.");
+    /// let judge = |amount| policy.judge(&pay, &json!({"amount": amount}));
+    /// assert_eq!(judge(20), Permit::Allow);
+    /// assert_eq!(judge(200), Permit::ask("it is a large amount"));
+    /// ```
     pub fn when(
         mut self,
         when: impl Fn(&ToolSpec, &Value) -> bool + Send + Sync + 'static,
@@ -144,6 +219,17 @@ impl RuleBuilder {
 }
 
 /// A hint of a tool, as a condition.
+///
+/// ```
+/// # use levity_core::{Hints, Permit, ToolSpec};
+/// # use levity_tools::{HintMatch, Policy, Rule};
+/// # use serde_json::json;
+/// let read_only = Policy::new()
+///     .rule(Rule::hint(HintMatch::ReadOnly).allow())
+///     .rule(Rule::any().deny("this agent only reads"));
+/// let look = ToolSpec::new("look", "Looks.").with_hints(Hints::new().read_only());
+/// assert_eq!(read_only.judge(&look, &json!({})), Permit::Allow);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -192,6 +278,17 @@ impl Arg {
 }
 
 /// A condition on an argument; a missing argument never matches.
+///
+/// ```
+/// # use levity_core::{Permit, ToolSpec};
+/// # use levity_tools::{ArgMatch, Policy, Rule};
+/// # use serde_json::json;
+/// let known = Rule::tool("mail").arg("to", ArgMatch::one_of(["ann", "bob"])).allow();
+/// let policy = Policy::new().rule(known).rule(Rule::tool("mail").deny("unknown recipient"));
+/// let mail = ToolSpec::new("mail", "Sends a mail.");
+/// assert_eq!(policy.judge(&mail, &json!({"to": "ann"})), Permit::Allow);
+/// assert_eq!(policy.judge(&mail, &json!({"to": "eve"})), Permit::deny("unknown recipient"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -221,6 +318,18 @@ impl ArgMatch {
     }
 
     /// Matches one of these values.
+    ///
+    /// ```
+    /// use levity_core::{Permit, ToolSpec};
+    /// use levity_tools::{ArgMatch, Policy, Rule};
+    /// use serde_json::json;
+    ///
+    /// let rule = Rule::tool("move").arg("/to", ArgMatch::one_of(["north", "south"])).allow();
+    /// let policy = Policy::ask_all().rule(rule);
+    /// let judge = |to| policy.judge(&ToolSpec::new("move", "Moves."), &json!({"to": to}));
+    /// assert_eq!(judge("north"), Permit::Allow);
+    /// assert!(matches!(judge("west"), Permit::Ask { .. }));
+    /// ```
     pub fn one_of<V: Into<Value>>(values: impl IntoIterator<Item = V>) -> Self {
         Self::OneOf(values.into_iter().map(Into::into).collect())
     }

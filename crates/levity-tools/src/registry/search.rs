@@ -1,4 +1,7 @@
 //! Searches tools by words.
+//!
+//! The ranking is BM25 with weights for the place of a word. A few hundred tools need no embedding,
+//! and the result is the same in every process.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+//! The tools at one moment: compiled, in order, with their problems.
+
 use std::collections::HashMap;
 use std::error::Error as _;
 use std::ops::Range;

@@ -1,3 +1,5 @@
+//! Suggestions for misspelled tool names.
+
 /// The minimum similarity of two names, from 0 to 1.
 const MIN_SIMILARITY: f64 = 0.6;
 

@@ -1,3 +1,5 @@
+//! The schemas of a tool, compiled lazily where that is safe.
+
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
