@@ -244,3 +244,27 @@ async fn dropping_run_handle_stops_its_task() {
     while events.next().await.is_some() {}
     assert_eq!(Arc::strong_count(&alive), 2, "a call is still in progress");
 }
+
+/// The methods of a handle can be awaited in a task that another thread may continue.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn methods_of_run_handle_can_be_awaited_in_spawned_task() {
+    let Setup { agent, .. } = setup(MemoryJournal::new());
+    let run = agent.start("Do it");
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(async move {
+        run.pause().await.expect("the run is in progress");
+        run.cancel("not needed any more")
+            .await
+            .expect("the run is paused");
+        run.await
+    });
+    let ended = tasks
+        .join_next()
+        .await
+        .expect("one task")
+        .expect("the task ends");
+    assert_eq!(
+        ended.expect_err("cancelled").kind(),
+        levity::ErrorKind::Cancelled
+    );
+}

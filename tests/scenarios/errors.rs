@@ -81,8 +81,13 @@ async fn replay_of_other_request_reports_difference_and_next_step() {
     let error = agent.run("Where?").await.expect_err("another request");
     assert_eq!(
         error.to_string(),
-        "the model gave no reply: the recording has no reply to this request; record it again: \
-         the request was not recorded; the most similar one, in line 1, differs in \
+        "the model gave no reply: the recording has no reply to this request; record it again"
+    );
+    let causes = std::iter::successors(std::error::Error::source(&error), |error| error.source());
+    let last = causes.last().expect("a cause").to_string();
+    assert_eq!(
+        last,
+        "the request was not recorded; the most similar one, in line 1, differs in \
          history[0].parts[0].text"
     );
 }

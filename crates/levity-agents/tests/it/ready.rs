@@ -156,7 +156,7 @@ async fn writing_tool_is_denied_to_reviewer_from_any_source() {
     let seen = model.clone();
     let reviewer = PresetWorkers::new(model)
         .rule(Rule::tool("hit").allow())
-        .finish(move |_, agent| agent.tool(hit.clone()))
+        .customize(move |_, agent| agent.tool(hit.clone()))
         .reviewer()
         .unwrap();
     let swarm = Swarm::builder(Router::keywords())
@@ -187,7 +187,7 @@ async fn reviewer_cannot_delegate_changes() {
         .call("helper", json!({"task": "Hit it."}))
         .reply("I could not.");
     let reviewer = PresetWorkers::new(model)
-        .finish(move |_, agent| agent.agent("helper", "Hits.", helper.clone()))
+        .customize(move |_, agent| agent.agent("helper", "Hits.", helper.clone()))
         .reviewer()
         .unwrap();
     let swarm = Swarm::builder(Router::keywords())
@@ -199,12 +199,12 @@ async fn reviewer_cannot_delegate_changes() {
 }
 
 #[tokio::test]
-async fn finish_can_replace_policy() {
+async fn customize_can_replace_policy() {
     let hit = tool("hit");
     let calls = hit.clone();
     let model = ScriptedModel::new().call("hit", json!({})).reply("Hit.");
     let reviewer = PresetWorkers::new(model)
-        .finish(move |name, agent| match name {
+        .customize(move |name, agent| match name {
             "reviewer" => agent.tool(hit.clone()).policy(Policy::allow_all()),
             _ => agent,
         })
@@ -311,7 +311,7 @@ mod files {
                 let more = space.clone();
                 let ready = PresetWorkers::new(writes())
                     .workspace(space.clone())
-                    .finish(move |name, agent| match added && name != "coder" {
+                    .customize(move |name, agent| match added && name != "coder" {
                         true => agent.tool(levity_builtin_tools::WriteFile::new(more.clone())),
                         false => agent,
                     });
@@ -348,7 +348,7 @@ mod files {
         let more = space.clone();
         let ready = PresetWorkers::new(model())
             .workspace(space.clone())
-            .finish(move |_, agent| agent.tool(run(&more)));
+            .customize(move |_, agent| agent.tool(run(&more)));
         assert!(work(&ready, "reviewer").await.contains("Tried."));
         assert!(folder.path().join("a.txt").exists());
         let ready = PresetWorkers::new(model())

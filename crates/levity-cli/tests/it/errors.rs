@@ -289,7 +289,8 @@ fn message(line: &str) -> Option<&str> {
     Some(message.trim_matches('`').trim()).filter(|message| !message.is_empty())
 }
 
-/// Returns `true` if a message of the page matches a line. `…` and words in capitals match any text.
+/// Returns `true` if a message of the page matches a line. `…` and words in capitals match any
+/// text.
 fn matches(message: &str, line: &str) -> bool {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let is_placeholder = |word: &str| {

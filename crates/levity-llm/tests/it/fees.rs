@@ -321,7 +321,7 @@ fn model_list_has_one_hour_rates_and_fees() {
     let fees = Fees::new()
         .with_search(0.01)
         .with_session(0.03)
-        .with_most_uses(4);
+        .with_max_uses(4);
     let long = Price::new(2.0, 3.0).with_cache_write_hour(4.0);
     let expected = Price::new(1.0, 2.0)
         .with_cache_write(1.25)

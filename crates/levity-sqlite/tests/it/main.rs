@@ -311,7 +311,7 @@ fn link_to_missing_file_is_an_error() {
     let link = folder.0.path().join("link.db");
     std::os::unix::fs::symlink("missing.db", &link).unwrap();
     let error = SharedFile::open_or_create(&link, &NOTES).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
     assert!(!folder.0.path().join("missing.db").exists());
 }
 

@@ -396,7 +396,7 @@ async fn command_to_ended_run_is_rejected_without_reading_records() {
     .await;
     let owner = TokenClient(site.server.client, TOKEN);
     for (command, body) in [
-        ("say", json!({"text": "x"})),
+        ("message", json!({"text": "x"})),
         ("pause", json!({})),
         ("cancel", json!({})),
         ("resume", json!({})),
