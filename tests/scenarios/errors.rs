@@ -88,6 +88,6 @@ async fn replay_of_other_request_reports_difference_and_next_step() {
     assert_eq!(
         last,
         "the request was not recorded; the most similar one, in line 1, differs in \
-         history[0].parts[0].text"
+         `history[0].parts[0].text`"
     );
 }
