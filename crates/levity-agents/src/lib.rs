@@ -51,6 +51,8 @@
 //! - `docs/agents.md` describes the default agents and the format of `agent_config.yaml`.
 //! - `levity_dag` runs the team, and `levity_swarm` the workers.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 #[cfg(feature = "dag")]
 mod catalogue;
 #[cfg(feature = "dag")]

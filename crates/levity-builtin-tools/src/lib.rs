@@ -74,6 +74,8 @@
 //!   of `levity-sandbox`.
 //! - Write your own tool: [`Tool`](levity_core::Tool), or the macro `#[tool]`.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 #[cfg(feature = "commands")]
 mod command;
 #[cfg(feature = "commands")]

@@ -63,6 +63,8 @@
 //! - `docs/context.md` describes the conventions of context files and the budget.
 //! - [`ContextSource`](levity_core::ContextSource) is the trait for a source of your own.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod blocking;
 mod call;
 mod error;

@@ -39,6 +39,8 @@
 //! This crate has no features. Its types are always complete, so data that one crate writes can be
 //! read by every other.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod any_error;
 mod approve;
 mod cancel;

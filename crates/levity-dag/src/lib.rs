@@ -80,6 +80,8 @@
 //! # Features
 //! This crate has no features.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod check;
 mod condition;
 mod constraints;

@@ -73,6 +73,8 @@
 //! - [`DriverHost`] is the one trait that a host implements.
 //! - [`replay`], [`cut`] and [`tally`] work on stored records without a driver.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod budget;
 mod driver;
 mod fingerprint;

@@ -58,6 +58,8 @@
 //! - Compare two models or versions: [`SubjectComparison`], which pairs their trials.
 //! - Run a public benchmark: [`bfcl`].
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod bfcl;
 mod case;
 mod check;

@@ -36,6 +36,8 @@
 //! - [`after_failure`] decides between a retry, a fallback and the end.
 //! - [`Drafts`] counts the answers of a model that cannot be used.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod drafts;
 mod failure;
 mod links;

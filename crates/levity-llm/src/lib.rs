@@ -61,6 +61,8 @@
 //! - `docs/providers.md` describes each provider and its options.
 //! - `docs/json.md` lists all repairs of [`json`].
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod json;
 pub mod layers;
 

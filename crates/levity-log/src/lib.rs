@@ -59,6 +59,8 @@
 //! # Ok::<(), levity_log::Error>(())
 //! ```
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod clock;
 mod entry;
 mod error;

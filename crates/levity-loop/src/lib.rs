@@ -46,6 +46,8 @@
 //! - [`Answer`] is the result of a run.
 //! - [`SecretGuard`], [`SizeGuard`] and [`TopicGuard`] check what enters and leaves an agent.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod agent;
 mod answer;
 mod builder;

@@ -40,6 +40,8 @@
 //! This crate has no features. Use it through `levity::tool` of the facade; crates of tools can
 //! depend on `levity-core` and this crate alone.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod block;
 mod docs;
 mod errors;

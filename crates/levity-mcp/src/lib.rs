@@ -50,6 +50,8 @@
 //! - [`blocking`] offers the same to programs that are not async.
 //! - `docs/mcp.md` describes the file format, the transports and logins in full.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod blocking;
 
 #[cfg(feature = "oauth")]

@@ -46,6 +46,8 @@
 //! - [`Window`] and [`Counter`] decide what a model sees; [`WindowView`] is the result.
 //! - `docs/memory.md` and `docs/recall.md` describe the formats of the files.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod blocking;
 mod conversations;
 mod file;

@@ -46,6 +46,8 @@
 //! - `SessionFolder` describes the layout of session files on disk, and `Session` their content.
 //! - `levity_dag::PlanNotice` and `levity_core::EventKind` are the events behind the views.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod lineage;
 #[cfg(feature = "dag")]
 mod session;

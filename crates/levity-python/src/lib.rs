@@ -55,6 +55,8 @@
 //! | printed text | 32 KiB | the middle is omitted |
 //! | result | 64 KiB of JSON | the rest is cut |
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod dropin;
 mod engine;
 mod error;

@@ -45,6 +45,8 @@
 //!   [`LineBuffer`] to speak a protocol with one message per line.
 //! - The crate `levity-mcp` is the MCP client, and `docs/bridge.md` describes the bridge.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod edge;
 mod inflight;
 mod line;

@@ -46,6 +46,8 @@
 //! - [`RunReport`] and [`RunComparison`] summarize stored runs.
 //! - `docs/journal.md` describes the format of the journals.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod archive;
 mod asked_calls;
 mod checksum;

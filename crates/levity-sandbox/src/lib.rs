@@ -54,6 +54,8 @@
 //!   `Sandbox::shell`.
 //! - Learn what your system enforces: print `Sandbox::report`.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 #[cfg(feature = "commands")]
 mod command;
 #[cfg(feature = "net")]

@@ -68,6 +68,8 @@
 //! - Call [`Runs::resume_all`] when your server starts, so that interrupted runs continue.
 //! - Implement [`Library`] to make your own documents searchable.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod access;
 mod access_control;
 mod access_log;

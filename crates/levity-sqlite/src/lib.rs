@@ -42,6 +42,8 @@
 //! [`SharedFile`] opens files, [`Format`] describes them, and [`in_memory`] creates the same tables
 //! for tests.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod error;
 mod file;
 mod open;

@@ -60,6 +60,8 @@
 //! - [`SwarmAnswer`] has the reports of the workers and the messages on the [`Bus`].
 //! - [`SwarmNotice`] lists the events that a swarm adds to the event stream of a run.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod answer;
 mod blackboard;
 mod board;

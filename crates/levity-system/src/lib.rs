@@ -20,6 +20,8 @@
 //! This crate has no features. On systems other than Unix, permissions and inode numbers are not
 //! checked.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod files;
 mod owner;
 mod replace;

@@ -65,6 +65,8 @@
 //! - Implement a trait of levity: call its suite in [`conformance`] from one test.
 //! - Test that a run survives a kill: [`crash::after_every_record`].
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod conformance;
 pub mod crash;
 

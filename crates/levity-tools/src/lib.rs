@@ -74,6 +74,8 @@
 //! - [`FileLoader`] teaches [`FolderTools`] another kind of file.
 //! - [`Schema`] and [`ArgumentValidator`] check JSON outside of a dispatcher.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod dispatch;
 mod entry;
 mod error;

@@ -74,6 +74,8 @@
 //! - `audit`: every run is folded again at its end, and fails if the result differs. For tests; see
 //!   `AgentBuilder::verify_replay`.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 #[cfg(any(feature = "dag", feature = "swarm"))]
 pub use levity_agents as agents;
 #[cfg(feature = "context")]
