@@ -120,7 +120,7 @@ impl Row {
         let found = (&*last, output.status.code(), lines.len());
         (expected != found).then(|| {
             format!(
-                "{}:\n expected {expected:?}\n    found {found:?}",
+                "{}:\n expected {expected:?}\n    found {found:?} in\n{stderr}",
                 self.name
             )
         })

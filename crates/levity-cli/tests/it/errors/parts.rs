@@ -416,7 +416,7 @@ pub(super) const ROWS: &[Row] = &[
         "bridge with a wrong token",
         "printf 0123456789abcdef > token; chmod 600 token; printf fedcba9876543210 > other; \
          chmod 600 other\nlevity bridge host --listen 127.0.0.1:0 --workspace w --token-file \
-         token \\\n--script hello.json > out 2>&1 & pid=$!\nuntil grep -q ready out; do sleep \
+         token \\\n--script hello.json > out 2>&1 & pid=$!\nuntil grep -qs ready out; do sleep \
          0.05; done\nurl=$(sed -n 's/^listening on //p' out); sed -i \"s|URL|$url|\" \
          b.json\nlevity mcp call b list_files '{}' --config b.json; code=$?\nkill $pid; exit \
          $code",

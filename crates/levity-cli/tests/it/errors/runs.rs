@@ -68,7 +68,7 @@ pub(super) const ROWS: &[Row] = &[
     Row::new(
         "journal is locked",
         "levity run hi --script waits.json --journal j.db --id live > out 2>&1 & pid=$!\nuntil \
-         grep -q \"waits  until\" out; do sleep 0.05; done\nlevity runs resume live --quiet \
+         grep -qs \"waits  until\" out; do sleep 0.05; done\nlevity runs resume live --quiet \
          --journal j.db; code=$?\nkill $pid; exit $code",
         1,
         "the run could not continue: the journal failed: run `live` is driven by another \
