@@ -10,12 +10,14 @@
 //! words `long call`, since its middle is not shown.
 //!
 //! The first Ctrl-C cancels the run and waits for its end; its reason distinguishes it from a
-//! cancellation by another process.
+//! cancellation by another process. A second Ctrl-C does not wait.
 
 use std::pin::pin;
 use std::process::ExitCode;
 
-use levity::core::{Ask, AskKind, Delta, Ending, Event, Failure, Record, RunSummary, Status};
+use levity::core::{
+    Ask, AskKind, Delta, Ending, Event, Failure, Record, RunId, RunSummary, RuntimeError, Status,
+};
 use levity::prelude::*;
 use levity::runtime::{RunHandle, Runnable};
 
@@ -100,32 +102,48 @@ pub(crate) async fn watch(
     let mut interrupted = pin!(tokio::signal::ctrl_c());
     let mut cancelled = false;
     loop {
-        tokio::select! {
-            event = events.next() => match event {
-                Some(event) => {
-                    show(&event);
-                    if let EventKind::Asked(ask) = &event.kind && !args.park {
-                        tokio::select! {
-                            // A run that has already ended needs no answer.
-                            decision = decide(ask, input) => {
-                                drop(run.control().decide(ask, decision).await);
-                            }
-                            _ = &mut interrupted, if !cancelled => {
-                                cancelled = true;
-                                drop(run.cancel(INTERRUPTED).await);
-                            }
+        let is_interrupted = tokio::select! {
+            event = events.next() => {
+                let Some(event) = event else { break };
+                show(&event);
+                match &event.kind {
+                    EventKind::Asked(ask) if !args.park && !cancelled => tokio::select! {
+                        // A run that has already ended needs no answer.
+                        decision = decide(ask, input) => {
+                            drop(run.control().decide(ask, decision).await);
+                            false
                         }
-                    }
+                        _ = &mut interrupted => true,
+                    },
+                    _ => false,
                 }
-                None => return run.await,
-            },
-            _ = &mut interrupted, if !cancelled => {
-                cancelled = true;
+            }
+            _ = &mut interrupted => true,
+        };
+        if is_interrupted {
+            if cancelled {
+                return Err(interruption(run.id()));
+            }
+            cancelled = true;
+            interrupted.set(tokio::signal::ctrl_c());
+            tokio::select! {
                 // A run that has already ended needs no cancellation.
-                let _ = run.cancel(INTERRUPTED).await;
+                _ = run.cancel(INTERRUPTED) => {}
+                _ = &mut interrupted => return Err(interruption(run.id())),
             }
         }
     }
+    let id = run.id().clone();
+    tokio::select! {
+        result = run => result,
+        _ = &mut interrupted, if cancelled => Err(interruption(&id)),
+    }
+}
+
+/// Returns the error for a run that the user did not wait for. Dropping its handle stops it.
+fn interruption(run: &RunId) -> levity::Error {
+    let (run, reason) = (run.clone(), INTERRUPTED.to_owned());
+    RuntimeError::Cancelled { run, reason }.into()
 }
 
 /// Asks the user at the terminal for a decision.
