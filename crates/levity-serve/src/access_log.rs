@@ -205,7 +205,11 @@ impl RotatingFile {
         if self.bytes > 0 && self.bytes + length > self.max_bytes {
             let mut rotated = self.path.clone().into_os_string();
             rotated.push(".1");
-            fs::rename(&self.path, rotated)?;
+            match fs::rename(&self.path, rotated) {
+                // An earlier rotation renamed the file, but could not open a new one.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                renamed => renamed?,
+            }
             self.file = open_for_append(&self.path)?;
             self.bytes = 0;
         }
@@ -235,12 +239,8 @@ mod tests {
         assert_eq!(fs::read_to_string(&mine).unwrap(), "mine");
     }
 
-    #[test]
-    fn access_log_rotation_keeps_at_most_two_files() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("access.log");
-        let log = AccessLog::file_with_limit(&path, 1_000).unwrap();
-        let record = AccessRecord {
+    fn record() -> AccessRecord {
+        AccessRecord {
             at: Timestamp::from_millis(0),
             address: Some("127.0.0.1".parse().unwrap()),
             token: Some("ci".to_owned()),
@@ -249,9 +249,16 @@ mod tests {
             path: "/v1/runs\n\"x\"".to_owned(),
             status: 200,
             duration: Duration::from_millis(3),
-        };
+        }
+    }
+
+    #[test]
+    fn access_log_rotation_keeps_at_most_two_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("access.log");
+        let log = AccessLog::file_with_limit(&path, 1_000).unwrap();
         for _ in 0..100 {
-            log.write(&record);
+            log.write(&record());
         }
         let mut names: Vec<_> = fs::read_dir(folder.path())
             .unwrap()
@@ -270,5 +277,18 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn access_log_continues_if_its_file_was_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("access.log");
+        let log = AccessLog::file_with_limit(&path, 1_000).unwrap();
+        log.write(&record());
+        fs::remove_file(&path).unwrap();
+        for _ in 0..10 {
+            log.write(&record());
+        }
+        assert!(fs::read_to_string(&path).unwrap().contains("/v1/runs"));
     }
 }

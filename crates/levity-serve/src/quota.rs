@@ -170,6 +170,13 @@ impl Quota {
     }
 }
 
+impl Permit {
+    /// Returns the tenant whose share has the units; `None` for a caller without a namespace.
+    pub(crate) fn tenant(&self) -> Option<&str> {
+        self.tenant.as_deref()
+    }
+}
+
 impl Drop for Permit {
     fn drop(&mut self) {
         let mut usage = self.quota.usage();

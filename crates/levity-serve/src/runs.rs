@@ -20,7 +20,7 @@ use levity_core::{
 use levity_runtime::{Runtime, Watcher};
 use tokio::task::JoinSet;
 
-use crate::access::Caller;
+use crate::access::{Caller, tenant_of};
 use crate::error::{Error, Result};
 use crate::feed::{EventReader, Feed};
 use crate::quota::{Quota, TokenShare};
@@ -797,7 +797,7 @@ impl Runs {
         standing: RunStatus,
         origin: &RunOrigin<'_>,
     ) -> Result<RunSlot> {
-        let run = Arc::new(LiveRun::new(id.clone(), origin.tenant(), feed, standing));
+        let run = Arc::new(LiveRun::new(id.clone(), origin.tenant(id), feed, standing));
         let mut known = self.known();
         let queued = match origin {
             RunOrigin::Caller(caller) => {
@@ -962,11 +962,14 @@ enum RunOrigin<'a> {
 }
 
 impl RunOrigin<'_> {
-    fn tenant(&self) -> Option<Arc<str>> {
-        match self {
-            Self::Caller(caller) => caller.namespace().map(Into::into),
-            Self::Queue(_) => None,
-        }
+    /// Returns the tenant that a run counts for. Runs in the queue have no caller, so their id
+    /// decides.
+    fn tenant(&self, run: &RunId) -> Option<Arc<str>> {
+        let tenant = match self {
+            Self::Caller(caller) => caller.namespace(),
+            Self::Queue(_) => tenant_of(run.as_str()),
+        };
+        tenant.map(Into::into)
     }
 }
 

@@ -45,7 +45,7 @@ struct SessionEntry {
     usage: Arc<SessionUsage>,
     /// The owner of the session.
     owner: Owner,
-    _permit: Permit,
+    permit: Permit,
 }
 
 tokio::task_local! {
@@ -102,7 +102,7 @@ impl Sessions {
     }
 
     /// Takes a permit for another session. If none is free, the session that was idle longest is
-    /// closed: one of the caller's own if it has too many.
+    /// closed: one of the caller's tenant if that tenant has too many.
     fn take_permit(&self, caller: &Caller) -> Option<Permit> {
         if let Ok(permit) = self.quota.take(caller) {
             return Some(permit);
@@ -112,7 +112,7 @@ impl Sessions {
         let mut all = self.all();
         let candidates = all
             .iter()
-            .filter(|(_, entry)| !own || entry.owner == owner(caller));
+            .filter(|(_, entry)| !own || entry.permit.tenant() == caller.namespace());
         let oldest = candidates.max_by_key(|(_, entry)| entry.usage.idle(now));
         let spare = oldest
             .filter(|(_, entry)| entry.usage.idle(now) >= EVICTABLE_AFTER)
@@ -227,7 +227,7 @@ impl SessionManager for Sessions {
             link,
             usage: Arc::default(),
             owner: owner(&caller),
-            _permit: permit,
+            permit,
         };
         self.all().insert(id.clone(), entry);
         self.get(&id)?;

@@ -1,5 +1,6 @@
 //! Named tokens over MCP, and bodies that never arrive.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,7 +10,7 @@ use levity_memory::InMemory;
 use levity_runtime::{MemoryJournal, Runtime};
 use levity_serve::mcp::{HandlerReply, McpLimits, McpServer, RequestError, TaskSupport};
 use levity_serve::{AccessControl, AgentServer, Runs, Token, TokenScope, Tokens};
-use levity_test::{FunctionModel, RecordingTool, ScriptedModel};
+use levity_test::{FunctionModel, ManualWorld, RecordingTool, ScriptedModel};
 use levity_tools::{Policy, Rule};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -161,7 +162,8 @@ async fn session_of_one_token_is_unknown_to_another() {
         .unwrap();
     let (gate, people) = people();
     let site = Site::behind(&server, gate).await;
-    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}});
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {},
+        "clientInfo": {"name": "t", "version": "0"}});
     let init = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
     let opened = site.post(&[("authorization", &people[0])], &init).await;
     let session = opened.header("mcp-session-id").unwrap().to_owned();
@@ -339,7 +341,8 @@ async fn session_opened_with_unusual_headers_belongs_to_its_token() {
         .unwrap();
     let (gate, people) = people();
     let site = Site::behind(&server, gate).await;
-    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}});
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {},
+        "clientInfo": {"name": "t", "version": "0"}});
     let init = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
     for version in ["2026-07-28", "2027-01-01", "x", "", "2025-11-25"] {
@@ -374,7 +377,8 @@ async fn named_token_is_limited_to_a_quarter_of_the_sessions() {
         .unwrap();
     let (gate, people) = people();
     let site = Site::behind(&server, gate).await;
-    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}});
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {},
+        "clientInfo": {"name": "t", "version": "0"}});
     let init = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
     for (who, status) in [
         (0, 200),
@@ -403,6 +407,30 @@ async fn named_token_is_limited_to_a_quarter_of_the_sessions() {
     }
     let opened = site.post(&[("authorization", &people[3])], &init).await;
     assert_eq!(opened.status, 200, "{opened:?}");
+}
+
+#[tokio::test]
+async fn idle_session_makes_room_for_another_token_of_its_tenant() {
+    let world = Arc::new(ManualWorld::new());
+    let server = builder()
+        .limits(McpLimits::default().sessions(4))
+        .world(world.clone())
+        .build()
+        .unwrap();
+    let mut tokens = Tokens::new();
+    let [laptop, phone] = ["ann.laptop", "ann.phone"].map(|name| {
+        let token = tokens.add(name, [TokenScope::Run]).unwrap();
+        format!("Bearer {}", token.reveal())
+    });
+    let site = Site::behind(&server, AccessControl::named(tokens)).await;
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {},
+        "clientInfo": {"name": "t", "version": "0"}});
+    let init = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
+    for (token, seconds, status) in [(&laptop, 0, 200), (&phone, 0, 503), (&phone, 61, 200)] {
+        world.advance(Duration::from_secs(seconds));
+        let answer = site.post(&[("authorization", token)], &init).await;
+        assert_eq!(answer.status, status, "after {seconds} s: {answer:?}");
+    }
 }
 
 fn agent_server(limit: usize) -> McpServer {
