@@ -77,7 +77,8 @@ fn session(server: &Server) -> TcpStream {
     let initialized = post(
         "",
         json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
-            "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"},
+            "protocolVersion": "2025-11-25", "capabilities": {},
+            "clientInfo": {"name": "bench", "version": "1"},
         }}),
     );
     let id = initialized

@@ -245,7 +245,8 @@ fn complete_reply(call: Option<&str>) -> Vec<u8> {
         ),
     };
     let body = json!({
-        "id": "chatcmpl-9sKd83jfKs02mxPq", "object": "chat.completion", "created": 1_794_736_800, "model": "mock",
+        "id": "chatcmpl-9sKd83jfKs02mxPq", "object": "chat.completion", "created": 1_794_736_800,
+        "model": "mock",
         "choices": [{"index": 0, "message": message, "logprobs": null, "finish_reason": finish}],
         "usage": usage(), "service_tier": "default", "system_fingerprint": "fp_44709d6fcb",
     });
@@ -303,8 +304,10 @@ fn stream(call: Option<&str>) -> Vec<u8> {
 
 fn piece(choices: Value, usage: Value) -> String {
     let piece = json!({
-        "id": "chatcmpl-9sKd83jfKs02mxPq", "object": "chat.completion.chunk", "created": 1_794_736_800,
-        "model": "mock", "service_tier": "default", "system_fingerprint": "fp_44709d6fcb", "choices": choices,
+        "id": "chatcmpl-9sKd83jfKs02mxPq", "object": "chat.completion.chunk",
+        "created": 1_794_736_800,
+        "model": "mock", "service_tier": "default", "system_fingerprint": "fp_44709d6fcb",
+        "choices": choices,
         "usage": usage,
     });
     piece.to_string()

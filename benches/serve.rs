@@ -255,7 +255,8 @@ async fn bare_server() {
     let stream = || async {
         let pieces = futures_util::stream::unfold(ticks(), |mut ticks| async {
             ticks.tick().await;
-            let data = json!({"run": "busy", "seq": 5, "at": now() / 1_000_000, "kind": {"progress": {
+            let data = json!({"run": "busy", "seq": 5, "at": now() / 1_000_000,
+                "kind": {"progress": {
                 "effect": 1, "call": "call_0", "text": filler_text(),
             }}});
             Some((

@@ -162,7 +162,8 @@ const WORDS: [&str; 12] = [
 
 fn chunk(delta: &serde_json::Value, finish: Option<&str>) -> String {
     json!({
-        "id": "chatcmpl-9f2b7c41d0aa4e6c8b15", "object": "chat.completion.chunk", "created": 1_790_000_000,
+        "id": "chatcmpl-9f2b7c41d0aa4e6c8b15", "object": "chat.completion.chunk",
+        "created": 1_790_000_000,
         "model": "invented-large-2026", "system_fingerprint": "fp_5a1c0e77b2",
         "choices": [{"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish}],
         "usage": null,
@@ -210,7 +211,8 @@ fn call(index: usize, begins: bool, word: &str) -> serde_json::Value {
     if begins {
         let function = json!({"name": "note", "arguments": ""});
         let id = format!("call_{index}");
-        return json!({"tool_calls": [{"index": index, "id": id, "type": "function", "function": function}]});
+        return json!({"tool_calls": [{"index": index, "id": id, "type": "function",
+            "function": function}]});
     }
     json!({"tool_calls": [{"index": index, "function": {"arguments": word}}]})
 }

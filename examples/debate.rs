@@ -12,7 +12,8 @@ use levity::test::ScriptedModel;
 const NOT_YET: &str =
     r#"{"done": false, "reason": "No one has explained how the wind affects the tide."}"#;
 /// The second verdict of the judge: the answer.
-const ENOUGH: &str = r#"{"done": true, "answer": "Sail at six: the water is high and the wind still weak.",
+const ENOUGH: &str = r#"{"done": true,
+    "answer": "Sail at six: the water is high and the wind still weak.",
     "reason": "The watch has given up eight o'clock."}"#;
 
 #[tokio::main]

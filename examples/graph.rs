@@ -16,14 +16,19 @@ use serde_json::json;
 /// The plan that a planner model would write.
 const PLAN: &str = r#"{"steps": [
   {"id": "tides",   "agent": "almanac",    "inputs": {"place": "Brest"},  "writes": ["tides"]},
-  {"id": "weather", "agent": "Retriever",  "prompt": "Find the weather in Brest by month.", "writes": ["weather"]},
-  {"id": "crowds",  "agent": "Retriever",  "prompt": "Find how many people walk there by month.", "writes": ["crowds"]},
-  {"id": "choose",  "agent": "Thinker",    "prompt": "Choose a month.", "reads": ["tides", "weather", "crowds"], "writes": ["month"]}
+  {"id": "weather", "agent": "Retriever",  "prompt": "Find the weather in Brest by month.",
+      "writes": ["weather"]},
+  {"id": "crowds",  "agent": "Retriever",  "prompt": "Find how many people walk there by month.",
+      "writes": ["crowds"]},
+  {"id": "choose",  "agent": "Thinker",    "prompt": "Choose a month.",
+      "reads": ["tides", "weather", "crowds"], "writes": ["month"]}
 ]}"#;
 
 /// The change that the planner would write after the almanac fails.
-const CHANGE: &str = r#"{"reason": "the almanac is closed, so the tides are searched elsewhere", "add": [
-  {"id": "tides_found", "agent": "Retriever", "prompt": "Find the tides in Brest.", "writes": ["tides"], "instead_of": "tides"}
+const CHANGE: &str = r#"{"reason": "the almanac is closed, so the tides are searched elsewhere",
+    "add": [
+  {"id": "tides_found", "agent": "Retriever", "prompt": "Find the tides in Brest.",
+      "writes": ["tides"], "instead_of": "tides"}
 ]}"#;
 
 fn reply(text: &str) -> Turn {

@@ -22,9 +22,12 @@ const GOAL: &str =
 
 /// The plan that a router would write.
 const PLAN: &str = r#"{"delegations": [
-  {"id": "rules",  "worker": "researcher", "task": "Explain how leap years work.", "expected": "the rules, in order"},
-  {"id": "code",   "worker": "coder", "task": "Write `leap.py` with a function `leap(year)`.", "depends_on": ["rules"]},
-  {"id": "review", "worker": "reviewer", "task": "Review `leap.py`.", "depends_on": ["rules", "code"]}
+  {"id": "rules",  "worker": "researcher", "task": "Explain how leap years work.",
+      "expected": "the rules, in order"},
+  {"id": "code",   "worker": "coder", "task": "Write `leap.py` with a function `leap(year)`.",
+      "depends_on": ["rules"]},
+  {"id": "review", "worker": "reviewer", "task": "Review `leap.py`.",
+      "depends_on": ["rules", "code"]}
 ]}"#;
 
 const RULES: &str = "Every fourth year, but not every hundredth, and again every four-hundredth.";

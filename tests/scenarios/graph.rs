@@ -116,10 +116,13 @@ async fn failed_code_of_agent_is_reported_and_rewritten() {
 }
 
 const PLAN: &str = r#"{"steps": [
-    {"id": "read", "agent": "Retriever", "prompt": "Read the table.", "reads": ["file_profiles"], "writes": ["rows"]},
-    {"id": "sum", "agent": "Summarizer", "prompt": "Sum it up.", "reads": ["rows"], "writes": ["summary"]},
+    {"id": "read", "agent": "Retriever", "prompt": "Read the table.", "reads": ["file_profiles"],
+        "writes": ["rows"]},
+    {"id": "sum", "agent": "Summarizer", "prompt": "Sum it up.", "reads": ["rows"],
+        "writes": ["summary"]},
     {"id": "check", "agent": "QA", "prompt": "Judge the summary.", "reads": ["summary"]},
-    {"id": "report", "agent": "Formatter", "prompt": "Format.", "reads": ["summary"], "after": ["check"], "writes": ["report"]}
+    {"id": "report", "agent": "Formatter", "prompt": "Format.", "reads": ["summary"],
+        "after": ["check"], "writes": ["report"]}
 ]}"#;
 
 const ANSWERS: &[(&str, &str)] = &[
@@ -331,7 +334,8 @@ fn tides() -> ServerConfig {
                 let result = match asked["method"].as_str() {
                     Some("initialize") => json!({
                         "protocolVersion": asked["params"]["protocolVersion"],
-                        "capabilities": {"tools": {}}, "serverInfo": {"name": "tides", "version": "1"},
+                        "capabilities": {"tools": {}},
+                        "serverInfo": {"name": "tides", "version": "1"},
                     }),
                     Some("tools/list") => json!({"tools": [
                         {"name": "tide_at", "description": "Returns the \

@@ -64,7 +64,8 @@ async fn team_with_plan_approval_passes_run_conformance() {
     const PLAN: &str = r#"{"steps": [
         {"id": "tides", "agent": "finder", "prompt": "Find the tides.", "writes": ["tides"]},
         {"id": "winds", "agent": "finder", "prompt": "Find the winds.", "writes": ["winds"]},
-        {"id": "choose", "agent": "finder", "prompt": "Choose a day.", "reads": ["tides", "winds"], "writes": ["day"]}
+        {"id": "choose", "agent": "finder", "prompt": "Choose a day.", "reads": ["tides", "winds"],
+            "writes": ["day"]}
     ]}"#;
     let make = |runtime: Runtime| {
         let found = |_: &str| r#"{"tides": "low", "winds": "mild", "day": "Monday"}"#.to_owned();

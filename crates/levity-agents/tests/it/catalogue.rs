@@ -119,8 +119,10 @@ fn older_config_format_is_read() {
         }
     }
     let json = r#"{"agents": {
-        "PlannerAgent": {"prompt_file": "x/planner_prompt.md", "model": "gemini", "mcp_servers": [], "description": "Plans"},
-        "CoderAgent": {"prompt_file": "coder.md", "model": "gemini", "mcp_servers": ["sandbox", "browser", "rag"]},
+        "PlannerAgent": {"prompt_file": "x/planner_prompt.md", "model": "gemini", "mcp_servers": [],
+        "description": "Plans"},
+        "CoderAgent": {"prompt_file": "coder.md", "model": "gemini",
+        "mcp_servers": ["sandbox", "browser", "rag"]},
         "NewAgent": {"prompt_file": "16_NetworkX/prompts/new_agent.md", "model": "ollama"}
     }}"#;
     let mut files = prompts.to_vec();

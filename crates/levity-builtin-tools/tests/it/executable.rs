@@ -73,8 +73,10 @@ async fn executable_reads_and_writes_json() {
         "count_words",
         &json!({
             "description": "Counts words.",
-            "input": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
-            "output": {"type": "object", "properties": {"words": {"type": "integer"}}, "required": ["words"]},
+            "input": {"type": "object", "properties": {"text": {"type": "string"}},
+                "required": ["text"]},
+            "output": {"type": "object", "properties": {"words": {"type": "integer"}},
+                "required": ["words"]},
             "run": ["count.sh", "me"],
             "read_only": true,
             "timeout_seconds": 20,

@@ -211,7 +211,8 @@ async fn ask(bridge: &Servers, name: &str, args: Value) -> Result<String, String
 
 fn plan() -> Value {
     json!([
-        {"call": {"name": "write_file", "args": {"path": "ARCHITECTURE.md", "content": "# Two parts\n"}}},
+        {"call": {"name": "write_file",
+            "args": {"path": "ARCHITECTURE.md", "content": "# Two parts\n"}}},
         {"reply": "It is planned."},
     ])
 }

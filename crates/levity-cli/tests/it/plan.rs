@@ -123,7 +123,8 @@ fn plan_exit_code_reports_progress() {
     );
     let path = file(
         "circle.json",
-        r#"{"steps": [{"id": "a", "agent": "Thinker", "after": ["b"]}, {"id": "b", "agent": "Thinker", "after": ["a"]}]}"#,
+        r#"{"steps": [{"id": "a", "agent": "Thinker", "after": ["b"]},
+            {"id": "b", "agent": "Thinker", "after": ["a"]}]}"#,
     );
     check(
         &levity(&["plan", "--plan", path.to_str().unwrap()]),
@@ -248,7 +249,8 @@ fn display_misses_no_event_of_long_plan() {
                 at if at % 2 == 0 => ("x", serde_json::json!(["s0"])),
                 _ => ("x", serde_json::json!([])),
             };
-            serde_json::json!({"id": format!("s{at}"), "agent": "Thinker", "prompt": prompt, "after": after})
+            serde_json::json!({"id": format!("s{at}"), "agent": "Thinker", "prompt": prompt,
+                "after": after})
         })
         .collect();
     let path = file(
@@ -376,7 +378,10 @@ fn workspace_with_tool(name: &str) -> PathBuf {
 fn agents_of_plan_have_tools_of_command() {
     let folder = workspace_with_tool("reach");
     let (space, tools) = (folder.to_str().unwrap(), folder.join("tools"));
-    let call = |name: &str, args: serde_json::Value| serde_json::json!({"call": {"name": name, "args": args}});
+    let call = |name: &str, args: serde_json::Value| {
+        serde_json::json!({"call": {"name": name,
+        "args": args}})
+    };
     let replies = serde_json::json!([
         call("write_file", serde_json::json!({"path": "out.txt", "content": "one\ntwo\n"})),
         call("shout", serde_json::json!({"text": "hi"})),
@@ -473,8 +478,10 @@ fn given_files_are_readable_without_workspace() {
     let given = path.to_str().unwrap();
     let replies = serde_json::json!([
         {"reply": "{\"file_profiles\": []}"},
-        {"reply": r#"{"steps": [{"id": "a", "agent": "Coder", "prompt": "Count.", "writes": ["x"]}]}"#},
-        {"call": {"name": "read_given_file", "args": {"file": "given-tides.csv", "start_line": 2, "lines": 1}}},
+        {"reply": r#"{"steps": [{"id": "a", "agent": "Coder", "prompt": "Count.",
+            "writes": ["x"]}]}"#},
+        {"call": {"name": "read_given_file",
+            "args": {"file": "given-tides.csv", "start_line": 2, "lines": 1}}},
         {"call": {"name": "read_given_file", "args": {"file": "/etc/passwd"}}},
         {"reply": r#"{"code_variants": ["text = read_given_file(file='given-tides.csv')['content']\n{'x': len(text.splitlines())}"]}"#},
     ]);
@@ -498,7 +505,8 @@ fn given_files_are_readable_without_workspace() {
 fn plan_cut_by_reply_limit_is_continued() {
     let replies = serde_json::json!([
         {"reply": r#"{"steps": [{"id": "a", "agent": "Thinker", "prompt": "x", "writes": ["x"]}, {"id": "b", "age"#, "finish": "length"},
-        {"reply": r#"{"steps": [{"id": "b", "agent": "Thinker", "prompt": "y", "reads": ["x"], "writes": ["y"]}]}"#},
+        {"reply": r#"{"steps": [{"id": "b", "agent": "Thinker", "prompt": "y", "reads": ["x"],
+            "writes": ["y"]}]}"#},
         {"reply": r#"{"x": "one"}"#},
         {"reply": r#"{"y": "two"}"#},
     ]);

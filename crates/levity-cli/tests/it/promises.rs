@@ -139,13 +139,15 @@ fn documented_request_works_with_every_documented_value() {
         ),
         (
             "/history",
-            json!([{"role": "user", "parts": [{"type": "media", "mime": "image/png", "source": {"bytes": "AAAA"}}]}]),
+            json!([{"role": "user", "parts": [{"type": "media", "mime": "image/png",
+                "source": {"bytes": "AAAA"}}]}]),
             "/messages/1/content/0/image_url/url",
             json!("data:image/png;base64,AAAA"),
         ),
         (
             "/history",
-            json!([{"role": "user", "parts": [{"type": "media", "mime": "image/png", "source": {"url": "https://h/x.png"}}]}]),
+            json!([{"role": "user", "parts": [{"type": "media", "mime": "image/png",
+                "source": {"url": "https://h/x.png"}}]}]),
             "/messages/1/content/0/image_url/url",
             json!("https://h/x.png"),
         ),
@@ -176,7 +178,8 @@ fn documented_request_works_with_every_documented_value() {
 
 #[test]
 fn models_are_found_in_documented_places() {
-    let list = r#"{"servers": {"house": {"base_url": "{url}/v1", "key": "HOUSE_API_KEY", "default": "big"}},
+    let list = r#"{"servers": {"house": {"base_url": "{url}/v1", "key": "HOUSE_API_KEY",
+        "default": "big"}},
         "profiles": {"fast": {"model": "house:big", "options": {"temperature": 0.25}}}}"#;
     let listed = ("LEVITY_MODELS", "{folder}/models.json");
     let key = ("HOUSE_API_KEY", "k");

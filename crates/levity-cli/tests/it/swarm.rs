@@ -42,7 +42,8 @@ fn plan(workers: &[&str]) -> Value {
             .map(|at| format!("d{at}"))
             .into_iter()
             .collect();
-        json!({"id": format!("d{at}"), "worker": workers[at], "task": "Work.", "depends_on": before})
+        json!({"id": format!("d{at}"), "worker": workers[at], "task": "Work.",
+            "depends_on": before})
     };
     let delegations: Vec<_> = (0..workers.len()).map(one).collect();
     json!(json!({"delegations": delegations}).to_string())

@@ -41,12 +41,14 @@ fn run(place: &PathBuf, script: &str, args: &[&str]) -> Output {
 fn agent_works_in_workspace() {
     let place = folder("works");
     let script = r#"[
-        {"call": {"name": "edit_file", "args": {"path": "notes.txt", "old": "two", "new": "three"}}},
+        {"call": {"name": "edit_file",
+            "args": {"path": "notes.txt", "old": "two", "new": "three"}}},
         {"call": {"name": "read_file", "args": {"path": ".env"}}},
         {"call": {"name": "run_command", "args": {"command": "wc -l notes.txt"}}},
         {"call": {"name": "run_command", "args": {"command": "rm notes.txt"}}},
         {"call": {"name": "shout", "args": {"text": "hi"}}},
-        {"call": {"name": "run_python", "args": {"code": "len(read_file('notes.txt')['content'])"}}},
+        {"call": {"name": "run_python",
+            "args": {"code": "len(read_file('notes.txt')['content'])"}}},
         {"call": {"name": "web_fetch", "args": {"url": "http://localhost/"}}},
         {"reply": "Done."}]"#;
     let output = run(
@@ -80,7 +82,8 @@ fn agent_works_in_workspace() {
         fs::read_to_string(place.join("notes.txt")).unwrap(),
         "one\nthree\n"
     );
-    let script = r#"[{"call": {"name": "run_command", "args": {"command": "rm notes.txt"}}}, {"reply": "Done."}]"#;
+    let script = r#"[{"call": {"name": "run_command", "args": {"command": "rm notes.txt"}}},
+        {"reply": "Done."}]"#;
     check(
         &run(
             &place,
@@ -131,7 +134,8 @@ fn read_only_workspace_is_unchanged() {
 
 #[test]
 fn parked_question_waits_for_answer() {
-    let script = r#"[{"call": {"name": "ask_user", "args": {"question": "Which colour?"}}}, {"reply": "Painted."}]"#;
+    let script = r#"[{"call": {"name": "ask_user", "args": {"question": "Which colour?"}}},
+        {"reply": "Painted."}]"#;
     let script = file("asks.json", script);
     let (place, script) = (Place::new("asks"), script.to_str().unwrap());
     check(

@@ -85,7 +85,8 @@ fn invalid_context_value_returns_error_with_path() {
     );
     check("", json!([]), "at ``: value is not of type \"object\"");
     let many = check_context(
-        &json!({"intent": "", "workspace": {"root": "", "files": vec![0; 99]}, "history": [], "memory": {}}),
+        &json!({"intent": "", "workspace": {"root": "", "files": vec![0; 99]}, "history": [],
+            "memory": {}}),
     );
     assert!(many.unwrap_err().to_string().ends_with("; and 91 more"));
 }

@@ -82,8 +82,10 @@ fn diff_is_merged_over_plan() {
 
 #[test]
 fn whole_plan_is_accepted_as_diff() {
-    let text = r#"{"reason": "new", "nodes": [{"id": "sum", "agent": "a", "reads": ["page"], "writes": ["summary"],
-        "prompt": "Sum it up."}, {"id": "tell", "agent": "a"}], "links": [{"source": "sum", "target": "tell"}]}"#;
+    let text = r#"{"reason": "new", "nodes": [{"id": "sum", "agent": "a", "reads": ["page"],
+        "writes": ["summary"],
+        "prompt": "Sum it up."}, {"id": "tell", "agent": "a"}],
+        "links": [{"source": "sum", "target": "tell"}]}"#;
     let diff = Diff::parse(text, &plan(), &settled).unwrap();
     assert_eq!(
         serde_json::to_value(&diff).unwrap(),
@@ -150,7 +152,8 @@ fn give_up_accepts_text_or_flag() {
 #[test]
 fn settled_steps_cannot_be_changed() {
     assert_rejected(
-        r#"{"remove": ["fetch"], "change": [{"id": "fetch", "agent": "b"}], "add": [{"id": "fetch", "agent": "a"}]}"#,
+        r#"{"remove": ["fetch"], "change": [{"id": "fetch", "agent": "b"}],
+            "add": [{"id": "fetch", "agent": "a"}]}"#,
         &[
             (
                 FaultKind::Settled,
@@ -175,7 +178,8 @@ fn settled_steps_cannot_be_changed() {
         ],
     );
     // A whole plan cannot rewrite a settled step, nor add a predecessor to it.
-    let whole = r#"{"steps": [{"id": "fetch", "agent": "a", "writes": ["page"], "after": ["new"]}, {"id": "new", "agent": "a"}]}"#;
+    let whole = r#"{"steps": [{"id": "fetch", "agent": "a", "writes": ["page"], "after": ["new"]},
+        {"id": "new", "agent": "a"}]}"#;
     let diff = Diff::parse(whole, &plan(), &settled).unwrap();
     assert_eq!(
         diff.apply(&plan(), &settled).unwrap_err().faults[0].kind,
@@ -230,7 +234,8 @@ fn invalid_diffs_are_rejected() {
         ],
     );
     assert_rejected(
-        r#"{"add": [{"id": "x"}, {"id": "x"}, {"id": "sum"}], "remove": ["chek"], "change": [{"id": "nobody"}],
+        r#"{"add": [{"id": "x"}, {"id": "x"}, {"id": "sum"}], "remove": ["chek"],
+            "change": [{"id": "nobody"}],
             "variables": {"page": "first", "new": "sum"}}"#,
         &[
             (

@@ -61,8 +61,10 @@ fn own_form_is_parsed() {
 #[test]
 fn short_forms_are_parsed() {
     assert_parses_to(
-        r#"{"steps": {"a": {"agent": "A", "reads": "x", "dependsOn": ["b", 1, "ROOT"], "agent_prompt": "do", "retry": 2,
-            "map": "l", "code": null, "whatever": {}, "status": "pending"}, "b": {"id": "b", "code": "1"},
+        r#"{"steps": {"a": {"agent": "A", "reads": "x", "dependsOn": ["b", 1, "ROOT"],
+            "agent_prompt": "do", "retry": 2,
+            "map": "l", "code": null, "whatever": {}, "status": "pending"},
+            "b": {"id": "b", "code": "1"},
             "1": {"agent": "A", "code": {"CODE_1A": "x", "CODE_1B": "y"}, "when": true}},
             "variables": {"v": "last", "w": null}}"#,
         &json!({
@@ -97,7 +99,8 @@ fn node_link_form_is_parsed() {
         "given": {"q": 1},
     });
     let nodes = r#"[{"id": "ROOT", "description": "query", "status": "completed"},
-        {"id": 1, "agent": "A", "agent_prompt": "do it", "writes": ["x"], "status": "failed", "output": {}, "cost": 1.5},
+        {"id": 1, "agent": "A", "agent_prompt": "do it", "writes": ["x"], "status": "failed",
+            "output": {}, "cost": 1.5},
         {"id": "T002", "agent": "B", "reads": ["x"], "depends_on": ["1"], "execution_time": 3},
         {"id": "T003", "agent": "B"}]"#;
     let edges = r#"[{"source": "ROOT", "target": 1}, {"source": 1, "target": "T002", "key": 0},
@@ -174,7 +177,8 @@ fn parse_faults_name_field_and_expected_type() {
         &["`links` must be a list of objects, not a number"],
     );
     assert_rejected(
-        r#"{"nodes": [{"id": "fetch"}], "links": [{"source": "fetch"}, {"source": 1, "target": "fetsh"}, 3, [1]]}"#,
+        r#"{"nodes": [{"id": "fetch"}],
+            "links": [{"source": "fetch"}, {"source": 1, "target": "fetsh"}, 3, [1]]}"#,
         &[
             "link 1: `source` and `target` must be ids of nodes",
             "link 2 leads to `fetsh`, which is not a node; did you mean `fetch`?",
@@ -190,9 +194,12 @@ fn parse_faults_name_field_and_expected_type() {
         ],
     );
     assert_rejected(
-        r#"{"steps": [{"id": "a", "agent": 1, "prompt": [], "reads": 5, "writes": ["x", 1], "after": {"when": "x"},
-            "join": "most", "when": "x >", "map": {"most": -1}, "inputs": [], "retry": "often", "timeout": -3,
-            "budget": {"tokens": 1.5, "money": "much", "tokes": 1}, "instead_of": [], "on_failure": "explode", "code": [1],
+        r#"{"steps": [{"id": "a", "agent": 1, "prompt": [], "reads": 5, "writes": ["x", 1],
+            "after": {"when": "x"},
+            "join": "most", "when": "x >", "map": {"most": -1}, "inputs": [], "retry": "often",
+            "timeout": -3,
+            "budget": {"tokens": 1.5, "money": "much", "tokes": 1}, "instead_of": [],
+            "on_failure": "explode", "code": [1],
             "write": ["x"]}], "variables": {"v": "median", "w": 3}}"#,
         &[
             "variable `v`: `reducer` must be one of list, concat, merge, sum, join, first, last",
@@ -236,7 +243,11 @@ fn parse_faults_name_their_step() {
 
 #[test]
 fn huge_numbers_and_deep_nesting_are_rejected() {
-    let plan = Plan::parse(r#"{"steps": [{"id": "a", "agent": "A", "retry": 1e15, "timeout": 1e300, "map": {"over": "x", "most": 18446744073709551615}}]}"#).unwrap();
+    let plan = Plan::parse(
+        r#"{"steps": [{"id": "a", "agent": "A", "retry": 1e15, "timeout": 1e300,
+        "map": {"over": "x", "most": 18446744073709551615}}]}"#,
+    )
+    .unwrap();
     let faults = Graph::check(
         plan,
         &PlanConstraints::new().with("A", StepRunner::new(StepRunnerKind::Agent, "")),
@@ -258,8 +269,10 @@ fn huge_numbers_and_deep_nesting_are_rejected() {
 
 /// A plan text with some characters changed.
 fn mutated() -> impl Strategy<Value = String> {
-    let whole = r#"{"plan": {"nodes": [{"id": 1, "agent": "A", "map": {"over": "x", "most": 3}, "retry": {"attempts": 2}},
-        {"id": "b", "after": [{"step": 1, "when": "x > 1"}], "on_failure": {"fallback": "c"}, "budget": {"money": 1}}],
+    let whole = r#"{"plan": {"nodes": [{"id": 1, "agent": "A", "map": {"over": "x", "most": 3},
+        "retry": {"attempts": 2}},
+        {"id": "b", "after": [{"step": 1, "when": "x > 1"}], "on_failure": {"fallback": "c"},
+            "budget": {"money": 1}}],
         "links": [{"source": 1, "target": "b"}], "variables": {"x": {"reducer": "sum"}}}}"#;
     let letters = prop::sample::select("{}[]\",:01-.ntf\\e \u{e9}".chars().collect::<Vec<_>>());
     prop::collection::vec((0..whole.len(), letters, 0..12usize), 0..6).prop_map(move |changes| {

@@ -102,7 +102,8 @@ impl TeamPlanner for Once {
 
 #[tokio::test]
 async fn question_about_change_blocks_no_other_step() {
-    let change = json!({"add": [{"id": "x2", "agent": "give", "inputs": {"give": 4}, "writes": ["x"], "instead_of": "x"}]});
+    let change = json!({"add": [{"id": "x2", "agent": "give", "inputs": {"give": 4},
+        "writes": ["x"], "instead_of": "x"}]});
     let team = simple(&Log::default())
         .planner(Once(change))
         .approve_plans()

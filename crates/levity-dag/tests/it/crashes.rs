@@ -25,9 +25,13 @@ struct TestPlanner;
 #[async_trait]
 impl TeamPlanner for TestPlanner {
     async fn plan(&self, brief: &PlannerInput) -> Result<Value, ToolError> {
-        let step = |id: &str, agent: &str, reads: &[&str]| json!({"id": id, "agent": agent, "inputs": {"me": id}, "reads": reads, "writes": [id]});
+        let step = |id: &str, agent: &str, reads: &[&str]| {
+            json!({"id": id, "agent": agent,
+            "inputs": {"me": id}, "reads": reads, "writes": [id]})
+        };
         if brief.replan.is_some() {
-            let other = json!({"id": "e2", "agent": "work", "inputs": {"me": "e2"}, "writes": ["e"], "instead_of": "e"});
+            let other = json!({"id": "e2", "agent": "work", "inputs": {"me": "e2"}, "writes": ["e"],
+                "instead_of": "e"});
             return Ok(json!({"reason": "another way", "add": [other]}));
         }
         let mut list = step("each", "work", &["a"]);

@@ -70,7 +70,8 @@ fn team(script: &Script) -> Team {
 async fn failed_step_gets_fallback_and_run_continues() {
     let script = Script::new([
         json!({"steps": [late("a", "b"), give("b", 2), sum("c", &["a", "b"])]}),
-        json!({"add": [{"id": "a2", "agent": "give", "inputs": {"give": 40}, "writes": ["a"], "instead_of": "a"}]}),
+        json!({"add": [{"id": "a2", "agent": "give", "inputs": {"give": 40}, "writes": ["a"],
+            "instead_of": "a"}]}),
     ]);
     let notices = Arc::new(Mutex::new(Vec::new()));
     let finished = within(team(&script).run("Add").on_event(collect(&notices)))
@@ -94,7 +95,8 @@ async fn failed_step_gets_fallback_and_run_continues() {
 #[tokio::test]
 async fn planner_receives_exact_faults_of_its_plan() {
     let script = Script::new([
-        json!({"steps": [{"id": "a", "agent": "giv"}, {"id": "b", "agent": "give", "reads": ["zzz"]}]}),
+        json!({"steps": [{"id": "a", "agent": "giv"},
+            {"id": "b", "agent": "give", "reads": ["zzz"]}]}),
         json!({"steps": [give("a", 1)]}),
     ]);
     within(team(&script).run("Go")).await.unwrap();
@@ -131,7 +133,8 @@ async fn run_ends_with_partial_results_after_three_replans() {
         } else {
             format!("a{}", n - 1)
         };
-        json!({"add": [{"id": format!("a{n}"), "agent": "fail", "writes": ["a"], "instead_of": before}]})
+        json!({"add": [{"id": format!("a{n}"), "agent": "fail", "writes": ["a"],
+            "instead_of": before}]})
     };
     let plan = json!({"steps": [failing("a"), give("b", 2), sum("c", &["a", "b"])]});
     let script = Script::new([plan, again(1), again(2), again(3), again(4)]);
@@ -418,7 +421,8 @@ async fn planner_is_asked_for_rest_of_cut_reply() {
 
 #[tokio::test]
 async fn planner_that_repeats_whole_cut_plan_is_accepted() {
-    let whole = r#"{"steps": [{"id": "a", "agent": "give", "inputs": {"give": 5}, "writes": ["a"]}, {"id": "c", "agent": "sum", "reads": ["a"], "writes": ["c"]}]}"#;
+    let whole = r#"{"steps": [{"id": "a", "agent": "give", "inputs": {"give": 5}, "writes": ["a"]},
+        {"id": "c", "agent": "sum", "reads": ["a"], "writes": ["c"]}]}"#;
     // The same holds if the provider does not report the cut.
     for finish in [Finish::Length, Finish::Stop] {
         let (finished, ..) = run_with_replies(&[(FIRST, finish), (whole, Finish::Stop)]).await;
@@ -461,9 +465,11 @@ async fn planner_without_progress_gets_note_to_shorten_plan_and_then_fails() {
 
 #[tokio::test]
 async fn cut_change_of_plan_is_continued() {
-    let plan = r#"{"steps": [{"id": "a", "agent": "fail", "writes": ["a"]}, {"id": "b", "agent": "fail", "writes": ["b"]}]}"#;
+    let plan = r#"{"steps": [{"id": "a", "agent": "fail", "writes": ["a"]},
+        {"id": "b", "agent": "fail", "writes": ["b"]}]}"#;
     let cut = r#"{"reason": "both broke", "add": [{"id": "c", "agent": "give", "inputs": {"give": 1}, "writes": ["a"], "instead_of": "a"}, {"id": "d", "agent": "gi"#;
-    let rest = r#"{"add": [{"id": "d", "agent": "give", "inputs": {"give": 2}, "writes": ["b"], "instead_of": "b"}]}"#;
+    let rest = r#"{"add": [{"id": "d", "agent": "give", "inputs": {"give": 2}, "writes": ["b"],
+        "instead_of": "b"}]}"#;
     let (finished, model, _) = run_with_replies(&[
         (plan, Finish::Stop),
         (cut, Finish::Length),

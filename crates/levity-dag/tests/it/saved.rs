@@ -31,12 +31,17 @@ async fn check(builder: TeamBuilder, input: impl Into<TeamInput>) -> usize {
 
 #[tokio::test]
 async fn graph_is_restored_between_replans_and_approvals() {
-    let step = |id: &str, agent: &str| json!({"id": id, "agent": agent, "writes": [id], "inputs": {"give": 2}});
+    let step = |id: &str, agent: &str| {
+        json!({"id": id, "agent": agent, "writes": [id],
+        "inputs": {"give": 2}})
+    };
     let script = Script::new([
         json!("no plan"),
-        json!({"steps": [step("a", "fail"), step("b", "give"), {"id": "c", "agent": "sum", "reads": ["a", "b"], "writes": ["c"]}]}),
+        json!({"steps": [step("a", "fail"), step("b", "give"),
+            {"id": "c", "agent": "sum", "reads": ["a", "b"], "writes": ["c"]}]}),
         json!({"add": [{"id": "a2", "agent": "fail", "writes": ["a"], "instead_of": "a"}]}),
-        json!({"add": [{"id": "a3", "agent": "give", "inputs": {"give": 40}, "writes": ["a"], "instead_of": "a2"}]}),
+        json!({"add": [{"id": "a3", "agent": "give", "inputs": {"give": 40}, "writes": ["a"],
+            "instead_of": "a2"}]}),
     ]);
     let builder = simple(&Log::default()).planner(script).approve_plans();
     assert!(check(builder, TeamInput::from("Add")).await > 18);

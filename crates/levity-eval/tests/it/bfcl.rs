@@ -18,7 +18,8 @@ fn data(folder: &Path, count: usize) {
             "unit": {"type": "any", "description": "Unit."},
             "speed": {"type": "float", "description": "Speed."},
             "type": {"type": "dict", "properties": {"type": {"type": "bool"}}},
-            "stops": {"type": "array", "items": {"type": "dict", "properties": {"wait": {"type": "float"}}}},
+            "stops": {"type": "array",
+                "items": {"type": "dict", "properties": {"wait": {"type": "float"}}}},
         }},
     });
     let (mut rows, mut answers, mut irrelevant) = (String::new(), String::new(), String::new());

@@ -133,11 +133,13 @@ pub(crate) fn write(folder: &Path) -> PathBuf {
         "question": [user("Open a ticket about \
             rain."), user("Remove all \
             tickets."), [], user("Thanks.")],
-        "initial_config": {"TicketAPI": {"titles": ["snow"]}}, "missed_function": {"2": ["clear_tickets"]},
+        "initial_config": {"TicketAPI": {"titles": ["snow"]}},
+        "missed_function": {"2": ["clear_tickets"]},
     });
     file("data/BFCL_v4_multi_turn_miss_func.json", &row.to_string());
     let answer = json!({
-        "id": "multi_turn_miss_func_0", "ground_truth": [["open_ticket(title='rain')"], [], ["clear_tickets()"], []],
+        "id": "multi_turn_miss_func_0",
+        "ground_truth": [["open_ticket(title='rain')"], [], ["clear_tickets()"], []],
     });
     file(
         "data/possible_answer/BFCL_v4_multi_turn_miss_func.json",

@@ -117,7 +117,8 @@ fn bfcl_multi_turn_cases_have_state_and_withheld_functions() {
             ("Thanks.", String::new()),
         ]
     );
-    let environment = json!({"classes": ["TicketAPI"], "config": {"TicketAPI": {"titles": ["snow"]}}, "long_context": false});
+    let environment = json!({"classes": ["TicketAPI"],
+        "config": {"TicketAPI": {"titles": ["snow"]}}, "long_context": false});
     assert_eq!(case.environment, Some(environment));
     assert_eq!(
         names(&cases[1].tools),
@@ -127,7 +128,8 @@ fn bfcl_multi_turn_cases_have_state_and_withheld_functions() {
 
 #[test]
 fn bfcl_multi_turn_error_names_case() {
-    let row = json!({"id": "multi_turn_base_0", "involved_classes": ["TicketAPI"], "question": [[{"role": "user", "content": "?"}]]});
+    let row = json!({"id": "multi_turn_base_0", "involved_classes": ["TicketAPI"],
+        "question": [[{"role": "user", "content": "?"}]]});
     for (change, problem) in [
         (
             json!({"involved_classes": ["WebSearchAPI"]}),

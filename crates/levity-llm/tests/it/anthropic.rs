@@ -22,7 +22,8 @@ use serde_json::{Value, json};
 use crate::server::{Answer, Server};
 
 /// A reply in one piece.
-const OK: &str = r#"{"type": "message", "role": "assistant", "content": [{"type": "text", "text": "OK"}],
+const OK: &str = r#"{"type": "message", "role": "assistant",
+    "content": [{"type": "text", "text": "OK"}],
     "stop_reason": "end_turn", "usage": {"input_tokens": 3, "output_tokens": 1}}"#;
 
 /// Creates a stream of these events, each with the type that it names.

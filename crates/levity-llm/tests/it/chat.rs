@@ -68,7 +68,8 @@ async fn stream_is_parsed_into_reply() {
     let calls = json!([["c1", "add", {"a": 2}]]);
     assert_eq!(
         summary_of(&reply),
-        json!({"thinking": "Hm. ", "text": "Let me see", "calls": calls, "finish": "tool_calls", "usage": [9, 7]})
+        json!({"thinking": "Hm. ", "text": "Let me see", "calls": calls, "finish": "tool_calls",
+            "usage": [9, 7]})
     );
     assert_eq!(reply.usage.cached, Some(4));
     let seen = server.last();
@@ -76,7 +77,8 @@ async fn stream_is_parsed_into_reply() {
     assert_eq!(seen.header("authorization"), "Bearer sk-secret");
     assert_eq!(
         seen.body["messages"],
-        json!([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is 2+2?"}])
+        json!([{"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "What is 2+2?"}])
     );
     assert_eq!(
         (&seen.body["stream"], &seen.body["stream_options"]),
@@ -86,14 +88,16 @@ async fn stream_is_parsed_into_reply() {
 
 #[tokio::test]
 async fn whole_reply_is_parsed() {
-    let call = json!({"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{\"a\":2}"}});
+    let call = json!({"id": "c1", "type": "function",
+        "function": {"name": "add", "arguments": "{\"a\":2}"}});
     let message =
         json!({"role": "assistant", "content": null, "reasoning": "Hm.", "tool_calls": [call]});
     let whole = json!({
         "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}],
         "usage": {"prompt_tokens": 9, "completion_tokens": 7},
     });
-    let expected = json!({"thinking": "Hm.", "calls": [["c1", "add", {"a": 2}]], "finish": "tool_calls", "usage": [9, 7]});
+    let expected = json!({"thinking": "Hm.", "calls": [["c1", "add", {"a": 2}]],
+        "finish": "tool_calls", "usage": [9, 7]});
     let server = Server::with_answer(Answer::json(200, whole.to_string())).await;
     let model = ChatModel::compatible(server.url(), "small");
     let reply = model
@@ -138,7 +142,8 @@ async fn deltas_before_error_are_delivered() {
 
 #[tokio::test]
 async fn key_repeated_by_server_is_hidden() {
-    let said = r#"{"error": {"message": "Incorrect API key provided: sk-secret-123", "code": "invalid_api_key"}}"#;
+    let said = r#"{"error": {"message": "Incorrect API key provided: sk-secret-123",
+        "code": "invalid_api_key"}}"#;
     let server = Server::with_answer(Answer::json(401, said).header("x-request-id", "req_1")).await;
     let model = ChatModel::compatible(server.url(), "small").with_key("sk-secret-123");
     let error = model.complete(sample_request()).await.unwrap_err();

@@ -81,9 +81,10 @@ fn reply(seen: &Seen, vectors: &[Vec<f32>]) -> Value {
     }
     let data: Vec<_> = (0..)
         .zip(vectors)
-        .map(
-            |(index, vector): (usize, _)| json!({"object": "embedding", "index": index, "embedding": vector}),
-        )
+        .map(|(index, vector): (usize, _)| {
+            json!({"object": "embedding", "index": index,
+                "embedding": vector})
+        })
         .collect();
     json!({"object": "list", "data": data, "usage": {"prompt_tokens": 7, "total_tokens": 7}})
 }

@@ -115,7 +115,8 @@ async fn retry_after_is_read_in_every_format() {
     for nonsense in ["soon", "-1", "NaN", "inf", "1e300"] {
         assert_eq!(asked("retry-after", nonsense, "").await, None, "{nonsense}");
     }
-    let google = r#"{"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "details": [{"retryDelay": "34.4s"}]}}"#;
+    let google = r#"{"error": {"code": 429, "status": "RESOURCE_EXHAUSTED",
+        "details": [{"retryDelay": "34.4s"}]}}"#;
     assert_eq!(asked("x-none", "1", google).await, Some(34.4));
     let busy = error_of(Answer::json(503, "").header("retry-after", "7")).await;
     assert_eq!(

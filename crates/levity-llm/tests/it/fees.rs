@@ -53,7 +53,8 @@ async fn anthropic_one_hour_cache_and_searches_are_counted() {
     assert_eq!((usage.searches, usage.priority), (Some(3), false));
     let huge = json!({
         "input_tokens": u64::MAX, "output_tokens": u64::MAX, "cache_read_input_tokens": u64::MAX,
-        "cache_creation": {"ephemeral_5m_input_tokens": u64::MAX, "ephemeral_1h_input_tokens": u64::MAX},
+        "cache_creation": {"ephemeral_5m_input_tokens": u64::MAX,
+            "ephemeral_1h_input_tokens": u64::MAX},
         "server_tool_use": {"web_search_requests": u64::MAX},
     });
     let server = Server::with_answer(reply_with_usage(&huge)).await;
@@ -97,12 +98,16 @@ async fn openai_searches_and_sessions_are_counted() {
     let output = json!([
         {"type": "web_search_call", "id": "ws_1", "status": "completed"},
         {"type": "web_search_call", "id": "ws_2", "status": "completed"},
-        {"type": "code_interpreter_call", "id": "ci_1", "container_id": "c_1", "status": "completed"},
-        {"type": "code_interpreter_call", "id": "ci_2", "container_id": "c_1", "status": "completed"},
-        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "OK"}]},
+        {"type": "code_interpreter_call", "id": "ci_1", "container_id": "c_1",
+            "status": "completed"},
+        {"type": "code_interpreter_call", "id": "ci_2", "container_id": "c_1",
+            "status": "completed"},
+        {"type": "message", "role": "assistant",
+            "content": [{"type": "output_text", "text": "OK"}]},
     ]);
     let usage = json!({"input_tokens": 9, "output_tokens": 7});
-    let reply = json!({"status": "completed", "service_tier": "priority", "output": output, "usage": usage});
+    let reply = json!({"status": "completed", "service_tier": "priority", "output": output,
+        "usage": usage});
     let server = Server::with_answer(Answer::json(200, reply.to_string())).await;
     let model = OpenAiModel::new("k", "m")
         .with_endpoint(|_| Endpoint::new(server.url()))
@@ -153,7 +158,8 @@ async fn chat_reply_tier_is_counted() {
         let message = json!({"role": "assistant", "content": "OK"});
         let choice = json!({"index": 0, "message": message, "finish_reason": "stop"});
         let whole = json!({"choices": [choice], "usage": usage, "service_tier": tier}).to_string();
-        let piece = json!({"choices": [{"index": 0, "delta": message, "finish_reason": "stop"}], "service_tier": tier});
+        let piece = json!({"choices": [{"index": 0, "delta": message, "finish_reason": "stop"}],
+            "service_tier": tier});
         // Some servers name the tier once, and not beside the counts.
         let stream = format!(
             "data: {piece}\n\ndata: {}\n\ndata: [DONE]\n\n",

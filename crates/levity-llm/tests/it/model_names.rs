@@ -36,7 +36,8 @@ async fn chat_reply_has_model_name() {
         (json!(7), None),
         (Value::Null, None),
     ] {
-        let chunk = json!({"model": said, "choices": [{"delta": {"content": "Hi"}, "finish_reason": "stop"}]});
+        let chunk = json!({"model": said,
+            "choices": [{"delta": {"content": "Hi"}, "finish_reason": "stop"}]});
         let server = Server::with_answer(events(&[chunk.clone(), chunk.clone()][..1])).await;
         check(
             name,
@@ -44,7 +45,8 @@ async fn chat_reply_has_model_name() {
                 .complete(sample_request())
                 .await,
         );
-        let whole = json!({"model": said, "choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]});
+        let whole = json!({"model": said,
+            "choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]});
         let server = Server::with_answer(Answer::json(200, whole.to_string())).await;
         check(
             name,
@@ -72,9 +74,12 @@ async fn responses_reply_has_model_name() {
 #[tokio::test]
 async fn anthropic_reply_has_model_name() {
     let server = Server::with_answer(events(&[
-        json!({"type": "message_start", "message": {"model": "big-2026", "usage": {"input_tokens": 1}}}),
-        json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
-        json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hi"}}),
+        json!({"type": "message_start",
+            "message": {"model": "big-2026", "usage": {"input_tokens": 1}}}),
+        json!({"type": "content_block_start", "index": 0,
+            "content_block": {"type": "text", "text": ""}}),
+        json!({"type": "content_block_delta", "index": 0,
+            "delta": {"type": "text_delta", "text": "Hi"}}),
         json!({"type": "content_block_stop", "index": 0}),
         json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}}),
         json!({"type": "message_stop"}),
@@ -88,7 +93,8 @@ async fn anthropic_reply_has_model_name() {
 async fn gemini_reply_has_model_name() {
     let content = json!({"parts": [{"text": "Hi"}]});
     for (said, name) in [(json!("big-2026"), Some("big-2026")), (json!([1]), None)] {
-        let chunk = json!({"modelVersion": said, "candidates": [{"content": content, "finishReason": "STOP"}]});
+        let chunk = json!({"modelVersion": said,
+            "candidates": [{"content": content, "finishReason": "STOP"}]});
         let server = Server::with_answer(events(&[chunk])).await;
         let model = GeminiModel::new("k", "big").with_endpoint(|_| Endpoint::new(server.url()));
         check(name, model.complete(sample_request()).await);

@@ -56,7 +56,8 @@ fn cyclic_profile_is_rejected() {
 
 #[test]
 fn custom_server_needs_its_own_key() {
-    let servers = json!({"servers": {"house": {"base_url": "http://127.0.0.1:9/v1", "key": "HOUSE_KEY"},
+    let servers = json!({"servers": {"house": {"base_url": "http://127.0.0.1:9/v1",
+        "key": "HOUSE_KEY"},
         "shed": {"base_url": "http://127.0.0.1:9/v1"}}, "models": {"house:big": {"window": 7}}});
     let models = Models::new().with_list(list(&servers));
     check_rejected(
@@ -103,7 +104,8 @@ fn unlisted_model_has_unknown_price() {
 #[test]
 fn environment_variables_are_checked_in_order() {
     let own = list(
-        &json!({"servers": {"house": {"base_url": "http://127.0.0.1:9/v1", "key": "HOUSE_KEY", "default": "m"}}}),
+        &json!({"servers": {"house": {"base_url": "http://127.0.0.1:9/v1", "key": "HOUSE_KEY",
+            "default": "m"}}}),
     );
     let models = Models::new().with_list(own);
     let error = models.choose().unwrap_err();
@@ -130,7 +132,8 @@ async fn profile_sets_options_missing_in_request() {
     let profile = json!({
         "servers": {"house": {"base_url": format!("{}/v1", server.url())}},
         "profiles": {"calm": {
-            "model": "house:m", "options": {"temperature": 0.25, "max_tokens": 9, "thinking": "low"},
+            "model": "house:m", "options": {"temperature": 0.25, "max_tokens": 9,
+                "thinking": "low"},
             "rate": {"requests": 600, "gap_seconds": 0.0}, "attempts": 2,
         }},
     });

@@ -284,7 +284,8 @@ async fn plain_request_has_expected_body() {
         (seen.line.as_str(), seen.header("authorization")),
         ("POST /api/chat", "Bearer k1")
     );
-    let messages = json!([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is 2 + 5?"}]);
+    let messages = json!([{"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "What is 2 + 5?"}]);
     assert_eq!(
         seen.body,
         json!({"model": "small", "messages": messages, "stream": true})
@@ -318,7 +319,8 @@ async fn options_use_ollama_names() {
     let body = sent(set, request).await;
     assert_eq!(
         body["options"],
-        json!({"num_ctx": 4096, "num_predict": 64, "temperature": 0.5, "top_p": 0.25, "seed": 8, "stop": ["END"], "num_gpu": 1})
+        json!({"num_ctx": 4096, "num_predict": 64, "temperature": 0.5, "top_p": 0.25, "seed": 8,
+            "stop": ["END"], "num_gpu": 1})
     );
     assert_eq!(
         body["format"],
@@ -378,7 +380,8 @@ async fn tools_are_sent_in_ollama_format() {
     assert_eq!(
         body["tools"],
         json!([
-            {"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": {"type": "object", "properties": {"a": a}}}},
+            {"type": "function", "function": {"name": "add", "description": "Adds.",
+                "parameters": {"type": "object", "properties": {"a": a}}}},
             {"type": "function", "function": {"name": "now", "description": "The time. (arguments: \
                 no other fields)", "parameters": {"type": "object", "properties": {}}}},
         ])
@@ -419,7 +422,10 @@ async fn text_and_thinking_are_returned() {
         {"id": "call_1", "function": {"name": "add", "arguments": {"a": 2, "b": 5}}},
         {"id": "call", "function": {"name": "now", "arguments": {}}},
     ]);
-    let answer = |name: &str, id: &str| json!({"role": "tool", "content": "7", "images": ["AQID"], "tool_name": name, "tool_call_id": id});
+    let answer = |name: &str, id: &str| {
+        json!({"role": "tool", "content": "7", "images": ["AQID"],
+        "tool_name": name, "tool_call_id": id})
+    };
     assert_eq!(
         body["messages"],
         json!([

@@ -405,7 +405,8 @@ async fn run_error_names_model_address_status_and_cause() {
         (
             Answer::json(
                 404,
-                r#"{"error": {"message": "The model `m` does not exist", "code": "model_not_found"}}"#,
+                r#"{"error": {"message": "The model `m` does not exist",
+                    "code": "model_not_found"}}"#,
             ),
             false,
             "request to URL failed (model MODEL, status 404): The model `m` does not exist",

@@ -35,10 +35,13 @@ fn events(events: &[Value]) -> Answer {
 /// Creates the last event, with exactly these items.
 fn completed(output: &[Value]) -> Value {
     json!({"type": "response.completed", "response": {
-        "id": "resp_1", "status": "completed", "error": null, "incomplete_details": null, "output": output,
+        "id": "resp_1", "status": "completed", "error": null, "incomplete_details": null,
+        "output": output,
         "usage": {
-            "input_tokens": 9, "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 1},
-            "output_tokens": 7, "output_tokens_details": {"reasoning_tokens": 3}, "total_tokens": 16,
+            "input_tokens": 9, "input_tokens_details": {"cached_tokens": 4,
+                "cache_write_tokens": 1},
+            "output_tokens": 7, "output_tokens_details": {"reasoning_tokens": 3},
+            "total_tokens": 16,
         },
     }})
 }

@@ -80,7 +80,8 @@ fn table(dtype: &str) -> Vec<u8> {
         .flatten()
         .collect();
     let header = json!({"__metadata__": {"format": "pt"},
-        "embedding.weight": {"dtype": dtype, "shape": [VOCAB.len(), 2], "data_offsets": [0, data.len()]}});
+        "embedding.weight": {"dtype": dtype, "shape": [VOCAB.len(), 2],
+            "data_offsets": [0, data.len()]}});
     file(&header.to_string(), &data)
 }
 
@@ -188,7 +189,10 @@ fn invalid_table_is_rejected() {
     );
     let header =
         |header: Value, problem: &str| check(&file(&header.to_string(), &[0; 96]), problem);
-    let tensor = |dtype: &str, shape: Value, offsets: Value| json!({"a": {"dtype": dtype, "shape": shape, "data_offsets": offsets}});
+    let tensor = |dtype: &str, shape: Value, offsets: Value| {
+        json!({"a": {"dtype": dtype,
+        "shape": shape, "data_offsets": offsets}})
+    };
     header(json!({}), "no matrix");
     header(json!({"a": 7}), "no matrix");
     header(tensor("F32", json!([24]), json!([0, 96])), "no matrix");

@@ -141,7 +141,8 @@ async fn child_task_has_history_and_returns_its_messages() {
 async fn child_task_answer_is_validated_against_schema() {
     let model = ScriptedModel::new().reply("seven").reply("{\"total\": 7}");
     let agent = Agent::builder(model).build().unwrap();
-    let schema = json!({"type": "object", "properties": {"total": {"type": "integer"}}, "required": ["total"]});
+    let schema = json!({"type": "object", "properties": {"total": {"type": "integer"}},
+        "required": ["total"]});
     let schema = Arc::new(OutputSchema::new("sum", schema));
     let ending = send(&journaled(), &agent, move || {
         ChildTask::from("2 + 5?").output(schema.clone())

@@ -129,11 +129,15 @@ fn restore_reads_first_state_of_version_0_1_and_rejects_later_ones() {
     let agent = Agent::builder(ScriptedModel::new()).build().unwrap();
     let state = |phase: &str, run: Option<&str>| {
         json!({
-            "goal": {"role": "user", "parts": [{"type": "text", "text": "Go"}]}, "system": "Be brief.", "output": null,
-            "typed": false, "history": [], "run": run, "phase": phase, "exchange": null, "waiting": {}, "said": [],
-            "plan": [], "failures": {}, "edited": {}, "wrap": null, "enough": false, "announced": false,
+            "goal": {"role": "user", "parts": [{"type": "text", "text": "Go"}]},
+            "system": "Be brief.", "output": null,
+            "typed": false, "history": [], "run": run, "phase": phase, "exchange": null,
+            "waiting": {}, "said": [],
+            "plan": [], "failures": {}, "edited": {}, "wrap": null, "enough": false,
+            "announced": false,
             "offered": false, "wrong_answers": 0, "empty_replies": 0, "next": 0, "usage": {},
-            "stats": {"turns": 0, "model_calls": 0, "tool_calls": 0, "failed_calls": 0, "reasoning_steps": 0},
+            "stats": {"turns": 0, "model_calls": 0, "tool_calls": 0, "failed_calls": 0,
+                "reasoning_steps": 0},
             "finish": null, "ending": null,
         })
     };

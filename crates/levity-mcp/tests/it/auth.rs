@@ -460,7 +460,8 @@ async fn client_secret_is_sent_only_to_issuer_of_first_login() {
     );
     // A login that an earlier version stored has the same effect.
     let old = json!({
-        "issuer": authority.issuer(), "resource": authority.url, "scopes": [], "refresh": null, "expires": null,
+        "issuer": authority.issuer(), "resource": authority.url, "scopes": [], "refresh": null,
+        "expires": null,
         "token_endpoint": format!("{}/token", authority.issuer()), "grant": "client", "access": "x",
         "client": { "id": "me", "method": "post", "registered": null },
     });

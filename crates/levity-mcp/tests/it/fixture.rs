@@ -200,7 +200,8 @@ fn default_response(message: &Value) -> Vec<Value> {
     let result = match message["method"].as_str().unwrap_or_default() {
         "initialize" => json!({
             "protocolVersion": "2025-11-25",
-            "capabilities": {"tools": {"listChanged": true}, "resources": {}, "prompts": {}, "completions": {}},
+            "capabilities": {"tools": {"listChanged": true}, "resources": {}, "prompts": {},
+                "completions": {}},
             "serverInfo": {"name": "raw", "version": "1"},
         }),
         "ping" => json!({}),

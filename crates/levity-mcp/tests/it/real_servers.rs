@@ -267,14 +267,16 @@ async fn filesystem_memory_and_thinking_servers_work() {
         .call("read_text_file", json!({"path": "/etc/hostname"}))
         .await;
     assert!(outside.unwrap_err().to_string().contains("denied"));
-    let entities = json!({"entities": [{"name": "tide", "entityType": "thing", "observations": ["it is high"]}]});
+    let entities = json!({"entities": [{"name": "tide", "entityType": "thing",
+        "observations": ["it is high"]}]});
     call(&servers, "mcp_memory_create_entities", entities).await;
     assert!(
         call(&servers, "mcp_memory_read_graph", json!({}))
             .await
             .contains("it is high")
     );
-    let thought = json!({"thought": "first", "nextThoughtNeeded": false, "thoughtNumber": 1, "totalThoughts": 1});
+    let thought = json!({"thought": "first", "nextThoughtNeeded": false, "thoughtNumber": 1,
+        "totalThoughts": 1});
     assert!(
         call(&servers, "mcp_think_sequentialthinking", thought)
             .await
@@ -412,7 +414,8 @@ async fn python_server_from_config_works_over_stdio() {
         return;
     };
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/fixtures/server.py");
-    let text = json!({"mcpServers": {"py": {"command": "${PY}", "args": [script, "stdio"]}, "bad": {"args": []}}});
+    let text = json!({"mcpServers": {"py": {"command": "${PY}", "args": [script, "stdio"]},
+        "bad": {"args": []}}});
     let vars = |name: &str| (name == "PY").then(|| python.to_string_lossy().into_owned());
     let config = Config::parse(&text.to_string(), vars);
     assert!(

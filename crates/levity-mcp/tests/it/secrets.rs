@@ -78,8 +78,10 @@ fn config_problems_hide_secrets() {
         json!({"command": [CANARY, 1, null], "env": {"K": [CANARY]}}),
         json!({"url": address("h"), "headers": {"K": format!("{CANARY}\n")}, "timeout": CANARY}),
         json!({"url": CANARY, "maxMessage": CANARY, "enabled": CANARY, "headers": CANARY}),
-        json!({"command": "c", "args": [format!("{CANARY}${{NONE}}"), format!("${{X:-{CANARY}${{Y}}}}")]}),
-        json!({"command": "c", "args": format!("${{{CANARY} }}"), "cwd": {CANARY: 1}, "env": CANARY}),
+        json!({"command": "c", "args": [format!("{CANARY}${{NONE}}"),
+            format!("${{X:-{CANARY}${{Y}}}}")]}),
+        json!({"command": "c", "args": format!("${{{CANARY} }}"), "cwd": {CANARY: 1},
+            "env": CANARY}),
     ];
     for settings in settings {
         let text = json!({"mcpServers": {"s": settings}}).to_string();
@@ -235,7 +237,8 @@ async fn repeated_settings_in_errors_are_masked() {
     };
     let refusing_script = r#"while read -r line; do id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
         [ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"no %s"}}\n' "$id" "$API_KEY"; done"#;
-    let text = json!({"mcpServers": {"gone": {"command": "/no/${PLACE}/program"}, "folder": {"command": "cat", "cwd": "/no/${A_TOKEN}"}}});
+    let text = json!({"mcpServers": {"gone": {"command": "/no/${PLACE}/program"},
+        "folder": {"command": "cat", "cwd": "/no/${A_TOKEN}"}}});
     let config = Config::parse(&text.to_string(), |_| Some(CANARY.to_owned()));
     let mut builder = Servers::builder()
         .world(world())

@@ -70,7 +70,8 @@ impl ServerEnd {
             let info = json!({"name": "raw", "version": "1"});
             let answer = match request["method"].as_str().unwrap() {
                 "initialize" => json!({"result": {
-                    "protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info,
+                    "protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                    "serverInfo": info,
                 }}),
                 "tools/list" => json!({"result": {"tools": []}}),
                 _ => json!({"error": {"code": -32601, "message": "unknown"}}),

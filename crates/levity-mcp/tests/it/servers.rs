@@ -550,7 +550,8 @@ fn modern(first: Value) -> RawServer {
     raw("one", move |message| {
         let result = match message["method"].as_str()? {
             "server/discover" => json!({
-                "resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
+                "resultType": "complete", "supportedVersions": ["2026-07-28"],
+                "capabilities": {"tools": {}},
                 "serverInfo": {"name": "raw", "version": "1"}, "ttlMs": 0, "cacheScope": "private",
             }),
             "tools/call" => first.clone(),
@@ -593,7 +594,8 @@ async fn task_is_polled_and_cancelled_after_timeout() {
         let task = |status| json!({"taskId": "t", "status": status, "pollInterval": 50});
         let result = match message["method"].as_str()? {
             "tools/list" => json!({"tools": [
-                {"name": "say", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}},
+                {"name": "say", "inputSchema": {"type": "object"},
+                    "execution": {"taskSupport": "required"}},
             ]}),
             "tools/call" => {
                 json!({"task": task(message["params"]["arguments"]["status"].as_str()?)})
@@ -696,8 +698,12 @@ async fn endless_tool_list_is_truncated_with_problem() {
     let raw = raw("one", move |message| {
         (message["method"] == "tools/list").then(|| {
             let page = pages.fetch_add(1, Ordering::Relaxed);
-            let tool = json!({"name": format!("t{page}"), "inputSchema": {"type": "object"}, "description": "x".repeat(1024)});
-            vec![answer(message, &json!({"tools": [tool], "nextCursor": page.to_string()}))]
+            let tool = json!({"name": format!("t{page}"), "inputSchema": {"type": "object"},
+                "description": "x".repeat(1024)});
+            vec![answer(
+                message,
+                &json!({"tools": [tool], "nextCursor": page.to_string()}),
+            )]
         })
     });
     let (servers, server) = start_one(raw.config.clone().max_message(32 << 10)).await;
@@ -837,9 +843,12 @@ async fn server_that_never_becomes_ready_is_given_up() {
 async fn input_schema_equals_schema_sent_by_server() {
     let sent = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object",
-        "$defs": {"place": {"type": "object", "$anchor": "place", "properties": {"city": {"type": "string"}}}},
-        "properties": {"home": {"$ref": "#/$defs/place"}, "to": {"prefixItems": [{"type": "string"}]}},
-        "dependentRequired": {"to": ["home"]}, "unevaluatedProperties": false, "x-own": {"b": 1, "a": 2},
+        "$defs": {"place": {"type": "object", "$anchor": "place",
+            "properties": {"city": {"type": "string"}}}},
+        "properties": {"home": {"$ref": "#/$defs/place"},
+            "to": {"prefixItems": [{"type": "string"}]}},
+        "dependentRequired": {"to": ["home"]}, "unevaluatedProperties": false,
+        "x-own": {"b": 1, "a": 2},
     });
     let fixture = Fixture::echo().tool("go");
     let schema = sent.as_object().unwrap().clone();

@@ -66,7 +66,10 @@ impl Stream {
     }
 
     pub(crate) fn started(&mut self, step: &str, effect: u64) -> &mut Self {
-        self.notice(json!({"notice": "step_started", "step": step, "effect": effect, "attempt": 1, "round": 1}))
+        self.notice(
+            json!({"notice": "step_started", "step": step, "effect": effect, "attempt": 1,
+            "round": 1}),
+        )
     }
 
     /// Adds the completion of a step that wrote these variables.
@@ -78,12 +81,19 @@ impl Stream {
             .iter()
             .map(|(name, value)| json!({"name": name, "by": "output", "value": value}));
         let written: Vec<Value> = written.collect();
-        let spent = json!({"attempts": 1, "usage": usage(1_000, 50, 2_500_000), "stats": {"model_calls": 1}});
-        self.notice(json!({"notice": "step_completed", "step": step, "writes": written, "output": output, "spent": spent}))
+        let spent = json!({"attempts": 1, "usage": usage(1_000, 50, 2_500_000),
+            "stats": {"model_calls": 1}});
+        self.notice(
+            json!({"notice": "step_completed", "step": step, "writes": written,
+            "output": output, "spent": spent}),
+        )
     }
 
     pub(crate) fn failed(&mut self, step: &str, error: &str) -> &mut Self {
-        self.notice(json!({"notice": "step_failed", "step": step, "error": error, "spent": {"attempts": 1}}))
+        self.notice(
+            json!({"notice": "step_failed", "step": step, "error": error,
+            "spent": {"attempts": 1}}),
+        )
     }
 
     pub(crate) fn ended(&mut self, status: Status) -> &mut Self {

@@ -295,7 +295,8 @@ fn replan_preserves_state_of_steps() {
     );
     edges.push(("fetch_b", "mirror"));
     stream.notice(json!({
-        "notice": "replanned", "replan": 1, "diff": {"reason": "a mirror"}, "plan": plan, "edges": edges
+        "notice": "replanned", "replan": 1, "diff": {"reason": "a mirror"}, "plan": plan,
+        "edges": edges
     }));
     stream.started("mirror", 9);
     let seen = view(&stream);
@@ -315,7 +316,8 @@ fn list_items_are_counted() {
     stream.notice(json!({"notice": "fanned_out", "step": "fetch_a", "items": 3}));
     for item in 0..3 {
         stream.notice(json!({
-            "notice": "step_started", "step": "fetch_a", "effect": 10 + item, "attempt": 1, "round": 1, "item": item
+            "notice": "step_started", "step": "fetch_a", "effect": 10 + item, "attempt": 1,
+            "round": 1, "item": item
         }));
     }
     stream.notice(json!({"notice": "item_finished", "step": "fetch_a", "item": 1}));
@@ -334,7 +336,8 @@ fn log_is_bounded_and_log_after_returns_each_line_once() {
     let mut stream = planned("g");
     for _ in 0..2_000 {
         stream.notice(
-            json!({"notice": "step_retried", "step": "fetch_a", "attempt": 1, "error": "busy\u{1b}[2J"}),
+            json!({"notice": "step_retried", "step": "fetch_a", "attempt": 1,
+                "error": "busy\u{1b}[2J"}),
         );
     }
     let seen = view(&stream);
@@ -628,11 +631,16 @@ fn any_event() -> impl Strategy<Value = (String, EventKind)> {
     ]);
     let notice = (name, step, 0..4_u64).prop_map(|(name, step, number)| {
         let data = json!({
-            "notice": name, "step": step, "effect": number, "attempt": number, "round": number, "item": number,
-            "items": number, "error": "e", "why": "w", "writes": [], "output": null, "spent": {}, "passed": false,
+            "notice": name, "step": step, "effect": number, "attempt": number, "round": number,
+            "item": number,
+            "items": number, "error": "e", "why": "w", "writes": [], "output": null, "spent": {},
+            "passed": false,
             "issues": [], "replan": number, "again": number, "steps": [step], "faults": []
         });
-        EventKind::Custom { name: "graph".into(), data }
+        EventKind::Custom {
+            name: "graph".into(),
+            data,
+        }
     });
     let other = (0..4_u64).prop_flat_map(|number| {
         let effect = EffectId::new(number);

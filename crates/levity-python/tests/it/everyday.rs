@@ -9,7 +9,8 @@ use crate::support::{places, python};
 
 async fn check(code: &str, expected: Value) {
     let inputs = json!({
-        "rows": [{"name": "Ada", "age": 36}, {"name": "Bob", "age": 25}, {"name": "Eve", "age": 51}],
+        "rows": [{"name": "Ada", "age": 36}, {"name": "Bob", "age": 25},
+            {"name": "Eve", "age": 51}],
         "text": "The quick brown fox jumps over the lazy dog. The end.",
     });
     match python().run(code, inputs).await {

@@ -256,7 +256,8 @@ async fn damaged_run_file_is_rejected_and_unchanged() {
 async fn long_texts_are_stored_once_and_restored() {
     let folder = Folder::new();
     let long = "ä".repeat(50_000);
-    let tricky = json!({"$body": "x", "deep": [{"$quoted": {"$body": long}}, {"$body": 1, "b": long}], "t": long});
+    let tricky = json!({"$body": "x",
+        "deep": [{"$quoted": {"$body": long}}, {"$body": 1, "b": long}], "t": long});
     let entries = vec![
         opened(),
         result(&long, None),

@@ -778,7 +778,8 @@ impl OldClient {
             write,
         };
         let info = json!({"name": "old", "version": "1"});
-        let params = json!({"protocolVersion": "2025-06-18", "capabilities": capabilities, "clientInfo": info});
+        let params = json!({"protocolVersion": "2025-06-18", "capabilities": capabilities,
+            "clientInfo": info});
         client
             .say(json!({"id": 0, "method": "initialize", "params": params}))
             .await;
@@ -811,7 +812,8 @@ async fn older_client_gets_questions_and_progress() {
     let server = offered(runs(script)).build().unwrap();
     let mut tasks = JoinSet::new();
     let mut client = OldClient::connect(&server, &mut tasks, json!({"elicitation": {}})).await;
-    let params = json!({"name": "query", "arguments": {"prompt": "Send it"}, "_meta": {"progressToken": "p"}});
+    let params = json!({"name": "query", "arguments": {"prompt": "Send it"},
+        "_meta": {"progressToken": "p"}});
     client
         .say(json!({"id": 1, "method": "tools/call", "params": params}))
         .await;

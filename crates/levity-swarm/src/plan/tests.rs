@@ -43,7 +43,8 @@ fn plans_of_models_are_read() {
         Ok(&[1, 0]),
     );
     check_text(
-        r#"[{"agent": "coder", "task": "a"}, {"agent": "reviewer", "task": "b", "depends-on": [1]}]"#,
+        r#"[{"agent": "coder", "task": "a"},
+            {"agent": "reviewer", "task": "b", "depends-on": [1]}]"#,
         Ok(&[0, 1]),
     );
     check_text(
@@ -128,7 +129,8 @@ fn invalid_plans_are_rejected_with_reason() {
         &many,
         Err("the plan has 500 delegations, more than the limit of 32; combine some of them"),
     );
-    let twice = r#"{"delegations": [{"id": "a", "worker": "coder", "task": "t"}, {"id": "a", "worker": "coder", "task": " "}]}"#;
+    let twice = r#"{"delegations": [{"id": "a", "worker": "coder", "task": "t"},
+        {"id": "a", "worker": "coder", "task": " "}]}"#;
     check_text(
         twice,
         Err("two delegations have the id `a`; rename one; `a` has no task; describe the work"),

@@ -24,7 +24,8 @@ impl Machine for PostingMachine {
     }
 
     fn save(&self) -> Value {
-        json!({"words": self.words, "bus": self.bus.messages().collect::<Vec<_>>(), "ending": self.ending})
+        json!({"words": self.words, "bus": self.bus.messages().collect::<Vec<_>>(),
+            "ending": self.ending})
     }
 
     fn apply(&mut self, input: Input, step: &mut MachineOutput) {

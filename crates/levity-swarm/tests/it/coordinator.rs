@@ -80,7 +80,8 @@ impl Coordinator for Vote {
     }
 
     fn tools(&self, worker: &str) -> Vec<ToolSpec> {
-        let schema = json!({"type": "object", "properties": {"for": {"type": "string"}}, "required": ["for"]});
+        let schema = json!({"type": "object", "properties": {"for": {"type": "string"}},
+            "required": ["for"]});
         vec![ToolSpec::new("vote", format!("Votes in the name of {worker}.")).with_input(schema)]
     }
 }

@@ -197,7 +197,8 @@ fn last_task(order: [u64; 2]) -> String {
     let mut failed = ended("");
     failed.status = Status::Failed(levity_core::Failure::Internal("no".into()));
     finish(&mut machine, 2, child(failed));
-    let plan = r#"[{"id": "c", "worker": "w1", "task": "t"}, {"id": "d", "worker": "w2", "task": "t"},
+    let plan = r#"[{"id": "c", "worker": "w1", "task": "t"},
+        {"id": "d", "worker": "w2", "task": "t"},
         {"id": "e", "worker": "w3", "task": "t", "depends_on": ["d"]}]"#;
     finish(&mut machine, 3, child(ended(plan)));
     let wanted = order.map(|effect| finish(&mut machine, effect, child(ended("Done."))));

@@ -24,7 +24,8 @@ fn two(bad: Worker) -> Swarm {
 }
 
 fn two_in(bad: Worker, runtime: Runtime) -> Swarm {
-    let plan = r#"{"delegations": [{"id": "bad", "worker": "bad", "task": "x"}, {"id": "good", "worker": "good", "task": "y"}]}"#;
+    let plan = r#"{"delegations": [{"id": "bad", "worker": "bad", "task": "x"},
+        {"id": "good", "worker": "good", "task": "y"}]}"#;
     let router = ScriptedModel::new()
         .reply(plan)
         .reply(r#"{"delegations": []}"#)

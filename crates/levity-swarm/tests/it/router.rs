@@ -12,7 +12,8 @@ use levity_test::ScriptedModel;
 
 const PLAN: &str = r#"{"delegations": [
     {"id": "find", "worker": "researcher", "task": "Find the facts."},
-    {"id": "write", "worker": "coder", "task": "Write it.", "depends_on": ["find"], "expected": "one function"},
+    {"id": "write", "worker": "coder", "task": "Write it.", "depends_on": ["find"],
+        "expected": "one function"},
     {"id": "look", "worker": "reviewer", "task": "Look it over.", "depends_on": ["write"]}]}"#;
 
 fn agent(model: ScriptedModel) -> Agent {
@@ -306,7 +307,8 @@ async fn router_reassigns_failed_delegation() {
     let plan = r#"{"delegations": [{"id": "a", "worker": "coder", "task": "Write."},
         {"id": "b", "worker": "researcher", "task": "Find."},
         {"id": "c", "worker": "reviewer", "task": "Look.", "depends_on": ["a"]}]}"#;
-    let again = r#"{"delegations": [{"id": "a", "worker": "researcher", "task": "Write it.", "depends_on": ["b"]},
+    let again = r#"{"delegations": [{"id": "a", "worker": "researcher", "task": "Write it.",
+        "depends_on": ["b"]},
         {"id": "c", "worker": "reviewer", "task": "Look.", "depends_on": ["a"]}]}"#;
     let router = ScriptedModel::new()
         .reply(plan)
@@ -471,7 +473,8 @@ async fn router_prompt_contains_worker_prices() {
 
 #[tokio::test]
 async fn generated_ids_do_not_repeat_in_later_rounds() {
-    let plan = r#"{"delegations": [{"worker": "coder", "task": "Write."}, {"worker": "researcher", "task": "Find."}]}"#;
+    let plan = r#"{"delegations": [{"worker": "coder", "task": "Write."},
+        {"worker": "researcher", "task": "Find."}]}"#;
     let again = r#"{"delegations": [{"worker": "researcher", "task": "Find something else."}]}"#;
     let router = ScriptedModel::new()
         .reply(plan)

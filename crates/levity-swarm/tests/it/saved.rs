@@ -53,7 +53,8 @@ async fn router_is_restored_between_failures_and_rounds() {
         {"id": "look", "worker": "watch", "task": "Look it over.", "depends_on": ["find"]},
         {"id": "wash", "worker": "mate", "task": "Wash up.", "depends_on": ["find"]},
         {"id": "cook", "worker": "cook", "task": "Cook it."}]});
-    let again = json!({"delegations": [{"id": "cook", "worker": "pilot", "task": "Cook it.", "depends_on": ["look"]}]});
+    let again = json!({"delegations": [{"id": "cook", "worker": "pilot", "task": "Cook it.",
+        "depends_on": ["look"]}]});
     let router = replies(&[
         "I would rather not.",
         &plan.to_string(),

@@ -272,7 +272,8 @@ fn scripts_are_read_from_json() {
         new().call("now", json!({})),
     );
     check_json(
-        r#"[{"calls": [{"id": "x", "name": "a"}, {"name": "b"}], "text": "Both.", "thinking": "hm"}]"#,
+        r#"[{"calls": [{"id": "x", "name": "a"}, {"name": "b"}], "text": "Both.",
+            "thinking": "hm"}]"#,
         new().turn(
             Turn::new()
                 .thinking("hm")

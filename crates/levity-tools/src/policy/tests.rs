@@ -126,7 +126,8 @@ fn policy_file_with_unknown_field_is_rejected() {
         r#"{"rule": []}"#,
         r#"{"rules": [{"tols": "x", "verdict": "allow"}]}"#,
         r#"{"rules": [{"tool": "x"}]}"#,
-        r#"{"rules": [{"tool": "x", "args": [{"at": "/p", "is": {"globs": ""}}], "verdict": "allow"}]}"#,
+        r#"{"rules": [{"tool": "x", "args": [{"at": "/p", "is": {"globs": ""}}],
+            "verdict": "allow"}]}"#,
     ] {
         assert!(serde_json::from_str::<Policy>(text).is_err(), "{text}");
     }

@@ -12,7 +12,8 @@ async fn read_returns_short_file_unchanged() {
     );
     let value = fixture.value("read_file", json!({"path": "./a.txt"})).await;
     let expected = json!({
-        "path": "a.txt", "content": "one\ntwo\n", "first_line": 1, "last_line": 2, "total_lines": 2, "bytes": 8,
+        "path": "a.txt", "content": "one\ntwo\n", "first_line": 1, "last_line": 2, "total_lines": 2,
+        "bytes": 8,
         "complete": true, "binary": false,
     });
     assert_eq!(value, expected);

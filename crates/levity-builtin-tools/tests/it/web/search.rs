@@ -12,20 +12,25 @@ const BRAVE: &str = r#"{
     "query": {"original": "rust", "more_results_available": true},
     "web": {"type": "search", "results": [
         {"title": "Rust &amp; you", "url": "https://www.rust-lang.org/", "is_source_local": false,
-         "description": "A language <strong>empowering</strong> everyone", "language": "en", "family_friendly": true,
+         "description": "A language <strong>empowering</strong> everyone", "language": "en",
+         "family_friendly": true,
          "meta_url": {"scheme": "https", "netloc": "rust-lang.org"}},
         {"title": "No address", "description": "x"},
         {"title": "Odd", "url": "javascript:alert(1)", "description": "x"},
-        {"title": "Rust (fungus)", "url": "https://en.wikipedia.org/wiki/Rust_(fungus)", "description": null}
+        {"title": "Rust (fungus)", "url": "https://en.wikipedia.org/wiki/Rust_(fungus)",
+            "description": null}
     ]}
 }"#;
 
 /// A response of SearXNG.
 const SEARXNG: &str = r#"{
-    "query": "rust", "number_of_results": 0, "answers": [], "suggestions": ["rust game"], "unresponsive_engines": [],
+    "query": "rust", "number_of_results": 0, "answers": [], "suggestions": ["rust game"],
+    "unresponsive_engines": [],
     "results": [
-        {"url": "https://www.rust-lang.org/", "title": "Rust", "content": "A  language\nfor\u200b everyone",
-         "engine": "duckduckgo", "engines": ["duckduckgo"], "positions": [1], "score": 1.0, "category": "general"},
+        {"url": "https://www.rust-lang.org/", "title": "Rust",
+            "content": "A  language\nfor\u200b everyone",
+         "engine": "duckduckgo", "engines": ["duckduckgo"], "positions": [1], "score": 1.0,
+         "category": "general"},
         {"url": "https://doc.rust-lang.org/book/", "title": "The Book", "content": ""}
     ]
 }"#;
@@ -46,7 +51,8 @@ async fn brave_sends_query_and_parses_results() {
     let hits = json!({"results": [
         {"title": "Rust & you", "url": "https://www.rust-lang.org/", "snippet": "A language \
             empowering everyone"},
-        {"title": "Rust (fungus)", "url": "https://en.wikipedia.org/wiki/Rust_(fungus)", "snippet": ""},
+        {"title": "Rust (fungus)", "url": "https://en.wikipedia.org/wiki/Rust_(fungus)",
+            "snippet": ""},
     ]});
     assert_eq!(result.value, Some(hits));
     let text = result.text();

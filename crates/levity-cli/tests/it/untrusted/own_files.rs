@@ -24,7 +24,8 @@ fn workspace_tools_cannot_reach_own_files_of_levity() {
         ]},
         {"reply": "Done."}
     ]"#;
-    let servers = r#"{"mcpServers": {"nobody": {"url": "http://127.0.0.1:1/mcp", "headers": {"X-Key": "secret"}}}}"#;
+    let servers = r#"{"mcpServers": {"nobody": {"url": "http://127.0.0.1:1/mcp",
+        "headers": {"X-Key": "secret"}}}}"#;
     let files = [
         ("servers.json", servers),
         ("plain.txt", "plain"),
@@ -117,10 +118,13 @@ fn tool_results(output: &std::process::Output) -> Vec<String> {
 #[test]
 fn workspace_tools_cannot_reach_named_settings_files() {
     let writes = |paths: &[&str]| {
-        let call = |path: &&str| serde_json::json!({"name": "write_file", "args": {"path": path, "content": "forged"}});
+        let call = |path: &&str| {
+            serde_json::json!({"name": "write_file",
+            "args": {"path": path, "content": "forged"}})
+        };
         let mut calls: Vec<_> = paths.iter().map(call).collect();
-        calls
-            .push(serde_json::json!({"name": "write_file", "args": {"path": "plain.txt", "content": "new"}}));
+        calls.push(serde_json::json!({"name": "write_file",
+                "args": {"path": "plain.txt", "content": "new"}}));
         serde_json::json!([{"calls": calls}, {"reply": "Done."}]).to_string()
     };
     let paths = [
@@ -203,7 +207,10 @@ fn workspace_tools_cannot_reach_named_settings_files() {
 #[cfg(unix)]
 #[test]
 fn workspace_tools_cannot_reach_unusual_names_and_neighbors() {
-    let write = |path: &&str| serde_json::json!({"name": "write_file", "args": {"path": path, "content": "forged"}});
+    let write = |path: &&str| {
+        serde_json::json!({"name": "write_file",
+        "args": {"path": path, "content": "forged"}})
+    };
     let list = |path: &&str| serde_json::json!({"name": "list_files", "args": {"path": path}});
     let read = |path: &&str| serde_json::json!({"name": "read_file", "args": {"path": path}});
     let open = [
@@ -302,7 +309,8 @@ fn workspace_commands_cannot_change_named_settings_files() {
         "cat script.json sub/tools/good.py",
         "cp script.json sub/tools/good.py .",
     ];
-    let script = r#"[{"call": {"name": "run_command", "args": {"command": "./change"}}}, {"reply": "Done."}]"#;
+    let script = r#"[{"call": {"name": "run_command", "args": {"command": "./change"}}},
+        {"reply": "Done."}]"#;
     for attack in attacks {
         let change = format!("#!/bin/sh\n{attack}\necho new > plain.txt\n");
         let files = [

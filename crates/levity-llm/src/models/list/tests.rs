@@ -44,7 +44,8 @@ fn builtin_list_is_valid() {
 
 #[test]
 fn card_ignores_date_at_end_of_name() {
-    let json = r#"{"models": {"openai:gpt-4o": {"window": 1}, "openai:gpt-4o-2024-05-13": {"window": 2},
+    let json = r#"{"models": {"openai:gpt-4o": {"window": 1},
+        "openai:gpt-4o-2024-05-13": {"window": 2},
         "gemini:gemini-2.0-flash": {"window": 3}, "openai:o3": {"window": 4},
         "anthropic:claude-opus-4-1": {"window": 5}, "anthropic:claude-opus-4": {"window": 6}}}"#;
     let list = ModelList::parse(json).unwrap_or_else(|error| panic!("{error}"));
@@ -70,7 +71,8 @@ fn card_ignores_date_at_end_of_name() {
 
 #[test]
 fn merged_list_takes_precedence() {
-    let one = r#"{"models": {"a:b": {"window": 1, "price": {"input": 1, "output": 2}}}, "defaults": {"a": "b"}}"#;
+    let one = r#"{"models": {"a:b": {"window": 1, "price": {"input": 1, "output": 2}}},
+        "defaults": {"a": "b"}}"#;
     let two = r#"{"models": {"a:b": {"window": 5}, "a:c": {"window": 6}}}"#;
     let parse = |json| ModelList::parse(json).unwrap_or_else(|error| panic!("{error}"));
     let list = parse(one).with(parse(two));

@@ -4,14 +4,18 @@ use super::*;
 
 /// Returns replies with provider state in them, and the texts of that state.
 fn stateful() -> Vec<(&'static str, Answer, Vec<&'static str>)> {
-    let call = |id: &str| json!({"type": "function_call", "id": id, "call_id": "call_1", "name": "add", "arguments": "{}"});
+    let call = |id: &str| {
+        json!({"type": "function_call", "id": id, "call_id": "call_1",
+        "name": "add", "arguments": "{}"})
+    };
     vec![
         (
             "responses",
             responses_reply(&json!([
                 {"type": "reasoning", "id": "rs_1", "encrypted_content": "SEALED", "summary": []},
                 {"type": "web_search_call", "id": "ws_1", "status": "completed"},
-                {"type": "message", "id": "msg_1", "content": [{"type": "output_text", "text": "I look."}]},
+                {"type": "message", "id": "msg_1",
+                    "content": [{"type": "output_text", "text": "I look."}]},
                 call("fc_1"),
             ])),
             vec!["rs_1", "SEALED", "ws_1", "msg_1", "fc_1"],
@@ -22,18 +26,22 @@ fn stateful() -> Vec<(&'static str, Answer, Vec<&'static str>)> {
                 {"text": "Hm.", "thought": true},
                 {"text": "I look.", "thoughtSignature": "SIGN-1"},
                 {"executableCode": {"language": "PYTHON", "code": "CODE"}},
-                {"functionCall": {"id": "fc-google", "name": "add", "args": {}}, "thoughtSignature": "SIGN-2"},
+                {"functionCall": {"id": "fc-google", "name": "add", "args": {}},
+                    "thoughtSignature": "SIGN-2"},
             ])),
             vec!["Hm.", "SIGN-1", "CODE", "fc-google", "SIGN-2"],
         ),
         (
             "anthropic",
-            Answer::json(200, json!({"stop_reason": "tool_use", "container": {"id": "cont_1"}, "content": [
+            Answer::json(200, json!({"stop_reason": "tool_use", "container": {"id": "cont_1"},
+                "content": [
                 {"type": "thinking", "thinking": "Hm.", "signature": "SIGN"},
                 {"type": "server_tool_use", "id": "srv_1", "name": "code_execution", "input": {}},
                 {"type": "code_execution_tool_result", "tool_use_id": "srv_1", "content": {}},
-                {"type": "text", "text": "I look.", "citations": [{"type": "x", "encrypted_index": "INDEX"}]},
-                {"type": "tool_use", "id": "t1", "name": "add", "input": {}, "caller": {"type": "direct", "tool_id": "CALLER"}},
+                {"type": "text", "text": "I look.",
+                    "citations": [{"type": "x", "encrypted_index": "INDEX"}]},
+                {"type": "tool_use", "id": "t1", "name": "add", "input": {},
+                    "caller": {"type": "direct", "tool_id": "CALLER"}},
             ]}).to_string()),
             vec!["cont_1", "SIGN", "srv_1", "INDEX", "CALLER"],
         ),
@@ -42,7 +50,8 @@ fn stateful() -> Vec<(&'static str, Answer, Vec<&'static str>)> {
             chat_reply(&json!({
                 "content": "I look.", "reasoning_content": "Hm.",
                 "reasoning_details": [{"type": "reasoning.encrypted", "data": "SEALED"}],
-                "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{}"},
+                "tool_calls": [{"id": "c1", "type": "function",
+                    "function": {"name": "add", "arguments": "{}"},
                     "extra_content": {"google": {"thought_signature": "SIGN"}}}],
             })),
             vec!["Hm.", "SEALED", "SIGN"],

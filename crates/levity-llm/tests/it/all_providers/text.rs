@@ -20,20 +20,27 @@ async fn stream_parts(model: &dyn Model) -> (String, String, Response) {
 
 #[tokio::test]
 async fn text_with_state_arrives_as_text_from_every_provider() {
-    let signed = |text: &str, thought: bool| json!({"text": text, "thoughtSignature": "S", "thought": thought});
+    let signed = |text: &str, thought: bool| {
+        json!({"text": text, "thoughtSignature": "S",
+        "thought": thought})
+    };
     let message = |id: &str, text: &str| {
         json!({"type": "message", "id": id, "role": "assistant", "content": [
             {"type": "output_text", "text": text}, {"type": "refusal", "refusal": " No."}]})
     };
     let reasoning = json!({"type": "reasoning", "id": "rs", "encrypted_content": "E",
         "summary": [{"type": "summary_text", "text": "Hm."}]});
-    let completed = |output: Value| json!({"type": "response.completed", "response": {"status": "completed", "output": output}});
+    let completed = |output: Value| {
+        json!({"type": "response.completed",
+        "response": {"status": "completed", "output": output}})
+    };
     let said = |delta: Value| json!({"choices": [{"index": 0, "delta": delta}]});
     let replies = [
         (
             "gemini",
             gemini_reply(
-                &json!([{"text": "One, "}, signed("two, ", false), {"text": "three."}, signed("", false)]),
+                &json!([{"text": "One, "}, signed("two, ", false), {"text": "three."},
+                    signed("", false)]),
             ),
         ),
         (
@@ -57,8 +64,10 @@ async fn text_with_state_arrives_as_text_from_every_provider() {
             "responses",
             events(&[
                 json!({"type": "response.output_item.done", "output_index": 0, "item": reasoning}),
-                json!({"type": "response.output_text.delta", "output_index": 1, "item_id": "m1", "delta": "One."}),
-                json!({"type": "response.output_item.done", "output_index": 1, "item": message("m1", "One.")}),
+                json!({"type": "response.output_text.delta", "output_index": 1, "item_id": "m1",
+                    "delta": "One."}),
+                json!({"type": "response.output_item.done", "output_index": 1,
+                    "item": message("m1", "One.")}),
                 completed(json!([
                     reasoning,
                     message("m1", "One."),
@@ -85,19 +94,18 @@ async fn text_with_state_arrives_as_text_from_every_provider() {
         (
             "chat",
             events(&[
-                said(
-                    json!({"reasoning_content": "Hm.", "reasoning_details": [{"type": "reasoning.encrypted", "data": "E"}]}),
-                ),
+                said(json!({"reasoning_content": "Hm.",
+                        "reasoning_details": [{"type": "reasoning.encrypted", "data": "E"}]})),
                 said(json!({"content": "One "})),
                 said(json!({"content": [{"type": "text", "text": "two"}]})),
-                json!({"choices": [{"index": 0, "delta": {"refusal": " No."}, "finish_reason": "stop"}]}),
+                json!({"choices": [{"index": 0, "delta": {"refusal": " No."},
+                    "finish_reason": "stop"}]}),
             ]),
         ),
         (
             "chat",
-            chat_reply(
-                &json!({"content": "One", "reasoning": "Hm.", "extra_content": {"google": {"thought_signature": "S"}}}),
-            ),
+            chat_reply(&json!({"content": "One", "reasoning": "Hm.",
+                    "extra_content": {"google": {"thought_signature": "S"}}})),
         ),
         (
             "ollama",

@@ -192,18 +192,16 @@ async fn custom_tool_input_is_text_in_chat() {
     let end = |word: &str| json!({"choices": [{"index": 0, "delta": {}, "finish_reason": word}]});
     let streamed = |word: &str| {
         events(&[
-            piece(
-                json!({"index": 0, "id": "c1", "type": "custom", "custom": {"name": "sql", "input": ""}}),
-            ),
+            piece(json!({"index": 0, "id": "c1", "type": "custom",
+                    "custom": {"name": "sql", "input": ""}})),
             piece(json!({"index": 0, "custom": {"input": "SELECT \"a\"\n"}})),
             piece(json!({"index": 0, "custom": {"input": "-- {not: json}"}})),
             end(word),
         ])
     };
     let whole = |input: &str| {
-        chat_reply(
-            &json!({"tool_calls": [{"id": "c1", "type": "custom", "custom": {"name": "sql", "input": input}}]}),
-        )
+        chat_reply(&json!({"tool_calls": [{"id": "c1", "type": "custom",
+                "custom": {"name": "sql", "input": input}}]}))
     };
     for (answer, expected) in [
         (streamed("tool_calls"), input),

@@ -4,10 +4,12 @@ use super::*;
 
 #[tokio::test]
 async fn paused_turn_is_continued_until_it_ends() {
-    let call = json!({"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "x"}});
+    let call = json!({"type": "server_tool_use", "id": "srv_1", "name": "web_search",
+        "input": {"query": "x"}});
     let found = json!({"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": []});
     let reply = |content: Value, reason: &str| {
-        let reply = json!({"content": content, "stop_reason": reason, "usage": {"input_tokens": 3, "output_tokens": 1}});
+        let reply = json!({"content": content, "stop_reason": reason,
+            "usage": {"input_tokens": 3, "output_tokens": 1}});
         Answer::json(200, reply.to_string())
     };
     let text = |text: &str| json!({"type": "text", "text": text});
@@ -87,8 +89,10 @@ async fn paused_call_is_omitted_before_user_message() {
 #[tokio::test]
 async fn reply_with_only_image_is_an_answer() {
     let picture = json!({"inlineData": {"mimeType": "image/png", "data": "AQID"}});
-    let shown = json!({"images": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AQID"}}]});
-    let made = json!({"type": "image_generation_call", "id": "ig_1", "status": "completed", "output_format": "webp",
+    let shown = json!({"images": [{"type": "image_url",
+        "image_url": {"url": "data:image/png;base64,AQID"}}]});
+    let made = json!({"type": "image_generation_call", "id": "ig_1", "status": "completed",
+        "output_format": "webp",
         "result": "AQID"});
     for (name, answer, mime) in [
         ("gemini", gemini_reply(&json!([picture])), "image/png"),
@@ -116,7 +120,8 @@ async fn reply_with_only_image_is_an_answer() {
 
 #[tokio::test]
 async fn image_of_hosted_tool_returns_as_item() {
-    let made = json!({"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "AQID"});
+    let made = json!({"type": "image_generation_call", "id": "ig_1", "status": "completed",
+        "result": "AQID"});
     let server = Server::with_answer(responses_reply(&json!([made]))).await;
     let model = responses(server.url(), "gpt-5");
     let reply = model.complete(ask()).await.unwrap();

@@ -225,7 +225,8 @@ async fn tool_arguments_are_an_object() {
         (&json!("object"), &json!({"type": "string"}))
     );
     let either = json!({"oneOf": [
-        {"type": "object", "properties": {"kind": {"const": "a"}, "a": {"type": "string"}}, "required": ["kind", "a"]},
+        {"type": "object", "properties": {"kind": {"const": "a"}, "a": {"type": "string"}},
+            "required": ["kind", "a"]},
         {"type": "object", "properties": {"kind": {"const": "b"}}, "required": ["kind"]},
     ]});
     let found = sent(either.clone()).await;

@@ -8,7 +8,8 @@ use crate::server::{Answer, Server};
 
 fn message_start() -> Value {
     let usage = json!({
-        "input_tokens": 10, "cache_creation_input_tokens": 5, "cache_read_input_tokens": 20, "output_tokens": 1,
+        "input_tokens": 10, "cache_creation_input_tokens": 5, "cache_read_input_tokens": 20,
+        "output_tokens": 1,
     });
     let message = json!({"type": "message", "role": "assistant", "content": [], "usage": usage});
     json!({"type": "message_start", "message": message})
@@ -118,7 +119,8 @@ async fn whole_reply_equals_streamed_reply() {
         ],
         "stop_reason": "tool_use",
         "usage": {
-            "input_tokens": 10, "cache_creation_input_tokens": 5, "cache_read_input_tokens": 20, "output_tokens": 7,
+            "input_tokens": 10, "cache_creation_input_tokens": 5, "cache_read_input_tokens": 20,
+            "output_tokens": 7,
         },
     });
     let server = Server::start([
@@ -174,8 +176,10 @@ async fn stop_reasons_map_to_finish() {
 #[tokio::test]
 async fn later_usage_counts_replace_earlier_ones() {
     let last = json!({
-        "input_tokens": 12, "cache_read_input_tokens": null, "cache_creation_input_tokens": 0, "output_tokens": 9,
-        "output_tokens_details": {"thinking_tokens": 4}, "server_tool_use": null, "service_tier": null,
+        "input_tokens": 12, "cache_read_input_tokens": null, "cache_creation_input_tokens": 0,
+        "output_tokens": 9,
+        "output_tokens_details": {"thinking_tokens": 4}, "server_tool_use": null,
+        "service_tier": null,
     });
     let change =
         json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": last});
@@ -191,7 +195,8 @@ async fn later_usage_counts_replace_earlier_ones() {
         .unwrap();
     assert_eq!(reply.usage, Usage::default());
     let ages = json!({"ephemeral_5m_input_tokens": 2, "ephemeral_1h_input_tokens": 3});
-    let message = json!({"type": "message_start", "message": {"usage": {"input_tokens": 1, "cache_creation": ages}}});
+    let message = json!({"type": "message_start",
+        "message": {"usage": {"input_tokens": 1, "cache_creation": ages}}});
     let reply = streamed(&sse(&[message, json!({"type": "message_stop"})]))
         .await
         .unwrap();
@@ -260,7 +265,8 @@ async fn unknown_events_and_blocks_are_ignored() {
         json!({"type": "content_block_start", "index": 1}),
         stop(0),
         stop(7),
-        json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "context_management": {}}),
+        json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"},
+            "context_management": {}}),
         json!({"type": "message_stop"}),
     ];
     let reply = streamed(&sse(&events)).await.unwrap();

@@ -89,7 +89,8 @@ async fn conversation_with_tools_is_sent_in_turns() {
                 {"type": "tool_use", "id": "toolu_1", "name": "add", "input": {"a": 2}},
             ]},
             {"role": "user", "content": [
-                {"type": "tool_result", "tool_use_id": "toolu_1", "content": "too large", "is_error": true},
+                {"type": "tool_result", "tool_use_id": "toolu_1", "content": "too large",
+                    "is_error": true},
                 {"type": "text", "text": "Try again", MARK: mark()},
             ]},
         ])

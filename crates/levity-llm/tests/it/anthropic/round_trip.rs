@@ -44,7 +44,8 @@ async fn returned_from_whole(content: &Value) -> Value {
 
 #[tokio::test]
 async fn blocks_of_all_kinds_return_unchanged() {
-    let citation = json!({"type": "web_search_result_location", "url": "https://a.b", "encrypted_index": "Eo8"});
+    let citation = json!({"type": "web_search_result_location", "url": "https://a.b",
+        "encrypted_index": "Eo8"});
     let found =
         json!([{"type": "web_search_result", "url": "https://a.b", "encrypted_content": "EqgB"}]);
     let content = json!([
@@ -59,7 +60,8 @@ async fn blocks_of_all_kinds_return_unchanged() {
         {"type": "text", "text": "It is "},
         {"type": "text", "text": "blue", "citations": [citation]},
         {"type": "text", "text": "."},
-        {"type": "tool_use", "id": "t1", "name": "add", "input": {"a": 1}, "caller": {"type": "direct"}},
+        {"type": "tool_use", "id": "t1", "name": "add", "input": {"a": 1},
+            "caller": {"type": "direct"}},
         {"type": "mcp_tool_use", "id": "m1", "name": "echo", "server_name": "s", "input": {}},
         {"type": "compaction", "content": "So far.", "encrypted_content": "xyz"},
         {"type": "fallback", "from": "a", "to": {"model": "b"}},
@@ -162,7 +164,8 @@ async fn unsigned_thinking_is_not_returned() {
 
 #[tokio::test]
 async fn container_is_reused() {
-    let change = json!({"stop_reason": "end_turn", "container": {"id": "container_1", "expires_at": "2026"}});
+    let change = json!({"stop_reason": "end_turn",
+        "container": {"id": "container_1", "expires_at": "2026"}});
     let events = [
         start(0, json!({"type": "text", "text": "Done."})),
         stop(0),

@@ -122,7 +122,8 @@ fn cost_and_reasoning_tokens_are_counted() {
 
 #[test]
 fn empty_chunks_are_ignored() {
-    let filter = json!({"choices": [], "model": "", "object": "", "prompt_filter_results": [{"prompt_index": 0}]});
+    let filter = json!({"choices": [], "model": "", "object": "",
+        "prompt_filter_results": [{"prompt_index": 0}]});
     let bare =
         json!({"choices": [{"index": 0, "finish_reason": null, "content_filter_results": {}}]});
     let absent = json!({"choices": null});
@@ -182,8 +183,14 @@ fn calls_are_read_in_pieces_or_whole() {
         finish_with("tool_calls"),
     ]);
     // Interleaved pieces, with index and id in unusual forms.
-    let begin = |at: Value, id: &str, name: &str| json!({"index": at, "id": id, "function": {"name": name}});
-    let more = |at: Value, id: Value, args: &str| json!({"index": at, "id": id, "function": {"arguments": args}});
+    let begin = |at: Value, id: &str, name: &str| {
+        json!({"index": at, "id": id,
+        "function": {"name": name}})
+    };
+    let more = |at: Value, id: Value, args: &str| {
+        json!({"index": at, "id": id,
+        "function": {"arguments": args}})
+    };
     let pieces = |later: Value| {
         vec![
             calls(json!([
@@ -280,9 +287,8 @@ fn calls_without_id_get_one() {
 
 #[test]
 fn truncated_arguments_are_retained() {
-    let call = calls(
-        json!([{"index": 0, "id": "c1", "function": {"name": "add", "arguments": "{\"a\": 2, \"b"}}]),
-    );
+    let call = calls(json!([{"index": 0, "id": "c1",
+            "function": {"name": "add", "arguments": "{\"a\": 2, \"b"}}]));
     let raw = json!({"calls": [["c1", "add", {"raw": "{\"a\": 2, \"b"}]], "finish": "length"});
     check(&[call.clone(), finish_with("length")], raw);
     let filtered =
@@ -402,7 +408,8 @@ fn signatures_are_retained() {
         json!({ "reasoning_details": details }),
     ));
     assert_eq!(reply.message.parts, [Part::text("a"), kept]);
-    let call = json!({"index": 0, "id": "c1", "function": {"name": "now"}, "extra_content": {"google": {"s": "t"}}});
+    let call = json!({"index": 0, "id": "c1", "function": {"name": "now"},
+        "extra_content": {"google": {"s": "t"}}});
     let reply = read(&events(&[calls(json!([call])), finish_with("stop")])).unwrap();
     let own = reply
         .message
@@ -415,7 +422,10 @@ fn signatures_are_retained() {
     assert_eq!(*own.data, json!({"extra_content": {"google": {"s": "t"}}}));
     // After another call, and before a name.
     let late = |index: u64| json!({"index": index, "extra_content": {"google": {"s": index}}});
-    let begin = |index: u64| json!({"index": index, "id": format!("c{index}"), "function": {"name": "now"}});
+    let begin = |index: u64| {
+        json!({"index": index, "id": format!("c{index}"),
+        "function": {"name": "now"}})
+    };
     let stream = [
         calls(json!([begin(0), {"index": 1, "id": "c1"}, late(1), begin(1), late(0)])),
         finish_with("stop"),
@@ -452,7 +462,8 @@ fn event_framing_variants_are_parsed() {
 fn repeated_full_message_is_not_duplicated() {
     let beside = |new: &str, all: &str, finish: Value| {
         let (delta, message) = (json!({ "content": new }), json!({ "content": all }));
-        json!({"choices": [{"index": 0, "delta": delta, "message": message, "finish_reason": finish}]})
+        json!({"choices": [{"index": 0, "delta": delta, "message": message,
+            "finish_reason": finish}]})
     };
     let stream = [
         beside("", "", json!(null)),
@@ -497,10 +508,12 @@ fn only_first_choice_is_used() {
 #[test]
 fn empty_fields_are_ignored() {
     let nothing = json!({"name": "", "arguments": ""});
-    let call = json!({"index": 0, "id": "c1", "function": {"name": "now", "arguments": ""}, "custom": {"name": "", "input": ""}});
+    let call = json!({"index": 0, "id": "c1", "function": {"name": "now", "arguments": ""},
+        "custom": {"name": "", "input": ""}});
     let full = |content: Value, calls: Value| {
         delta(json!({
-            "content": content, "refusal": "", "function_call": nothing, "tool_calls": calls, "annotations": null,
+            "content": content, "refusal": "", "function_call": nothing, "tool_calls": calls,
+            "annotations": null,
             "audio": {"data": "", "transcript": "", "id": ""},
         }))
     };
@@ -540,7 +553,8 @@ fn legacy_and_custom_calls_are_parsed() {
         &stream,
         json!({"calls": [["", "add", {"a": 2}]], "finish": "tool_calls"}),
     );
-    let custom = json!({"index": 0, "id": "c1", "type": "custom", "custom": {"name": "sh", "input": "ls -l"}});
+    let custom = json!({"index": 0, "id": "c1", "type": "custom",
+        "custom": {"name": "sh", "input": "ls -l"}});
     let expected = json!({"calls": [["c1", "sh", "ls -l"]], "finish": "tool_calls"});
     check(
         &[calls(json!([custom])), finish_with("tool_calls")],

@@ -56,7 +56,8 @@ async fn options_and_tools_are_sent() {
     let plain = |body: &Value, name: &str| body.get(name).cloned();
     assert_eq!(
         body["tools"],
-        json!([{"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": {"type": "object", "properties": {}}}}])
+        json!([{"type": "function", "function": {"name": "add", "description": "Adds.",
+            "parameters": {"type": "object", "properties": {}}}}])
     );
     for (name, value) in [
         ("temperature", json!(0.5)),
@@ -143,7 +144,8 @@ async fn key_is_sent_in_configured_header() {
 
 #[tokio::test]
 async fn schema_is_strict_if_possible() {
-    let closed = json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": false});
+    let closed = json!({"type": "object", "properties": {"a": {"type": "integer"}},
+        "required": ["a"], "additionalProperties": false});
     let open = json!({"type": "object", "properties": {"a": {"type": "integer", "minimum": 1}}});
     let format = async |make: fn(&str) -> ChatModel, name: &str, schema: &Value| {
         let request = sample_request().with_output(OutputSchema::new(name, schema.clone()));
@@ -234,7 +236,8 @@ async fn every_media_kind_has_matching_part() {
         ),
         (
             named,
-            json!({"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,AQ=="}}),
+            json!({"type": "file", "file": {"filename": "a.pdf",
+                "file_data": "data:application/pdf;base64,AQ=="}}),
             true,
         ),
         (
@@ -402,8 +405,13 @@ async fn reasoning_returns_in_its_field() {
 #[tokio::test]
 async fn whole_exchange_is_sent_back() {
     let detail = json!({"type": "reasoning.text", "text": "Hm.", "signature": "s1=", "index": 0});
-    let call = |id: &str| json!({"index": id, "id": id, "function": {"name": "look", "arguments": "{\"at\": \"<b>\"}"}, "extra_content": {"google": {"s": id}}});
-    let delta = json!({"reasoning": "Hm.", "reasoning_details": [detail], "content": "I look.", "tool_calls": [call("1"), call("2")]});
+    let call = |id: &str| {
+        json!({"index": id, "id": id,
+        "function": {"name": "look", "arguments": "{\"at\": \"<b>\"}"},
+        "extra_content": {"google": {"s": id}}})
+    };
+    let delta = json!({"reasoning": "Hm.", "reasoning_details": [detail], "content": "I look.",
+        "tool_calls": [call("1"), call("2")]});
     let stream = format!(
         "data: {}\n\ndata: [DONE]\n\n",
         json!({"choices": [{"delta": delta}]})
@@ -431,12 +439,14 @@ async fn whole_exchange_is_sent_back() {
     model.complete(request.clone()).await.unwrap();
     let back = |id: &str| {
         let function = json!({"name": "look", "arguments": "{\"at\":\"<b>\"}"});
-        json!({"id": id, "type": "function", "function": function, "extra_content": {"google": {"s": id}}})
+        json!({"id": id, "type": "function", "function": function,
+            "extra_content": {"google": {"s": id}}})
     };
     let image = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AQ=="}});
     let expected = json!([
         {"role": "user", "content": "Look."},
-        {"role": "assistant", "content": "I look.", "reasoning": "Hm.", "reasoning_details": [detail], "tool_calls": [back("1"), back("2")]},
+        {"role": "assistant", "content": "I look.", "reasoning": "Hm.",
+            "reasoning_details": [detail], "tool_calls": [back("1"), back("2")]},
         {"role": "tool", "tool_call_id": "1", "content": "It is shown in the next message."},
         {"role": "tool", "tool_call_id": "2", "content": "nothing there"},
         {"role": "user", "content": [image]},
@@ -510,7 +520,8 @@ async fn generated_image_is_sent_as_user_message() {
 
 #[tokio::test]
 async fn tool_schema_is_sent_as_written() {
-    let input = json!({"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}, "$defs": {}});
+    let input = json!({"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}},
+        "$defs": {}});
     let tool = Arc::new(ToolSpec::new("count", "Counts.").with_input(input.clone()));
     let body = sent(
         Request::new()

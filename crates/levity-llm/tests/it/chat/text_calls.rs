@@ -28,7 +28,8 @@ const PIECES: [&str; 9] = [
 
 fn gcd() -> Arc<ToolSpec> {
     let number = json!({"type": "integer"});
-    let input = json!({"type": "object", "properties": {"num1": number, "num2": number}, "required": ["num1", "num2"]});
+    let input = json!({"type": "object", "properties": {"num1": number, "num2": number},
+        "required": ["num1", "num2"]});
     // The protocol changes the name.
     Arc::new(ToolSpec::new("math.gcd", "The greatest common divisor.").with_input(input))
 }
@@ -123,7 +124,8 @@ async fn parsing_of_text_calls_can_be_disabled() {
 
 #[tokio::test]
 async fn native_call_retains_surrounding_text() {
-    let call = json!({"index": 0, "id": "c1", "function": {"name": "math_gcd", "arguments": "{\"num1\":1,\"num2\":2}"}});
+    let call = json!({"index": 0, "id": "c1",
+        "function": {"name": "math_gcd", "arguments": "{\"num1\":1,\"num2\":2}"}});
     let chunk = |delta: Value| {
         format!(
             "data: {}\n\n",
@@ -147,8 +149,9 @@ async fn native_call_retains_surrounding_text() {
 #[tokio::test]
 async fn unrecognized_ollama_call_is_parsed_from_text() {
     let line = |content: &str, done: bool| {
-        json!({"message": {"role": "assistant", "content": content}, "done": done, "done_reason": "stop"})
-            .to_string()
+        json!({"message": {"role": "assistant", "content": content}, "done": done,
+            "done_reason": "stop"})
+        .to_string()
             + "\n"
     };
     let text = line("{\"name\": \"math_gcd\", ", false)

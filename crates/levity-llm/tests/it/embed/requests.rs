@@ -37,7 +37,8 @@ async fn openai_request_has_expected_format() {
     );
     assert_eq!(
         seen.body,
-        json!({"user": "u-17", "model": "text-embedding-3-small", "input": two, "dimensions": 256, "encoding_format": "base64"})
+        json!({"user": "u-17", "model": "text-embedding-3-small", "input": two, "dimensions": 256,
+            "encoding_format": "base64"})
     );
     let azure = OpenAiEmbedder::azure(server.url(), "az-1", "mine");
     azure.embed(&two, Purpose::Query).await.unwrap();

@@ -54,7 +54,8 @@ async fn blocked_reply_names_reason() {
 #[tokio::test]
 async fn status_maps_to_error_kind() {
     let body = |code: u16, status: &str, message: &str, details: Value| {
-        let error = json!({"error": {"code": code, "message": message, "status": status, "details": details}});
+        let error = json!({"error": {"code": code, "message": message, "status": status,
+            "details": details}});
         error.to_string()
     };
     let delay =
@@ -195,7 +196,8 @@ async fn unparsable_reply_is_malformed() {
 
 #[tokio::test]
 async fn errors_hide_key() {
-    let chunk_with = r#"{"error": {"code": 400, "message": "bad key AIza-secret in a request", "status": "INVALID_ARGUMENT"}}"#;
+    let chunk_with = r#"{"error": {"code": 400, "message": "bad key AIza-secret in a request",
+        "status": "INVALID_ARGUMENT"}}"#;
     let error = failed(Answer::json(400, chunk_with)).await;
     assert!(!format!("{error} {error:?}").contains("AIza"), "{error:?}");
 }

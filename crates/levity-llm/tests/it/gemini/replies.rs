@@ -42,7 +42,8 @@ async fn chunks_are_merged_into_reply() {
     first["usageMetadata"] = json!({"promptTokenCount": 9, "totalTokenCount": 9});
     let mut end = last(json!([{"text": "!"}]), "STOP");
     end["usageMetadata"] = json!({
-        "promptTokenCount": 9, "candidatesTokenCount": 4, "thoughtsTokenCount": 20, "cachedContentTokenCount": 5,
+        "promptTokenCount": 9, "candidatesTokenCount": 4, "thoughtsTokenCount": 20,
+        "cachedContentTokenCount": 5,
         "toolUsePromptTokenCount": 100, "totalTokenCount": 133,
     });
     let only_traffic = json!({"usageMetadata": {"trafficType": "ON_DEMAND"}});
@@ -146,7 +147,10 @@ async fn streamed_arguments_are_assembled() {
         begin,
         partial("$.city", "Bos", true),
         partial("$.city", "ton", false),
-        call(json!({"partialArgs": [{"jsonPath": "$.days[0]", "numberValue": 2}], "willContinue": true})),
+        call(
+            json!({"partialArgs": [{"jsonPath": "$.days[0]", "numberValue": 2}],
+            "willContinue": true}),
+        ),
         call(json!({})),
         call(json!({"name": "weather", "willContinue": true})),
         partial("$.city", "Rome", false),
@@ -205,7 +209,8 @@ async fn images_are_parsed_as_media() {
 #[tokio::test]
 async fn unusual_replies_are_parsed_leniently() {
     // No content, no parts, no index, a repeated finish reason, and further candidates.
-    let other = json!({"candidates": [{"index": 1, "content": {"parts": [{"text": "not this"}]}, "finishReason": "STOP"}]});
+    let other = json!({"candidates": [{"index": 1, "content": {"parts": [{"text": "not this"}]},
+        "finishReason": "STOP"}]});
     let twice = json!({"candidates": [{"finishReason": "STOP"}]});
     let no_parts = json!({"candidates": [{"content": {"role": "model"}}]});
     let reply = read(&[
@@ -220,8 +225,10 @@ async fn unusual_replies_are_parsed_leniently() {
 
     // Values of the wrong type.
     let odd = json!({
-        "candidates": {"content": {"parts": {"text": "B", "thought": "no", "functionCall": 7}}, "finishReason": "STOP"},
-        "usageMetadata": {"promptTokenCount": "12", "candidatesTokenCount": [], "totalTokenCount": -1},
+        "candidates": {"content": {"parts": {"text": "B", "thought": "no", "functionCall": 7}},
+            "finishReason": "STOP"},
+        "usageMetadata": {"promptTokenCount": "12", "candidatesTokenCount": [],
+            "totalTokenCount": -1},
         "promptFeedback": [],
     });
     let reply = read(&[odd]).await;

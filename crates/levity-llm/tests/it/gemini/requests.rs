@@ -56,7 +56,8 @@ async fn request_has_all_fields_in_place() {
                 },
             }]}],
             "generationConfig": {
-                "temperature": 0.5, "topP": 0.9, "maxOutputTokens": 100, "seed": 4, "stopSequences": ["END"],
+                "temperature": 0.5, "topP": 0.9, "maxOutputTokens": 100, "seed": 4,
+                "stopSequences": ["END"],
                 "thinkingConfig": {"thinkingBudget": 1024, "includeThoughts": true},
             },
         })
@@ -113,7 +114,8 @@ async fn user_fields_are_merged_into_request() {
     let mut options = Options::new();
     (options.temperature, options.thinking) = (Some(0.5), Some(ThinkingMode::High));
     options.extra = json!({
-        "generationConfig": {"topK": 40, "temperature": 1, "thinkingConfig": {"includeThoughts": false}},
+        "generationConfig": {"topK": 40, "temperature": 1,
+            "thinkingConfig": {"includeThoughts": false}},
         "tools": [{"googleSearch": {}}],
         "toolConfig": {"includeServerSideToolInvocations": true},
         "safetySettings": [{"category": "C", "threshold": "T"}],
@@ -135,7 +137,8 @@ async fn user_fields_are_merged_into_request() {
     let body = server.last().body;
     assert_eq!(
         body["generationConfig"],
-        json!({"temperature": 1, "thinkingConfig": {"thinkingLevel": "HIGH", "includeThoughts": false}, "topK": 40})
+        json!({"temperature": 1, "thinkingConfig": {"thinkingLevel": "HIGH",
+            "includeThoughts": false}, "topK": 40})
     );
     assert_eq!(
         body["tools"],
@@ -175,7 +178,8 @@ async fn media_is_sent_inline_or_by_url() {
             {"inlineData": {"mimeType": "image/png", "data": "+/8="}},
             {"inlineData": {"mimeType": "audio/wav", "data": "AQ=="}},
             {"inlineData": {"mimeType": "application/pdf", "data": "Ag=="}},
-            {"fileData": {"mimeType": "video/mp4", "fileUri": "https://youtu.be/x"}, "videoMetadata": {"fps": 1}},
+            {"fileData": {"mimeType": "video/mp4", "fileUri": "https://youtu.be/x"},
+                "videoMetadata": {"fps": 1}},
             {"fileData": {"fileUri": "gs://bucket/file"}},
             {"inlineData": {"mimeType": "image/jpeg", "data": "/9j/"}},
         ])
@@ -203,7 +207,8 @@ async fn answer_schema_is_sent() {
     let request = ask("?").with_output(OutputSchema::new("sum", schema.clone()));
     let held = json!({
         "responseMimeType": "application/json",
-        "responseJsonSchema": {"type": "object", "properties": {"n": {"type": "integer", "enum": [1]}}},
+        "responseJsonSchema": {"type": "object",
+            "properties": {"n": {"type": "integer", "enum": [1]}}},
     });
     assert_eq!(
         body("gemini-2.5-flash", request.clone()).await["generationConfig"],

@@ -57,7 +57,8 @@ async fn signatures_stay_on_their_parts() {
             {"text": "One, two, "},
             {"text": "three", "thoughtSignature": "S1"},
             {"text": ", four."},
-            {"functionCall": {"name": "weather", "args": {"city": "Rome"}}, "thoughtSignature": "S2"},
+            {"functionCall": {"name": "weather", "args": {"city": "Rome"}},
+                "thoughtSignature": "S2"},
             {"functionCall": {"name": "weather", "args": {"city": "Oslo"}}},
             {"text": "", "thoughtSignature": "S3"},
         ])

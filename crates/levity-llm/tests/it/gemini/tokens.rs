@@ -73,7 +73,8 @@ async fn user_credentials_are_exchanged_for_token() {
 async fn service_account_signs_its_assertion() {
     let google = Server::with_answer(Answer::json(200, r#"{"access_token": "ya29.s"}"#)).await;
     let file = json!({
-        "type": "service_account", "client_email": "robot@p.iam", "private_key": KEY, "private_key_id": "k1",
+        "type": "service_account", "client_email": "robot@p.iam", "private_key": KEY,
+        "private_key_id": "k1",
         "token_uri": google.url(),
     });
     assert_eq!(
@@ -252,7 +253,8 @@ async fn token_error_repeating_form_hides_secrets() {
         for field in ["error", "error_description", "message"] {
             for file in [
                 user(),
-                json!({"type": "service_account", "client_email": "robot@p.iam", "private_key": KEY}),
+                json!({"type": "service_account", "client_email": "robot@p.iam",
+                    "private_key": KEY}),
             ] {
                 let google = Server::with(move |_, seen| {
                     let form = seen.body.as_str().unwrap_or_default().to_owned();

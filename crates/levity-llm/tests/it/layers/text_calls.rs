@@ -15,7 +15,10 @@ use serde_json::{Value, json};
 use super::support::{ask, pieces};
 
 fn tools() -> Vec<Arc<ToolSpec>> {
-    let object = |properties: Value, required: Value| json!({"type": "object", "properties": properties, "required": required});
+    let object = |properties: Value, required: Value| {
+        json!({"type": "object",
+        "properties": properties, "required": required})
+    };
     let number = json!({"type": "number"});
     let add = object(json!({"a": number, "b": number}), json!(["a"]));
     let write = object(

@@ -393,8 +393,10 @@ async fn schema_constrains_reply_to_calls_or_answer() {
 
 #[tokio::test]
 async fn schema_references_are_rewritten() {
-    let list = json!({"type": "object", "$schema": "x", "properties": {"next": {"$ref": "#"}, "at": {"$ref": "#/$defs/At"}},
-                      "$defs": {"At": {"type": "object", "properties": {"up": {"$ref": "#/$defs/At"}}}}});
+    let list = json!({"type": "object", "$schema": "x",
+        "properties": {"next": {"$ref": "#"}, "at": {"$ref": "#/$defs/At"}},
+                      "$defs": {"At": {"type": "object",
+                          "properties": {"up": {"$ref": "#/$defs/At"}}}}});
     let request = ask("?").with_tools([ToolSpec::new("walk", "Walks.").with_input(list).into()]);
     let answer = json!({"$ref": "#/definitions/Sum", "definitions": {"Sum": {"type": "object"}}});
     let request = request.with_output(OutputSchema::new("Sum", answer));
@@ -410,7 +412,8 @@ async fn schema_references_are_rewritten() {
     );
     let expected = json!({
         "t0_At": {"type": "object", "properties": {"up": {"$ref": "#/$defs/t0_At"}}},
-        "t0": {"type": "object", "properties": {"next": {"$ref": "#/$defs/t0"}, "at": {"$ref": "#/$defs/t0_At"}}},
+        "t0": {"type": "object", "properties": {"next": {"$ref": "#/$defs/t0"},
+            "at": {"$ref": "#/$defs/t0_At"}}},
         "answer_Sum": {"type": "object"},
     });
     assert_eq!(found["$defs"], expected);

@@ -18,7 +18,10 @@ fn response_created() -> Value {
 
 #[tokio::test]
 async fn stream_errors_have_matching_kind() {
-    let failed = |error: Value| json!({"type": "response.failed", "response": {"status": "failed", "error": error}});
+    let failed = |error: Value| {
+        json!({"type": "response.failed",
+        "response": {"status": "failed", "error": error}})
+    };
     let bare = |code: &str| json!({"type": "error", "code": code, "message": "No.", "param": null});
     let limited = ModelErrorKind::RateLimited { retry_after: None };
     for (event, kind) in [
@@ -70,7 +73,8 @@ async fn stream_errors_have_matching_kind() {
 
 #[tokio::test]
 async fn whole_reply_with_failure_is_an_error() {
-    let body = json!({"status": "failed", "output": [], "error": {"code": "server_error", "message": "No."}});
+    let body = json!({"status": "failed", "output": [],
+        "error": {"code": "server_error", "message": "No."}});
     assert_eq!(
         error(Answer::json(200, body.to_string())).await.message(),
         "No."
@@ -110,7 +114,8 @@ async fn stream_with_too_many_items_is_an_error() {
 
 #[tokio::test]
 async fn http_errors_have_matching_kind() {
-    let said = r#"{"error": {"message": "Incorrect API key provided: sk-secret", "code": "invalid_api_key"}}"#;
+    let said = r#"{"error": {"message": "Incorrect API key provided: sk-secret",
+        "code": "invalid_api_key"}}"#;
     let wrong = error(Answer::json(401, said)).await;
     assert_eq!(
         (wrong.kind(), wrong.status()),

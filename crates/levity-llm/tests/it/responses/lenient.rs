@@ -31,11 +31,13 @@ fn message(id: &str, text: &str) -> Value {
 
 #[tokio::test]
 async fn items_only_in_done_events_are_read() {
-    let call = json!({"id": "fc_1", "type": "function_call", "call_id": "c1", "name": "add", "arguments": ""});
+    let call = json!({"id": "fc_1", "type": "function_call", "call_id": "c1", "name": "add",
+        "arguments": ""});
     let mut end = completed(&[]);
     end["response"]["output"] = json!([]);
     let events = [
-        json!({"type": "response.output_item.done", "output_index": 0, "item": message("m", "Hello.")}),
+        json!({"type": "response.output_item.done", "output_index": 0,
+            "item": message("m", "Hello.")}),
         json!({"type": "response.output_item.done", "output_index": 1, "item": call}),
         end,
     ];
@@ -64,10 +66,13 @@ async fn unknown_events_and_items_are_ignored() {
         json!({"type": "keepalive"}),
         json!({"type": "response.queued", "response": null}),
         json!({"type": "response.audio.delta", "delta": {"x": 1}}),
-        json!({"type": "response.output_text.annotation.added", "annotation": {}, "output_index": 0}),
+        json!({"type": "response.output_text.annotation.added", "annotation": {},
+            "output_index": 0}),
         json!({"no": "type"}),
-        json!({"type": "response.output_text.delta", "item_id": null, "delta": "Hel", "logprobs": []}),
-        json!({"type": "response.output_text.delta", "item_id": null, "delta": "lo.", "output_index": null}),
+        json!({"type": "response.output_text.delta", "item_id": null, "delta": "Hel",
+            "logprobs": []}),
+        json!({"type": "response.output_text.delta", "item_id": null, "delta": "lo.",
+            "output_index": null}),
         json!({"type": "response.output_text.delta", "delta": null}),
         json!({"type": "response.completed", "response": {"usage": null, "output": null}}),
     ];
@@ -84,10 +89,13 @@ async fn late_tool_name_is_read() {
     let events = [
         json!({"type": "response.output_item.added", "output_index": 0,
             "item": {"type": "function_call", "id": "fc", "call_id": "", "name": ""}}),
-        json!({"type": "response.function_call_arguments.delta", "output_index": 0, "delta": "{\"a\""}),
-        json!({"type": "response.function_call_arguments.delta", "output_index": 0, "delta": ":1}"}),
+        json!({"type": "response.function_call_arguments.delta", "output_index": 0,
+            "delta": "{\"a\""}),
+        json!({"type": "response.function_call_arguments.delta", "output_index": 0,
+            "delta": ":1}"}),
         json!({"type": "response.output_item.done", "output_index": 0, "item": {
-            "type": "function_call", "id": "fc", "call_id": "c1", "name": "add", "arguments": {"a": 1}}}),
+            "type": "function_call", "id": "fc", "call_id": "c1", "name": "add",
+            "arguments": {"a": 1}}}),
         completed(&[]),
     ];
     let reply = reply(unnamed_events(&events)).await;
@@ -100,9 +108,18 @@ async fn late_tool_name_is_read() {
 
 #[tokio::test]
 async fn missing_or_wrong_indices_are_handled() {
-    let delta = |id: &str, text: &str| json!({"type": "response.output_text.delta", "item_id": id, "delta": text});
-    let added = |id: &str| json!({"type": "response.output_item.added", "item": {"id": id, "type": "message"}});
-    let done = |id: &str, text: &str| json!({"type": "response.output_item.done", "item": message(id, text)});
+    let delta = |id: &str, text: &str| {
+        json!({"type": "response.output_text.delta", "item_id": id,
+        "delta": text})
+    };
+    let added = |id: &str| {
+        json!({"type": "response.output_item.added",
+        "item": {"id": id, "type": "message"}})
+    };
+    let done = |id: &str, text: &str| {
+        json!({"type": "response.output_item.done",
+        "item": message(id, text)})
+    };
     let events = [
         added("m1"),
         delta("m1", "One."),
@@ -127,14 +144,18 @@ async fn missing_or_wrong_indices_are_handled() {
 
 #[tokio::test]
 async fn message_parts_stay_separate() {
-    let delta = |part: usize, text: &str| json!({"type": "response.output_text.delta", "output_index": 0, "content_index": part, "delta": text});
+    let delta = |part: usize, text: &str| {
+        json!({"type": "response.output_text.delta",
+        "output_index": 0, "content_index": part, "delta": text})
+    };
     let mut item = message("m", "One.");
     item["content"]
         .as_array_mut()
         .unwrap()
         .extend([json!({"type": "output_text", "text": "Two."})]);
     let events = [
-        json!({"type": "response.output_item.added", "output_index": 0, "item": {"id": "m", "type": "message"}}),
+        json!({"type": "response.output_item.added", "output_index": 0,
+            "item": {"id": "m", "type": "message"}}),
         delta(0, "One."),
         delta(1, "Two."),
         json!({"type": "response.output_item.done", "output_index": 0, "item": item}),

@@ -10,11 +10,15 @@ use crate::server::{Answer, Server, without_origin};
 fn items() -> [Value; 3] {
     [
         json!({"id": "rs_1", "type": "reasoning", "encrypted_content": "gAAA=", "summary": [
-            {"type": "summary_text", "text": "Two numbers."}, {"type": "summary_text", "text": "Add them."},
+            {"type": "summary_text", "text": "Two numbers."},
+            {"type": "summary_text", "text": "Add them."},
         ]}),
-        json!({"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "phase": "commentary",
-            "content": [{"type": "output_text", "text": "Let me see.", "annotations": [], "logprobs": []}]}),
-        json!({"id": "fc_1", "type": "function_call", "status": "completed", "call_id": "call_1", "name": "add",
+        json!({"id": "msg_1", "type": "message", "role": "assistant", "status": "completed",
+            "phase": "commentary",
+            "content": [{"type": "output_text", "text": "Let me see.", "annotations": [],
+                "logprobs": []}]}),
+        json!({"id": "fc_1", "type": "function_call", "status": "completed", "call_id": "call_1",
+            "name": "add",
             "arguments": "{\"a\":2,\"b\":5}"}),
     ]
 }
@@ -22,7 +26,8 @@ fn items() -> [Value; 3] {
 fn stream() -> Vec<Value> {
     let [thought, message, call] = items();
     let delta = |kind: &str, at: usize, text: &str| {
-        json!({"type": format!("response.{kind}.delta"), "output_index": at, "content_index": 0, "item_id": "x",
+        json!({"type": format!("response.{kind}.delta"), "output_index": at, "content_index": 0,
+            "item_id": "x",
             "delta": text, "obfuscation": "abc", "sequence_number": 3})
     };
     let mut second = delta("reasoning_summary_text", 0, "Add them.");
@@ -30,21 +35,25 @@ fn stream() -> Vec<Value> {
     let mut first = delta("reasoning_summary_text", 0, "Two numbers.");
     first["summary_index"] = json!(0);
     vec![
-        json!({"type": "response.created", "response": {"status": "in_progress", "output": [], "usage": null}}),
+        json!({"type": "response.created",
+            "response": {"status": "in_progress", "output": [], "usage": null}}),
         json!({"type": "response.output_item.added", "output_index": 0,
             "item": {"id": "rs_1", "type": "reasoning", "summary": []}}),
         first,
         second,
         json!({"type": "response.output_item.done", "output_index": 0, "item": thought}),
-        json!({"type": "response.output_item.added", "output_index": 1, "item": {"id": "msg_1", "type": "message",
+        json!({"type": "response.output_item.added", "output_index": 1,
+            "item": {"id": "msg_1", "type": "message",
             "role": "assistant", "status": "in_progress", "phase": "commentary", "content": []}}),
         delta("output_text", 1, "Let me"),
         delta("output_text", 1, " see."),
-        json!({"type": "response.content_part.done", "output_index": 1, "content_index": 0, "item_id": "msg_1",
+        json!({"type": "response.content_part.done", "output_index": 1, "content_index": 0,
+            "item_id": "msg_1",
             "part": message["content"][0]}),
         json!({"type": "response.output_item.done", "output_index": 1, "item": message}),
         json!({"type": "response.output_item.added", "output_index": 2, "item": {"id": "fc_1",
-            "type": "function_call", "status": "in_progress", "call_id": "call_1", "name": "add", "arguments": ""}}),
+            "type": "function_call", "status": "in_progress", "call_id": "call_1", "name": "add",
+            "arguments": ""}}),
         delta("function_call_arguments", 2, "{\"a\":2,"),
         delta("function_call_arguments", 2, "\"b\":5}"),
         json!({"type": "response.output_item.done", "output_index": 2, "item": call}),
@@ -128,8 +137,10 @@ async fn full_reasoning_becomes_thinking() {
         .unwrap();
     assert_eq!(reply.message.thinking(), "Hm.");
     let streamed = events(&[
-        json!({"type": "response.output_item.added", "output_index": 0, "item": {"type": "reasoning", "id": "rs_1"}}),
-        json!({"type": "response.reasoning_text.delta", "output_index": 0, "content_index": 0, "delta": "Hm."}),
+        json!({"type": "response.output_item.added", "output_index": 0,
+            "item": {"type": "reasoning", "id": "rs_1"}}),
+        json!({"type": "response.reasoning_text.delta", "output_index": 0, "content_index": 0,
+            "delta": "Hm."}),
         json!({"type": "response.output_item.done", "output_index": 0, "item": item}),
         completed(&[item]),
     ]);
@@ -141,12 +152,22 @@ async fn full_reasoning_becomes_thinking() {
 #[tokio::test]
 async fn interleaved_calls_keep_their_arguments() {
     let call = |n: usize, args: &str| {
-        json!({"id": format!("fc_{n}"), "type": "function_call", "call_id": format!("call_{n}"), "name": "get",
+        json!({"id": format!("fc_{n}"), "type": "function_call", "call_id": format!("call_{n}"),
+            "name": "get",
             "arguments": args, "status": "completed"})
     };
-    let added = |n: usize| json!({"type": "response.output_item.added", "output_index": n, "item": call(n, "")});
-    let args = |n: usize, text: &str| json!({"type": "response.function_call_arguments.delta", "output_index": n, "delta": text});
-    let done = |n: usize, args: &str| json!({"type": "response.output_item.done", "output_index": n, "item": call(n, args)});
+    let added = |n: usize| {
+        json!({"type": "response.output_item.added", "output_index": n,
+        "item": call(n, "")})
+    };
+    let args = |n: usize, text: &str| {
+        json!({"type": "response.function_call_arguments.delta",
+        "output_index": n, "delta": text})
+    };
+    let done = |n: usize, args: &str| {
+        json!({"type": "response.output_item.done", "output_index": n,
+        "item": call(n, args)})
+    };
     let server = Server::with_answer(events(&[
         added(0),
         added(1),
@@ -172,13 +193,17 @@ async fn interleaved_calls_keep_their_arguments() {
 #[tokio::test]
 async fn refusal_becomes_text() {
     let part = json!({"type": "refusal", "refusal": "I will not."});
-    let item = json!({"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": [part]});
+    let item = json!({"id": "msg_1", "type": "message", "role": "assistant", "status": "completed",
+        "content": [part]});
     let server = Server::with_answer(events(&[
         json!({"type": "response.output_item.added", "output_index": 0,
             "item": {"id": "msg_1", "type": "message", "role": "assistant", "content": []}}),
-        json!({"type": "response.refusal.delta", "output_index": 0, "content_index": 0, "delta": "I will"}),
-        json!({"type": "response.refusal.delta", "output_index": 0, "content_index": 0, "delta": " not."}),
-        json!({"type": "response.content_part.done", "output_index": 0, "content_index": 0, "part": part}),
+        json!({"type": "response.refusal.delta", "output_index": 0, "content_index": 0,
+            "delta": "I will"}),
+        json!({"type": "response.refusal.delta", "output_index": 0, "content_index": 0,
+            "delta": " not."}),
+        json!({"type": "response.content_part.done", "output_index": 0, "content_index": 0,
+            "part": part}),
         json!({"type": "response.output_item.done", "output_index": 0, "item": item}),
         completed(std::slice::from_ref(&item)),
     ]))

@@ -49,7 +49,8 @@ async fn request_has_all_fields() {
         "input": [{"role": "user", "content": "Hi"}],
         "tools": [{
             "type": "function", "name": "add", "description": "Adds.", "strict": true,
-            "parameters": {"type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"],
+            "parameters": {"type": "object", "properties": {"a": {"type": "number"}},
+                "required": ["a"],
                 "additionalProperties": false},
         }],
         "tool_choice": {"type": "function", "name": "add"},
@@ -178,14 +179,16 @@ async fn images_and_files_are_sent() {
         {"type": "input_text", "text": "See:"},
         {"type": "input_image", "image_url": "data:image/png;base64,AQID"},
         {"type": "input_image", "image_url": "https://example.org/a.jpg"},
-        {"type": "input_file", "filename": "file.pdf", "file_data": "data:application/pdf;base64,AQID"},
+        {"type": "input_file", "filename": "file.pdf",
+            "file_data": "data:application/pdf;base64,AQID"},
         {"type": "input_file", "file_url": "https://example.org/a.pdf"},
         {"type": "input_file", "file_id": "file-123"},
     ]);
     assert_eq!(body["input"][0]["content"], expected);
     let expected = json!([
         {"type": "input_text", "text": "Here."},
-        {"type": "input_file", "filename": "p.pdf", "file_data": "data:application/pdf;base64,AQID"},
+        {"type": "input_file", "filename": "p.pdf",
+            "file_data": "data:application/pdf;base64,AQID"},
     ]);
     assert_eq!(
         body["input"][2],
@@ -271,7 +274,8 @@ async fn notes_with_media_are_sent_and_empty_messages_omitted() {
     let body = sent(|model| model, "gpt-5", request).await;
     let shown = json!({"type": "input_image", "image_url": "https://example.org/a.png"});
     let file = json!({
-        "type": "input_file", "filename": "file.pdf", "file_data": "data:application/pdf;base64,AQID",
+        "type": "input_file", "filename": "file.pdf",
+        "file_data": "data:application/pdf;base64,AQID",
     });
     assert_eq!(
         body["input"],

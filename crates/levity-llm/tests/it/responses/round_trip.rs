@@ -9,22 +9,28 @@ use crate::server::Server;
 fn items() -> Vec<Value> {
     let text = |text: &str| json!({"type": "output_text", "text": text, "annotations": []});
     let cited = json!({"type": "output_text", "text": "So says the page.", "annotations": [
-        {"type": "url_citation", "url": "https://example.org", "start_index": 0, "end_index": 4, "title": "P"}]});
+        {"type": "url_citation", "url": "https://example.org", "start_index": 0, "end_index": 4,
+            "title": "P"}]});
     vec![
         json!({"id": "rs_1", "type": "reasoning", "encrypted_content": "gAAA1=", "summary": []}),
         json!({"id": "ws_1", "type": "web_search_call", "status": "completed",
             "action": {"type": "search", "query": "x"}}),
         json!({"id": "rs_2", "type": "reasoning", "encrypted_content": "gAAA2=",
             "summary": [{"type": "summary_text", "text": "Hm."}]}),
-        json!({"type": "message", "role": "assistant", "status": "completed", "id": "msg_1", "phase": "commentary",
+        json!({"type": "message", "role": "assistant", "status": "completed", "id": "msg_1",
+            "phase": "commentary",
             "content": [text("One."), cited]}),
-        json!({"type": "message", "role": "assistant", "status": "completed", "id": "msg_2", "phase": "final_answer",
+        json!({"type": "message", "role": "assistant", "status": "completed", "id": "msg_2",
+            "phase": "final_answer",
             "content": [text("Two.")]}),
-        json!({"type": "function_call", "call_id": "call_1", "name": "add", "arguments": "{\"a\":1}", "id": "fc_1",
+        json!({"type": "function_call", "call_id": "call_1", "name": "add",
+            "arguments": "{\"a\":1}", "id": "fc_1",
             "status": "completed", "namespace": "sums"}),
-        json!({"type": "custom_tool_call", "call_id": "call_2", "name": "sum", "input": "1 + \"1\"\n",
+        json!({"type": "custom_tool_call", "call_id": "call_2", "name": "sum",
+            "input": "1 + \"1\"\n",
             "id": "ctc_1", "status": "completed"}),
-        json!({"id": "mcp_1", "type": "mcp_call", "name": "x", "arguments": "{}", "output": null, "error": null}),
+        json!({"id": "mcp_1", "type": "mcp_call", "name": "x", "arguments": "{}", "output": null,
+            "error": null}),
     ]
 }
 
@@ -69,7 +75,10 @@ async fn custom_call_is_streamed_as_text() {
     let item = items().remove(6);
     let mut begun = item.clone();
     begun["input"] = json!("");
-    let delta = |text: &str| json!({"type": "response.custom_tool_call_input.delta", "output_index": 0, "delta": text});
+    let delta = |text: &str| {
+        json!({"type": "response.custom_tool_call_input.delta",
+        "output_index": 0, "delta": text})
+    };
     let server = Server::with_answer(events(&[
         json!({"type": "response.output_item.added", "output_index": 0, "item": begun}),
         delta("1 + \""),
@@ -91,7 +100,8 @@ async fn unstored_items_are_not_referenced_by_id() {
         json!({"id": "rs_1", "type": "reasoning", "summary": []}),
         json!({"type": "message", "role": "assistant", "status": "completed", "id": "msg_1",
             "content": [{"type": "output_text", "text": "One.", "annotations": []}]}),
-        json!({"type": "function_call", "call_id": "call_1", "name": "add", "arguments": "{}", "id": "fc_1",
+        json!({"type": "function_call", "call_id": "call_1", "name": "add", "arguments": "{}",
+            "id": "fc_1",
             "status": "completed"}),
     ];
     let server = Server::with_answer(whole(&items)).await;
@@ -127,10 +137,17 @@ async fn unstored_items_are_not_referenced_by_id() {
 
 #[tokio::test]
 async fn last_encrypted_reasoning_is_returned() {
-    let thought = |id: &str, code: &str| json!({"id": id, "type": "reasoning", "encrypted_content": code, "summary": []});
-    let message = json!({"type": "message", "role": "assistant", "status": "completed", "id": "msg_1",
+    let thought = |id: &str, code: &str| {
+        json!({"id": id, "type": "reasoning",
+        "encrypted_content": code, "summary": []})
+    };
+    let message = json!({"type": "message", "role": "assistant", "status": "completed",
+        "id": "msg_1",
         "content": [{"type": "output_text", "text": "Yes.", "annotations": []}]});
-    let done = |at: usize, item: &Value| json!({"type": "response.output_item.done", "output_index": at, "item": item});
+    let done = |at: usize, item: &Value| {
+        json!({"type": "response.output_item.done",
+        "output_index": at, "item": item})
+    };
     let server = Server::with_answer(events(&[
         done(0, &thought("rs_1", "same")),
         done(1, &thought("rs_2", "first")),

@@ -40,7 +40,8 @@ fn strict_schema() -> Value {
 const ARGS: &str = r#"{"city":"Rome","days":null,"unit":null}"#;
 
 fn message(text: &str) -> Value {
-    json!({"id": "m", "type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]})
+    json!({"id": "m", "type": "message", "role": "assistant",
+        "content": [{"type": "output_text", "text": text}]})
 }
 
 fn chat(server: &Server) -> ChatModel {
@@ -63,7 +64,8 @@ async fn check_agent(model: impl Model + 'static) {
 
 #[tokio::test]
 async fn null_for_omitted_field_is_removed_in_responses() {
-    let call = json!({"id": "fc_1", "type": "function_call", "call_id": "c1", "name": "forecast", "arguments": ARGS});
+    let call = json!({"id": "fc_1", "type": "function_call", "call_id": "c1", "name": "forecast",
+        "arguments": ARGS});
     let server = Server::start([whole(&[call]), whole(&[message("Sun in Rome.")])]).await;
     check_agent(openai(&server, "gpt-5").without_streaming()).await;
     let sent = server.last().body;
@@ -80,7 +82,10 @@ async fn null_for_omitted_field_is_removed_in_responses() {
 #[tokio::test]
 async fn null_for_omitted_field_is_removed_in_chat() {
     let (first, second) = ARGS.split_at(20);
-    let call = |args: &str| json!({"tool_calls": [{"index": 0, "id": "c1", "function": {"name": "forecast", "arguments": args}}]});
+    let call = |args: &str| {
+        json!({"tool_calls": [{"index": 0, "id": "c1",
+        "function": {"name": "forecast", "arguments": args}}]})
+    };
     let more = json!({"tool_calls": [{"index": 0, "function": {"arguments": second}}]});
     let calls = [
         chunk(&call(first), None),
@@ -177,7 +182,8 @@ async fn strict_is_set_for_equivalent_schemas() {
 
 #[tokio::test]
 async fn strict_is_not_set_for_schemas_that_would_change() {
-    let map = json!({"type": "object", "properties": {"tags": {"type": "object", "additionalProperties": true}}});
+    let map = json!({"type": "object",
+        "properties": {"tags": {"type": "object", "additionalProperties": true}}});
     let tool = ToolSpec::new("tag", "Tags.").with_input(map.clone());
     // An answer is passed on unchanged, so no field in it may be null instead of missing.
     let answer = json!({"type": "object", "properties": {"n": {"type": "integer"}}});

@@ -78,7 +78,8 @@ fn remark_names_every_file_that_sets_destination() {
     let account = dir.path().join("account.json");
     fs::write(
         &account,
-        r#"{"type": "authorized_user", "client_id": "c", "client_secret": "hush", "refresh_token": "hush"}"#,
+        r#"{"type": "authorized_user", "client_id": "c", "client_secret": "hush",
+            "refresh_token": "hush"}"#,
     )
     .unwrap();
     let file = format!("`{}`", env.display());

@@ -3,7 +3,8 @@
 use super::*;
 
 /// The credentials of a user, as gcloud writes them.
-const ACCOUNT: &str = r#"{"type": "authorized_user", "client_id": "c", "client_secret": "hush", "refresh_token": "hush"}"#;
+const ACCOUNT: &str = r#"{"type": "authorized_user", "client_id": "c", "client_secret": "hush",
+    "refresh_token": "hush"}"#;
 
 #[cfg(unix)]
 #[test]

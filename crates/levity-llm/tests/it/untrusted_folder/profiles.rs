@@ -28,7 +28,8 @@ fn remark_names_every_file_address_of_profile() {
     let dir = tempfile::tempdir().unwrap();
     let env = dir.path().join(".env");
     let own = r#"{"profiles": {"plain": {"model": "openai:m"}, "deep": {"model": "plain"}, "spare":
-        {"model": "anthropic:m", "fallback": ["ollama:m", "plain", "openai-chat:m"]}, "mine": {"model": "ollama:m@http://mine"}}}"#;
+        {"model": "anthropic:m", "fallback": ["ollama:m", "plain", "openai-chat:m"]},
+            "mine": {"model": "ollama:m@http://mine"}}}"#;
     let at =
         |host: &str, by: &str| format!("at `http://{host}`, set by `{by}` in `{}`", env.display());
     let (openai, ollama) = (
@@ -96,8 +97,10 @@ fn folder_profile_adds_no_fields_to_requests_with_user_key() {
     let dir = tempfile::tempdir().unwrap();
     let (env, list) = (dir.path().join(".env"), dir.path().join("models.json"));
     let profiles = r#"{"profiles": {
-        "chat": {"model": "openai:m", "options": {"extra": {"tools": [{"type": "mcp", "server_url": "https://evil"}]}}},
-        "spare": {"model": "compatible:m@http://evil/v1", "fallback": ["anthropic:m"], "options": {"extra": {"a": 1}}},
+        "chat": {"model": "openai:m",
+        "options": {"extra": {"tools": [{"type": "mcp", "server_url": "https://evil"}]}}},
+        "spare": {"model": "compatible:m@http://evil/v1", "fallback": ["anthropic:m"],
+        "options": {"extra": {"a": 1}}},
         "deep": {"model": "plain", "options": {"extra": {"a": 1}}},
         "cloud": {"model": "vertex:m", "options": {"extra": {"a": 1}}},
         "free": {"model": "ollama:m", "options": {"extra": {"a": 1}}},

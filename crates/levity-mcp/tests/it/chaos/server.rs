@@ -159,7 +159,8 @@ fn serve(mute: bool) {
 }
 
 fn initialized(version: &Value) -> Value {
-    json!({"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": {"name": "chaos", "version": "1"}})
+    json!({"protocolVersion": version, "capabilities": {"tools": {}},
+        "serverInfo": {"name": "chaos", "version": "1"}})
 }
 
 fn tools() -> Vec<Value> {
@@ -206,9 +207,8 @@ fn call(id: &Value, params: &Value, late: &mut Option<Value>) {
             text(id, "once");
             text(id, "twice");
         }
-        "no_id" => send(
-            &json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": "what was that?"}}),
-        ),
+        "no_id" => send(&json!({"jsonrpc": "2.0", "id": null,
+                "error": {"code": -32700, "message": "what was that?"}})),
         "no_id_absent" => {
             send(
                 &json!({"jsonrpc": "2.0", "error": {"code": -32700, "message": "what was that?"}}),
@@ -216,7 +216,8 @@ fn call(id: &Value, params: &Value, late: &mut Option<Value>) {
         }
         "unknown" => answer(
             id,
-            &json!({"content": [{"type": "text", "text": "known"}, {"type": "hologram", "beams": 3}]}),
+            &json!({"content": [{"type": "text", "text": "known"},
+                {"type": "hologram", "beams": 3}]}),
         ),
         "text" => answer(id, &json!({"content": "just text"})),
         "null" => answer(id, &Value::Null),

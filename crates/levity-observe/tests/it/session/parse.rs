@@ -101,15 +101,19 @@ pub(super) const SOURCE: &str = r#"{
     },
     "nodes": [
         {"description": "Initial Query", "agent": "System", "status": "completed", "id": "ROOT"},
-        {"agent": "RetrieverAgent", "description": "find", "agent_prompt": "Find it.", "reads": ["topic"], "writes": ["data"],
-         "status": "completed", "output": {"data": {"k": 1}}, "error": null, "cost": 0.001, "start_time": "2025-01-15T10:30:01.5",
-         "end_time": "2025-01-15T10:30:04", "execution_time": 2.5, "input_tokens": 100.0, "output_tokens": 20, "id": "T001",
+        {"agent": "RetrieverAgent", "description": "find", "agent_prompt": "Find it.",
+            "reads": ["topic"], "writes": ["data"],
+         "status": "completed", "output": {"data": {"k": 1}}, "error": null, "cost": 0.001,
+         "start_time": "2025-01-15T10:30:01.5",
+         "end_time": "2025-01-15T10:30:04", "execution_time": 2.5, "input_tokens": 100.0,
+         "output_tokens": 20, "id": "T001",
          "iterations": [1]},
         {"agent": "SummarizerAgent", "reads": ["data"], "writes": ["summary"], "status": "failed",
          "error": "timeout", "output": null, "id": "T002"},
         {"agent": "QAAgent", "status": "odd", "id": 3}
     ],
-    "links": [{"source": "ROOT", "target": "T001"}, {"source": "T001", "target": "T002"}, {"source": "T002", "target": 3}]
+    "links": [{"source": "ROOT", "target": "T001"}, {"source": "T001", "target": "T002"},
+    {"source": "T002", "target": 3}]
 }"#;
 
 #[test]

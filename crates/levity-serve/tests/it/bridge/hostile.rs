@@ -377,7 +377,8 @@ async fn requests_beyond_the_limits_are_rejected() {
     let stage = TestHost::loading(HostLimits::new().clients(3)).await;
     let mut raw = stage.raw().await;
     for id in 0..40 {
-        let wait = json!({"jsonrpc": "2.0", "id": id, "method": "fs/wait", "params": {"path": "x", "timeout": 60}});
+        let wait = json!({"jsonrpc": "2.0", "id": id, "method": "fs/wait",
+            "params": {"path": "x", "timeout": 60}});
         raw.send(wait.to_string()).await;
     }
     for _ in 16..40 {

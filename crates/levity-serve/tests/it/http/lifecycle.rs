@@ -65,7 +65,8 @@ async fn run_can_be_started_followed_and_read() {
         (&json!("answered"), &json!(false), &json!("Look."))
     );
     assert_eq!(run["ending"]["text"], "Seen.");
-    let stats = json!({"turns": 2, "model_calls": 2, "tool_calls": 1, "failed_calls": 0, "reasoning_steps": 0});
+    let stats = json!({"turns": 2, "model_calls": 2, "tool_calls": 1, "failed_calls": 0,
+        "reasoning_steps": 0});
     assert_eq!(run["stats"], stats);
     assert!(run["usage"]["tokens"].as_u64().is_some() && run["opened"].as_u64().is_some());
     server.stop().await;

@@ -186,9 +186,11 @@ async fn stored_plans_can_be_read() {
     let day = folder.path().join("2025/01/02");
     std::fs::create_dir_all(&day).unwrap();
     let plan = r#"{"directed": true, "multigraph": false,
-        "graph": {"session_id": "s1", "original_query": "tides", "created_at": "2025-01-02T03:04:05", "status": "running"},
+        "graph": {"session_id": "s1", "original_query": "tides",
+        "created_at": "2025-01-02T03:04:05", "status": "running"},
         "nodes": [{"id": "ROOT"},
-            {"id": "a", "agent": "Retriever", "writes": ["page"], "status": "completed", "output": {"page": "full moon"}},
+            {"id": "a", "agent": "Retriever", "writes": ["page"], "status": "completed",
+                "output": {"page": "full moon"}},
             {"id": "b", "agent": "Summarizer", "reads": ["page"], "status": "pending"}],
         "links": [{"source": "ROOT", "target": "a"}, {"source": "a", "target": "b"}]}"#;
     std::fs::write(day.join("session_s1.json"), plan).unwrap();

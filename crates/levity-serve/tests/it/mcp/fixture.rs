@@ -208,7 +208,8 @@ impl Peer {
         let (here, there) = tokio::io::duplex(1 << 20);
         let mut peer = Self::raw(server, there, here, era, able);
         if era == Era::Old {
-            let params = json!({"protocolVersion": "2025-11-25", "capabilities": peer.able, "clientInfo": {"name": "test", "version": "0"}});
+            let params = json!({"protocolVersion": "2025-11-25", "capabilities": peer.able,
+                "clientInfo": {"name": "test", "version": "0"}});
             let result = peer.ask("initialize", params).await;
             assert_eq!(result["result"]["protocolVersion"], "2025-11-25");
             peer.tell(json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))

@@ -26,7 +26,8 @@ fn plain() -> McpServer {
 }
 
 fn call(id: i64, tool: &str, args: Value) -> Value {
-    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool, "arguments": args}})
+    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call",
+        "params": {"name": tool, "arguments": args}})
 }
 
 /// A tool that waits: it signals its start, and the test signals its end.
@@ -87,7 +88,8 @@ async fn request_without_valid_token_is_rejected() {
     )
     .await;
     let good = ("authorization", "Bearer 0123456789abcdef");
-    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": modern_meta()}});
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "server/discover",
+        "params": {"_meta": modern_meta()}});
     let version = ("mcp-protocol-version", "2026-07-28");
     let method = ("mcp-method", "server/discover");
     for (headers, status) in [
@@ -361,7 +363,8 @@ async fn questions_are_sent_on_the_stream_of_their_call() {
         )))
     });
     let site = Site::open(&builder().handler(talk).build().unwrap()).await;
-    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}, "clientInfo": {"name": "t", "version": "0"}});
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}},
+        "clientInfo": {"name": "t", "version": "0"}});
     let init = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
     let session = site
         .post(&[], &init)
@@ -395,7 +398,8 @@ async fn questions_are_sent_on_the_stream_of_their_call() {
     };
     let ask = next().await;
     assert_eq!(ask["method"], "elicitation/create", "{ask}");
-    let said = json!({"jsonrpc": "2.0", "id": ask["id"], "result": {"action": "accept", "content": {"name": "Ada"}}});
+    let said = json!({"jsonrpc": "2.0", "id": ask["id"],
+        "result": {"action": "accept", "content": {"name": "Ada"}}});
     assert_eq!(site.post(&headers, &said).await.status, 202);
     let answer = next().await;
     assert_eq!(answer["result"]["content"][0]["text"], "true", "{answer}");

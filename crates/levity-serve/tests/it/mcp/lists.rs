@@ -80,7 +80,8 @@ async fn server_reports_its_info_and_capabilities() {
         ("1999-01-01", "2025-11-25"),
         ("2026-07-28", "2025-11-25"),
     ] {
-        let params = json!({"protocolVersion": asked, "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}});
+        let params = json!({"protocolVersion": asked, "capabilities": {},
+            "clientInfo": {"name": "t", "version": "0"}});
         let answer = peer.ask("initialize", params).await;
         assert_eq!(answer["result"]["protocolVersion"], agreed);
         assert_eq!(answer["result"]["serverInfo"]["name"], "fixture");
@@ -193,7 +194,8 @@ async fn prompts_are_filled_and_completed() {
                 "{bad}"
             );
         }
-        let typed = json!({"ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "name", "value": "A"}});
+        let typed = json!({"ref": {"type": "ref/prompt", "name": "greet"},
+            "argument": {"name": "name", "value": "A"}});
         let completion = &peer.ask("completion/complete", typed).await["result"]["completion"];
         assert_eq!(
             completion["values"].as_array().unwrap().len(),

@@ -231,15 +231,18 @@ async fn inspector_reports_no_problems_under_load() {
     let Some(node) = from_env("LEVITY_TEST_MCP_NODE") else {
         return;
     };
-    let add = RecordingTool::new("add", |args| Ok(ToolOutput::value(json!({"sum": args["a"]}))))
-        .with_input(json!({
-            "$schema": "https://json-schema.org/draft/2020-12/schema",
-            "type": "object",
-            "properties": {"a": {"type": "number", "format": "double"}, "b": {"type": "integer", "format": "uint64"}},
-            "required": ["a"],
-            "additionalProperties": false,
-        }))
-        .with_hints(Hints::new().read_only());
+    let add = RecordingTool::new("add", |args| {
+        Ok(ToolOutput::value(json!({"sum": args["a"]})))
+    })
+    .with_input(json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "properties": {"a": {"type": "number", "format": "double"},
+            "b": {"type": "integer", "format": "uint64"}},
+        "required": ["a"],
+        "additionalProperties": false,
+    }))
+    .with_hints(Hints::new().read_only());
     let site = Site::open(&builder().tool(add).build().unwrap()).await;
     let url = format!("http://{}/mcp", site.address);
     for era in ["legacy", "modern"] {

@@ -106,7 +106,8 @@ impl Site {
 
     /// Opens a session of 2025-11-25; returns the response if there is none.
     pub(super) async fn session(&self) -> Result<String, HttpResponse> {
-        let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}});
+        let params = json!({"protocolVersion": "2025-11-25", "capabilities": {},
+            "clientInfo": {"name": "t", "version": "0"}});
         let answer = self
             .post(
                 &[],

@@ -167,7 +167,8 @@ async fn task_questions_are_answered_one_by_one() {
         )
         .await;
     assert_eq!(bad["error"]["code"], -32602, "{bad}");
-    let one = json!({"taskId": task, "inputResponses": {"one": answer("Ada"), "nobody": answer("asked")}});
+    let one = json!({"taskId": task, "inputResponses": {"one": answer("Ada"),
+        "nobody": answer("asked")}});
     let ack = peer.ask("tasks/update", one).await;
     assert_eq!(ack["result"]["resultType"], "complete", "{ack}");
     let left = state(&mut peer, &task).await;
@@ -280,7 +281,8 @@ async fn deferred_call_asks_first_and_then_becomes_a_task() {
     let answer =
         |key: &str, name: &str| json!({key: {"action": "accept", "content": {"name": name}}});
     let params = json!({
-        "name": "later", "arguments": {}, "requestState": asked["requestState"], "inputResponses": answer("who", "Ada"),
+        "name": "later", "arguments": {}, "requestState": asked["requestState"],
+        "inputResponses": answer("who", "Ada"),
     });
     let made = peer.ask("tools/call", params).await["result"].clone();
     assert_eq!(

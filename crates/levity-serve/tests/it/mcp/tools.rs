@@ -61,8 +61,12 @@ async fn tools_can_be_listed_and_called() {
 
 #[tokio::test]
 async fn invalid_calls_return_descriptive_errors() {
-    let strict = TestHandler::new("strict", |_| async { Ok(HandlerReply::default()) })
-        .spec(|spec| spec.with_input(json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": false})));
+    let strict =
+        TestHandler::new("strict", |_| async { Ok(HandlerReply::default()) }).spec(|spec| {
+            spec.with_input(json!({"type": "object",
+            "properties": {"n": {"type": "integer"}}, "required": ["n"],
+            "additionalProperties": false}))
+        });
     let server = builder().tool(add()).handler(strict).build().unwrap();
     for era in ERAS {
         let mut peer = Peer::connect(&server, era, json!({})).await;
@@ -186,7 +190,8 @@ async fn cancelled_call_is_dropped() {
         let hangs = peer.send("tools/call", json!({"name": "hangs"})).await;
         for id in [id, hangs] {
             peer.tell(
-                json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}),
+                json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
+                    "params": {"requestId": id}}),
             )
             .await;
         }

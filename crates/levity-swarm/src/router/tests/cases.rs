@@ -90,7 +90,8 @@ fn later_plan_may_depend_on_number_of_earlier_plan() {
         workers: [(0, None, 0); 4],
         ..Setting::default()
     };
-    let first = r#"[{"id": "1", "worker": "mason", "task": "Go."}, {"id": "2", "worker": "joiner", "task": "Go."}]"#;
+    let first = r#"[{"id": "1", "worker": "mason", "task": "Go."},
+        {"id": "2", "worker": "joiner", "task": "Go."}]"#;
     let later = r#"[{"id": "3", "worker": "roofer", "task": "Go.", "depends_on": ["1"]}]"#;
     let mut driver = Driver::new(
         &setting,

@@ -218,11 +218,13 @@ impl Machine for Agent {
     fn save(&self) -> Value {
         match self.flaw {
             Flaw::SaveChanges => {
-                json!({"goal": self.goal, "last": 0, "open": {}, "at": CLOCK.fetch_add(1, Ordering::SeqCst)})
+                json!({"goal": self.goal, "last": 0, "open": {},
+                    "at": CLOCK.fetch_add(1, Ordering::SeqCst)})
             }
             _ => {
                 let open: BTreeMap<_, _> = self.open.iter().collect();
-                json!({"goal": self.goal, "run": self.run, "last": self.last, "open": open, "ending": self.ending})
+                json!({"goal": self.goal, "run": self.run, "last": self.last, "open": open,
+                    "ending": self.ending})
             }
         }
     }
