@@ -90,10 +90,13 @@ impl LimitArgs {
     }
 
     /// The limits, if any were given: a resumed run keeps its own otherwise.
-    ///
-    /// Options that repeat the defaults exactly count as not given.
     pub(crate) fn given(&self) -> Option<Limits> {
-        Some(self.limits()).filter(|limits| *limits != Limits::new())
+        let is_given = self.limit_cost.is_some()
+            || self.limit_tokens.is_some()
+            || self.limit_calls.is_some()
+            || self.limit_tool_calls.is_some()
+            || self.limit_time.is_some();
+        is_given.then(|| self.limits())
     }
 
     /// Checks that the limit on money can be enforced for this model.
@@ -111,5 +114,28 @@ impl LimitArgs {
                 price with `--assume-price INPUT:OUTPUT`, in dollars per million tokens",
             card.id
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Options {
+        #[command(flatten)]
+        limits: LimitArgs,
+    }
+
+    #[test]
+    fn limits_equal_to_defaults_count_as_given() {
+        let given = |args: &[&str]| Options::parse_from(args).limits.given();
+        assert_eq!(given(&["levity"]), None);
+        assert_eq!(
+            given(&["levity", "--limit-calls", "1000"]),
+            Some(Limits::new())
+        );
     }
 }

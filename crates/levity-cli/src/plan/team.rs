@@ -29,8 +29,8 @@ use crate::terminal::{chain, note};
 /// The options that define a team.
 #[derive(Args)]
 pub(crate) struct TeamShape {
-    /// Folder with agents of a team (`agent_config.yaml` and prompts), in addition to the built-in
-    /// ones.
+    /// Folder with agents of a team (`agent_config.yaml` and prompts). They change the built-in
+    /// agents of the same name, or are added to them.
     #[arg(long, value_name = "DIR", help_heading = "Teams and swarms")]
     agents: Option<PathBuf>,
     /// Maximum number of changes to the plan of a team when steps fail [default: 3].
