@@ -586,7 +586,7 @@ impl ServerConfig {
         self
     }
 
-    /// Sets the maximum number of consecutive failed starts; 5 by default.
+    /// Sets the maximum number of consecutive restarts after a failed start; 5 by default.
     ///
     /// After that, levity starts the server only when it is requested again.
     #[must_use]

@@ -69,7 +69,7 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, code, message).retry_after(1)
     }
 
-    fn failed(code: &'static str, message: impl Into<String>) -> Self {
+    pub(super) fn failed(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, code, message)
     }
 

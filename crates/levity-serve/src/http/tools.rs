@@ -116,6 +116,7 @@ pub(super) async fn call(
             );
             Err(Problem::conflict("needs_approval", message))
         }
-        Dispatched::Unknown { reason } => Err(Problem::unavailable("unknown_outcome", reason)),
+        // The call may have taken effect, so the status must not invite a repetition.
+        Dispatched::Unknown { reason } => Err(Problem::failed("unknown_outcome", reason)),
     }
 }
