@@ -177,9 +177,9 @@ impl Worker {
         self
     }
 
-    /// Sets the timeout for a task, from start to end. Time spent waiting for a person counts, even
-    /// while the run is parked in its journal. There is no timeout by default: each call of a model
-    /// or a tool has its own, and the turns are limited.
+    /// Sets the timeout for each attempt at a task, from start to end. Time spent waiting for a
+    /// person counts, even while the run is parked in its journal. There is no timeout by default:
+    /// each call of a model or a tool has its own, and the turns are limited.
     pub fn timeout(mut self, time: Duration) -> Self {
         self.card.timeout = Some(time);
         self

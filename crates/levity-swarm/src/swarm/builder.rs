@@ -135,8 +135,8 @@ impl SwarmBuilder {
         self
     }
 
-    /// Lets workers leave messages for each other with a tool `send_message`. Workers that start
-    /// later, or in a later round, receive them with their task.
+    /// Lets workers leave messages for each other with a tool `send_message`. Workers receive them
+    /// with their task if it depends on the sender's task or belongs to a later round.
     ///
     /// ```
     /// use levity_loop::Agent;
