@@ -50,10 +50,10 @@ pub struct ServerConfig {
     pub(crate) name: Arc<str>,
     pub(crate) enabled: bool,
     pub(crate) transport: Transport,
-    pub(crate) start_limit: Duration,
-    pub(crate) call_limit: Duration,
-    pub(crate) idle_limit: Duration,
-    pub(crate) probe_limit: Duration,
+    pub(crate) start_timeout: Duration,
+    pub(crate) call_timeout: Duration,
+    pub(crate) idle_timeout: Duration,
+    pub(crate) probe_timeout: Duration,
     pub(crate) ping_every: Option<Duration>,
     pub(crate) retries: u32,
     pub(crate) max_concurrent: usize,
@@ -315,10 +315,10 @@ impl ServerConfig {
             name,
             enabled: true,
             transport,
-            start_limit: Duration::from_secs(60),
-            call_limit: Duration::from_secs(300),
-            idle_limit: Duration::from_secs(60),
-            probe_limit: Duration::from_secs(3),
+            start_timeout: Duration::from_secs(60),
+            call_timeout: Duration::from_secs(300),
+            idle_timeout: Duration::from_secs(60),
+            probe_timeout: Duration::from_secs(3),
             ping_every: Some(Duration::from_secs(30)),
             retries: 5,
             max_concurrent: 16,
@@ -543,7 +543,7 @@ impl ServerConfig {
     /// the process and starts the server again later.
     #[must_use]
     pub fn start_timeout(mut self, limit: Duration) -> Self {
-        self.start_limit = limit;
+        self.start_timeout = limit;
         self
     }
 
@@ -553,7 +553,7 @@ impl ServerConfig {
     /// a free slot has the same limit again.
     #[must_use]
     pub fn call_timeout(mut self, limit: Duration) -> Self {
-        self.call_limit = limit;
+        self.call_timeout = limit;
         self
     }
 
@@ -564,7 +564,7 @@ impl ServerConfig {
     /// for long.
     #[must_use]
     pub fn idle_timeout(mut self, limit: Duration) -> Self {
-        self.idle_limit = limit;
+        self.idle_timeout = limit;
         self
     }
 
@@ -573,7 +573,7 @@ impl ServerConfig {
     /// levity sends the probe once and uses the older version if no response arrives.
     #[must_use]
     pub fn probe_timeout(mut self, limit: Duration) -> Self {
-        self.probe_limit = limit;
+        self.probe_timeout = limit;
         self
     }
 

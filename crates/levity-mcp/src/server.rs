@@ -556,7 +556,7 @@ impl ServerInner {
             let settled = phase.wait_for(is_settled);
             tokio::select! {
                 _ = settled => {}
-                () = self.world.sleep(START_WAIT.min(self.config.start_limit)) => {}
+                () = self.world.sleep(START_WAIT.min(self.config.start_timeout)) => {}
             }
         }
         let now = phase.borrow().clone();
@@ -701,8 +701,8 @@ impl ServerInner {
                     "the call was cancelled",
                 ))
             }
-            () = self.world.sleep(self.config.call_limit) => {
-                let limit = self.config.call_limit;
+            () = self.world.sleep(self.config.call_timeout) => {
+                let limit = self.config.call_timeout;
                 let message = format!("{} calls are running, and none finished within \
                     {limit:?}", self.config.max_concurrent);
                 Err(Error::new(ErrorKind::Timeout, self.config.name.clone(), message))

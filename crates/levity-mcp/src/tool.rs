@@ -41,7 +41,7 @@ impl McpTool {
         let tool = &convert::tool(entry)?;
         let config = &server.config;
         let name = server.namer.name(&tool.name);
-        let (spec, info) = convert::spec(tool, name, config.trust, config.call_limit)?;
+        let (spec, info) = convert::spec(tool, name, config.trust, config.call_timeout)?;
         let tokens = estimate_tokens(&spec.name)
             + estimate_tokens(&spec.description)
             + estimate_tokens(&spec.input.to_string());

@@ -14,10 +14,10 @@ impl Entry<'_> {
     /// Reads the timeouts, the interval of pings, retries, concurrency and the maximum message.
     pub(super) fn limits(&mut self, config: &mut ServerConfig) {
         let times: [(Setting, &mut Duration); 4] = [
-            (Setting::StartLimit, &mut config.start_limit),
-            (Setting::CallLimit, &mut config.call_limit),
-            (Setting::IdleLimit, &mut config.idle_limit),
-            (Setting::ProbeLimit, &mut config.probe_limit),
+            (Setting::StartTimeout, &mut config.start_timeout),
+            (Setting::CallTimeout, &mut config.call_timeout),
+            (Setting::IdleTimeout, &mut config.idle_timeout),
+            (Setting::ProbeTimeout, &mut config.probe_timeout),
         ];
         for (setting, limit) in times {
             if let Some(time) = self.time(setting, 1.0) {
@@ -54,14 +54,14 @@ impl Entry<'_> {
             .time(Setting::Timeout, unit)
             .or_else(|| self.time(Setting::CallMillis, 0.001));
         let Some(limit) = limit else { return };
-        if let Some((key, _)) = self.get(Setting::CallLimit) {
+        if let Some((key, _)) = self.get(Setting::CallTimeout) {
             self.warn(key, "it takes precedence over `timeout`");
             return;
         }
-        config.call_limit = limit;
+        config.call_timeout = limit;
         // Other programs have only this limit, so a call may go without progress for as long.
-        if self.get(Setting::IdleLimit).is_none() {
-            config.idle_limit = limit;
+        if self.get(Setting::IdleTimeout).is_none() {
+            config.idle_timeout = limit;
         }
     }
 

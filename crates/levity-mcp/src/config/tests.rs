@@ -171,19 +171,33 @@ fn place_hides_secrets() {
 }
 
 #[test]
+fn older_names_of_timeouts_are_read() {
+    let server = one(
+        r#"{"command": "c", "startLimit": 20, "call_limit": "5m", "idle-limit": 6, "probeLimit": 1}"#,
+    );
+    let timeouts = [
+        server.start_timeout,
+        server.call_timeout,
+        server.idle_timeout,
+        server.probe_timeout,
+    ];
+    assert_eq!(timeouts.map(|time| time.as_secs()), [20, 300, 6, 1]);
+}
+
+#[test]
 fn parse_reads_every_limit() {
     let server = one(
-        r#"{"command": "c", "startLimit": 20, "call_limit": "5m", "idle-limit": "500ms", "probeLimit": 0.5,
+        r#"{"command": "c", "startTimeout": 20, "call_timeout": "5m", "idle-timeout": "500ms", "probeTimeout": 0.5,
             "pingEvery": "1m", "retries": 2, "maxConcurrent": 3, "maxMessage": "1MiB", "allow": ["read_*"],
             "deny": "write", "prefix": "t_", "trust": "full", "inherit": ["SSH_AUTH_SOCK"]}"#,
     );
     let millis = Duration::from_millis;
     assert_eq!(
-        (server.start_limit, server.call_limit),
+        (server.start_timeout, server.call_timeout),
         (millis(20_000), millis(300_000))
     );
     assert_eq!(
-        (server.idle_limit, server.probe_limit),
+        (server.idle_timeout, server.probe_timeout),
         (millis(500), millis(500))
     );
     assert_eq!(
@@ -219,7 +233,7 @@ fn parse_accepts_setting_names_of_other_programs() {
         r#"{"httpUrl": "http://h", "timeout": 30000, "trust": true, "includeTools": ["a"], "excludeTools": ["b"]}"#,
     );
     assert_eq!(
-        (server.call_limit, server.idle_limit),
+        (server.call_timeout, server.idle_timeout),
         (Duration::from_secs(30), Duration::from_secs(30))
     );
     assert_eq!(
@@ -231,15 +245,15 @@ fn parse_accepts_setting_names_of_other_programs() {
         )
     );
     assert_eq!(
-        one(r#"{"command": "c", "timeout": 120}"#).call_limit,
+        one(r#"{"command": "c", "timeout": 120}"#).call_timeout,
         Duration::from_secs(120)
     );
     assert_eq!(
-        one(r#"{"command": "c", "timeout": "2m"}"#).call_limit,
+        one(r#"{"command": "c", "timeout": "2m"}"#).call_timeout,
         Duration::from_secs(120)
     );
     assert_eq!(
-        one(r#"{"command": "c", "timeoutMs": 90000}"#).call_limit,
+        one(r#"{"command": "c", "timeoutMs": 90000}"#).call_timeout,
         Duration::from_secs(90)
     );
     assert_eq!(
@@ -247,7 +261,7 @@ fn parse_accepts_setting_names_of_other_programs() {
         ["b"]
     );
     assert_eq!(
-        one(r#"{"command": "c", "startup_timeout_sec": 7}"#).start_limit,
+        one(r#"{"command": "c", "startup_timeout_sec": 7}"#).start_timeout,
         Duration::from_secs(7)
     );
     assert!(!one(r#"{"command": "c", "disabled": true}"#).is_enabled());
@@ -318,7 +332,7 @@ fn parse_of_invalid_document_reports_problem() {
 fn parse_reports_every_problem_and_keeps_valid_servers() {
     check(
         r#"{"mcpServers": {
-            "a": {"command": 7.5, "args": "x", "env": ["A"], "retries": -1, "startLimit": "soon", "cwd": null},
+            "a": {"command": 7.5, "args": "x", "env": ["A"], "retries": -1, "startTimeout": "soon", "cwd": null},
             "b": {"url": "ftp://h", "headers": {"X Y": "1", "Z": "a\nb", "W": {}}},
             "c/d": {},
             "e": [],
@@ -330,7 +344,7 @@ fn parse_reports_every_problem_and_keeps_valid_servers() {
             "`/mcpServers/a/args`: it must be a list of strings, and is a string",
             "`/mcpServers/a/env`: it must be an object of strings, and is a list",
             "`/mcpServers/a/cwd`: it must be a string, and is null",
-            "`/mcpServers/a/startLimit`: it must be a number of seconds",
+            "`/mcpServers/a/startTimeout`: it must be a number of seconds",
             "`/mcpServers/a/retries`: it must be a whole number from 0 to 1000000",
             "`/mcpServers/b/headers/X Y`: this is not a valid header name",
             "`/mcpServers/b/headers/Z`: its value contains a control character",
@@ -466,8 +480,8 @@ fn parse_warns_about_settings_without_effect() {
         &["only `${NAME}` is expanded"],
     );
     check_warnings(
-        r#"{"command": "a", "timeout": 5, "callLimit": 6}"#,
-        &["`/mcpServers/x/callLimit`: it takes precedence"],
+        r#"{"command": "a", "timeout": 5, "callTimeout": 6}"#,
+        &["`/mcpServers/x/callTimeout`: it takes precedence"],
     );
 }
 

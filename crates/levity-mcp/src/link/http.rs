@@ -70,10 +70,10 @@ impl Limits {
     /// Derives the limits from the settings: at most 10 s to connect, and for a response 5 s more
     /// than a call or a start may take.
     pub(crate) fn from_config(config: &ServerConfig) -> Self {
-        let connect = config.start_limit.min(Duration::from_secs(10));
+        let connect = config.start_timeout.min(Duration::from_secs(10));
         let answer = config
-            .call_limit
-            .max(config.start_limit)
+            .call_timeout
+            .max(config.start_timeout)
             .saturating_add(EXTRA_TIME);
         let (max_message, max_concurrent) = (config.max_message, config.max_concurrent);
         Self {

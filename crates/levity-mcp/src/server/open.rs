@@ -110,7 +110,7 @@ impl ServerInner {
         let handshake = Handshake {
             config: &config,
             known,
-            probe: self.config.probe_limit,
+            probe: self.config.probe_timeout,
             world: &self.world,
             interleaves,
         };
@@ -147,9 +147,9 @@ impl ServerInner {
         let announced = client.info().capabilities.tools.is_some() || client.era() == Era::Modern;
         // Some servers have tools but do not announce the capability.
         let each = if announced {
-            self.config.idle_limit
+            self.config.idle_timeout
         } else {
-            self.config.probe_limit
+            self.config.probe_timeout
         };
         match self.list_all(client, "tools/list", "tools", each).await {
             Ok(listed) => Ok(self.build_tools(listed)),
@@ -166,7 +166,7 @@ impl ServerInner {
         key: &str,
         each: Duration,
     ) -> Result<ItemList> {
-        let all = RequestLimits::within(self.config.call_limit);
+        let all = RequestLimits::within(self.config.call_timeout);
         client
             .in_time(
                 method,

@@ -376,7 +376,7 @@ impl Server {
         }
         let listed = self
             .0
-            .list_all(&client, method, key, self.0.config.idle_limit)
+            .list_all(&client, method, key, self.0.config.idle_timeout)
             .await?;
         self.0.parse_result(method, Value::Array(listed.items))
     }
@@ -403,9 +403,9 @@ impl ServerInner {
     /// Returns the limits of a request: the configured timeouts, without progress and cancellation.
     pub(super) fn limits(&self) -> RequestLimits<'static> {
         RequestLimits {
-            total: self.config.call_limit,
-            idle: self.config.idle_limit,
-            ..RequestLimits::within(self.config.call_limit)
+            total: self.config.call_timeout,
+            idle: self.config.idle_timeout,
+            ..RequestLimits::within(self.config.call_timeout)
         }
     }
 
@@ -417,7 +417,7 @@ impl ServerInner {
                 .send_request(
                     "resources/subscribe",
                     json!({"uri": uri}),
-                    &RequestLimits::within(self.config.idle_limit),
+                    &RequestLimits::within(self.config.idle_timeout),
                 )
                 .await;
         }

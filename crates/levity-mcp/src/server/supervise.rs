@@ -73,7 +73,7 @@ impl ServerInner {
     async fn start(self: &Arc<Self>) -> Result<Arc<Client>> {
         self.enter_phase(Phase::Starting, ServerEventKind::Starting);
         self.starts.fetch_add(1, Ordering::Relaxed);
-        let limit = self.config.start_limit;
+        let limit = self.config.start_timeout;
         let client = tokio::select! {
             client = self.open() => client?,
             () = self.world.sleep(limit) => {
@@ -213,7 +213,7 @@ impl ServerInner {
 
     /// Returns the timeout of a ping: 10 s, or the idle timeout if that is shorter.
     fn ping_limit(&self) -> Duration {
-        PING_TIMEOUT.min(self.config.idle_limit)
+        PING_TIMEOUT.min(self.config.idle_timeout)
     }
 
     /// Follows the server's changes until the connection ends.

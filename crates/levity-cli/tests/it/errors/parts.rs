@@ -115,7 +115,7 @@ pub(super) const ROWS: &[Row] = &[
     .files(&[(
         "a.json",
         "{\"mcpServers\": {\"a\": {\"command\": \"sleep\", \"args\": [\"30\"], \
-             \"startLimit\": \"300ms\"}}}",
+             \"startTimeout\": \"300ms\"}}}",
     )])
     .documented(),
     Row::new(
@@ -128,7 +128,7 @@ pub(super) const ROWS: &[Row] = &[
     .files(&[(
         "a.json",
         "{\"mcpServers\": {\"a\": {\"command\": \"sh\", \"args\": [\"-c\", \"echo hello; \
-             cat >/dev/null\"],\n\"startLimit\": \"300ms\"}}}",
+             cat >/dev/null\"],\n\"startTimeout\": \"300ms\"}}}",
     )])
     .documented(),
     Row::new(

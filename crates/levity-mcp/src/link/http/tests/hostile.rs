@@ -459,7 +459,7 @@ async fn slow_response_times_out() {
         let client = connection.legacy().await;
         let error = call(&client, "x", json!({})).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Timeout, "{name}: {error}");
-        assert!(error.message().contains("call_limit"), "{name}: {error}");
+        assert!(error.message().contains("call_timeout"), "{name}: {error}");
         within(
             server
                 .abandoned
