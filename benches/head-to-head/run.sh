@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs the comparison of PLAN.md: every subject on the same cases, scored by BFCL's own checker.
 #
-#   START='llama-server -m model.gguf --jinja -c 4096 -np 1 -t 1 --port 8080' PORT=8080 DATA=bfcl/bfcl_eval/data OUT=results ./run.sh [SUBJECT..]
+#   START='llama-server -m model.gguf --jinja -c 4096 -np 1 -t 1 --port 8080' PORT=8080 \
+#     DATA=bfcl/bfcl_eval/data OUT=results ./run.sh [SUBJECT..]
 #
 # START   starts the server in the foreground; without it, a server must already listen at PORT
 # DATA    the folder `bfcl_eval/data` of the package `bfcl-eval`
@@ -10,8 +11,10 @@
 # To continue a stopped run, repeat the command.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-: "${DATA:?}" "${OUT:?}" "${PORT:=8080}" "${LIMIT:=40}" "${PYTHON:=python3}" "${LEVITY:=levity}" "${RIG:=$here/rig/target/release/head-to-head-rig}"
-export BASE_URL=http://127.0.0.1:$PORT/v1 LLAMACPP_API_KEY=none LLAMACPP_API_BASE_URL=http://127.0.0.1:$PORT/v1 MODEL=${MODEL:-qwen}
+: "${DATA:?}" "${OUT:?}" "${PORT:=8080}" "${LIMIT:=40}" "${PYTHON:=python3}" "${LEVITY:=levity}"
+: "${RIG:=$here/rig/target/release/head-to-head-rig}"
+export BASE_URL=http://127.0.0.1:$PORT/v1 MODEL=${MODEL:-qwen}
+export LLAMACPP_API_KEY=none LLAMACPP_API_BASE_URL=http://127.0.0.1:$PORT/v1
 [ $# -gt 0 ] || set -- levity plain pydantic_ai openai_agents langgraph smolagents rig levity-again
 mkdir -p "$OUT"
 {
@@ -24,7 +27,13 @@ mkdir -p "$OUT"
 } >"$OUT/versions.txt"
 
 server=
-stop() { [ -z "$server" ] || { kill "$server" 2>/dev/null || true; wait "$server" 2>/dev/null || true; server=; }; }
+stop() {
+  [ -z "$server" ] || {
+    kill "$server" 2>/dev/null || true
+    wait "$server" 2>/dev/null || true
+    server=
+  }
+}
 trap stop EXIT
 start() {
   [ -n "${START:-}" ] || return 0
@@ -37,12 +46,16 @@ start() {
   done
 }
 # Prints the CPU time of the server in seconds.
-cpu() { [ -z "$server" ] || awk -v ticks="$(getconf CLK_TCK)" '{print ($14 + $15) / ticks}' "/proc/$server/stat"; }
+cpu() {
+  [ -z "$server" ] ||
+    awk -v ticks="$(getconf CLK_TCK)" '{print ($14 + $15) / ticks}' "/proc/$server/stat"
+}
 
 evaluate() { # SUBJECT CATEGORIES LIMIT ARGS..
   local subject=$1 categories=$2 limit=$3
   shift 3
-  "$LEVITY" eval run --suite bfcl --data "$DATA" --judge bfcl --python "$PYTHON" --out "$OUT/$subject" --name "$subject" \
+  "$LEVITY" eval run --suite bfcl --data "$DATA" --judge bfcl --python "$PYTHON" \
+    --out "$OUT/$subject" --name "$subject" \
     --categories "$categories" --odd --offset 3 --limit "$limit" "$@"
 }
 
@@ -50,7 +63,8 @@ for subject in "$@"; do
   echo "== $subject"
   start
   case $subject in
-    levity | levity-again) how=(--model "compatible:$MODEL@$BASE_URL" --temperature 0 --max-tokens 512) ;;
+    levity | levity-again)
+      how=(--model "compatible:$MODEL@$BASE_URL" --temperature 0 --max-tokens 512) ;;
     rig) how=(-- "$RIG") ;;
     *) how=(-- "$PYTHON" "$here/subjects/use_$subject.py") ;;
   esac

@@ -1,4 +1,5 @@
-"""Measures the growth of a conversation in the SQLite checkpointer of LangGraph, for comparison with `cargo bench --bench memory`.
+"""Measures the growth of a conversation in the SQLite checkpointer of LangGraph, for comparison
+with `cargo bench --bench memory`.
 
     python3 -m venv peers && peers/bin/pip install langgraph langgraph-checkpoint-sqlite
     peers/bin/python benches/peers/langgraph_growth.py
@@ -29,7 +30,8 @@ def size(turns):
             app = graph.compile(checkpointer=saver)
             config = {"configurable": {"thread_id": "bench"}}
             for turn in range(turns):
-                app.invoke({"messages": [HumanMessage(f"What is the weather like in town {turn}?")]}, config)
+                message = HumanMessage(f"What is the weather like in town {turn}?")
+                app.invoke({"messages": [message]}, config)
         connection = sqlite3.connect(path)
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         connection.close()

@@ -1,5 +1,5 @@
-//! Checks that the stream decoder never panics and returns the same result for every chunk size. The
-//! first byte of the input sets the chunk size.
+//! Checks that the stream decoder never panics and returns the same result for every chunk size.
+//! The first byte of the input sets the chunk size.
 #![no_main]
 
 use levity_llm::__private::decode_chat_stream;

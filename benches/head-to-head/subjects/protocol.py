@@ -14,7 +14,10 @@ out, sys.stdout = sys.stdout, sys.stderr
 
 
 def serve(answer):
-    """Calls `answer(case, calls)` for each case. It appends to `calls` what reaches a tool, and returns (text, input tokens, output tokens)."""
+    """Calls `answer(case, calls)` for each case.
+
+    It appends to `calls` what reaches a tool, and returns (text, input tokens, output tokens).
+    """
     for line in sys.stdin:
         case, calls = json.loads(line), []
         reply = {"calls": calls}

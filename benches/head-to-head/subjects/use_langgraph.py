@@ -14,14 +14,19 @@ def noting(tool, calls):
         return "done"
 
     return StructuredTool(
-        name=tool["name"], description=tool["description"], args_schema=tool["parameters"], func=note, return_direct=True
+        name=tool["name"],
+        description=tool["description"],
+        args_schema=tool["parameters"],
+        func=note,
+        return_direct=True,
     )
 
 
 def answer(case, calls):
     agent = create_agent(model, [noting(tool, calls) for tool in case["tools"]])
     messages = agent.invoke({"messages": case["messages"]})["messages"]
-    usage = [message.usage_metadata for message in messages if getattr(message, "usage_metadata", None)]
+    usage = [getattr(message, "usage_metadata", None) for message in messages]
+    usage = [one for one in usage if one]
     tokens = [sum(one[kind] for one in usage) for kind in ("input_tokens", "output_tokens")]
     return messages[-1].content, *tokens
 

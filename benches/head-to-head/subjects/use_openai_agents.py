@@ -2,7 +2,14 @@
 
 import json
 
-from agents import Agent, FunctionTool, ModelSettings, OpenAIChatCompletionsModel, Runner, set_tracing_disabled
+from agents import (
+    Agent,
+    FunctionTool,
+    ModelSettings,
+    OpenAIChatCompletionsModel,
+    Runner,
+    set_tracing_disabled,
+)
 from openai import AsyncOpenAI
 from protocol import MAX_TOKENS, MODEL, URL, serve
 
@@ -14,7 +21,9 @@ def noting(tool, calls):
         calls.append({"name": tool["name"], "arguments": json.loads(arguments)})
         return "done"
 
-    return FunctionTool(tool["name"], tool["description"], tool["parameters"], note, strict_json_schema=False)
+    return FunctionTool(
+        tool["name"], tool["description"], tool["parameters"], note, strict_json_schema=False
+    )
 
 
 def answer(case, calls):

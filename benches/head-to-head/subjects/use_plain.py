@@ -8,7 +8,13 @@ from protocol import MAX_TOKENS, MODEL, URL, serve
 
 def answer(case, calls):
     tools = [{"type": "function", "function": tool} for tool in case["tools"]]
-    body = {"model": MODEL, "messages": case["messages"], "tools": tools, "temperature": 0, "max_tokens": MAX_TOKENS}
+    body = {
+        "model": MODEL,
+        "messages": case["messages"],
+        "tools": tools,
+        "temperature": 0,
+        "max_tokens": MAX_TOKENS,
+    }
     request = urllib.request.Request(
         URL + "/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
     )

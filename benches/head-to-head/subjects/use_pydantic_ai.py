@@ -15,7 +15,12 @@ def noting(tool, calls):
         calls.append({"name": tool["name"], "arguments": arguments})
         return "done"
 
-    return Tool.from_schema(note, name=tool["name"], description=tool["description"], json_schema=tool["parameters"])
+    return Tool.from_schema(
+        note,
+        name=tool["name"],
+        description=tool["description"],
+        json_schema=tool["parameters"],
+    )
 
 
 async def run(case, calls):

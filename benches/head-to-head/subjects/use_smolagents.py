@@ -13,7 +13,10 @@ def noting(tool, calls):
     class Noting(Tool):
         skip_forward_signature_validation = True
         name, description, output_type = tool["name"], tool["description"], "string"
-        inputs = {key: {"description": "", "nullable": key not in needed, **schema} for key, schema in properties}
+        inputs = {
+            key: {"description": "", "nullable": key not in needed, **schema}
+            for key, schema in properties
+        }
 
         def forward(self, **arguments):
             calls.append({"name": tool["name"], "arguments": arguments})
@@ -31,7 +34,8 @@ def answer(case, calls):
             text = step.output
         elif isinstance(step, ActionStep):
             usage = step.token_usage
-            tokens = [tokens[0] + usage.input_tokens, tokens[1] + usage.output_tokens] if usage else tokens
+            if usage:
+                tokens = [tokens[0] + usage.input_tokens, tokens[1] + usage.output_tokens]
             if calls:
                 break
     return text, *tokens

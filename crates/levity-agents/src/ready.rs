@@ -43,7 +43,7 @@ mod role;
 ///
 /// | | researcher | coder | reviewer |
 /// |---|---|---|---|
-/// | files of a workspace (`files`) | reads, lists, searches | and writes, edits | reads, lists, searches |
+/// | a workspace (`files`) | reads, lists, searches | and writes, edits | reads, lists, searches |
 /// | commands (`commands`) | no | yes | no |
 /// | the web (`web`) | fetches, searches | no | no |
 /// | tools without the read-only hint | are denied | need approval if destructive | are denied |

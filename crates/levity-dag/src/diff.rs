@@ -23,8 +23,9 @@ mod redo;
 ///     .step(Step::new("sum", "Summarizer").reads(["page"]));
 /// let failed = |id: &StepId| id.as_str() == "fetch";
 ///
-/// let reply = r#"{"reason": "the site is down", "add": [{"id": "search", "agent": "Browser", "writes": ["page"],
-///     "instead_of": "fetch"}], "change": [{"id": "sum", "prompt": "Say where it comes from."}]}"#;
+/// let reply = r#"{"reason": "the site is down",
+///     "add": [{"id": "search", "agent": "Browser", "writes": ["page"], "instead_of": "fetch"}],
+///     "change": [{"id": "sum", "prompt": "Say where it comes from."}]}"#;
 /// let diff = Diff::parse(reply, &plan, &failed)?;
 /// let changed = diff.apply(&plan, &failed)?;
 /// assert_eq!(changed.steps.len(), 3);

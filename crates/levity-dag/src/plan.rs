@@ -132,8 +132,11 @@ impl Plan {
     /// ```
     /// use levity_dag::Plan;
     ///
-    /// let plan = Plan::parse(r#"{"nodes": [{"id": "ROOT"}, {"id": 1, "agent": "Coder", "writes": ["x"]},
-    ///     {"id": 2, "agent": "QA", "reads": ["x"]}], "links": [{"source": "ROOT", "target": 1}, {"source": 1, "target": 2}]}"#)?;
+    /// let plan = Plan::parse(r#"{
+    ///     "nodes": [{"id": "ROOT"}, {"id": 1, "agent": "Coder", "writes": ["x"]},
+    ///         {"id": 2, "agent": "QA", "reads": ["x"]}],
+    ///     "links": [{"source": "ROOT", "target": 1}, {"source": 1, "target": 2}]
+    /// }"#)?;
     /// assert_eq!(plan.steps[1].after[0].step.as_str(), "1");
     ///
     /// let faults = Plan::parse(r#"{"steps": [{"id": "a", "agent": "Coder", "read": ["x"]}]}"#)

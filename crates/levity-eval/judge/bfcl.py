@@ -18,7 +18,7 @@ sys.stdout = sys.stderr  # Output of the package is not a score.
 
 
 class Config:
-    """The part of a model's settings that the checker reads: `.` in names of functions was sent as `_`."""
+    """The settings of a model that the checker reads: `.` in names of functions was sent as `_`."""
 
     underscore_to_dot = True
 
@@ -28,7 +28,8 @@ class Configs(dict):
         return Config
 
 
-# The checker imports the settings of all models, and with them the clients of all providers, but needs only one field.
+# The checker imports the settings of all models, and with them the clients of all providers, but
+# needs only one field.
 settings = types.ModuleType("bfcl_eval.constants.model_config")
 settings.MODEL_CONFIG_MAPPING = Configs()
 sys.modules[settings.__name__] = settings
@@ -49,10 +50,14 @@ def one_turn(case, calls):
 
     output = [{call["name"]: call["arguments"]} for call in calls]
     try:
-        result = ast_checker(source["function"], output, source["answer"], Language.PYTHON, category, "levity")
+        result = ast_checker(
+            source["function"], output, source["answer"], Language.PYTHON, category, "levity"
+        )
     except Exception as error:  # The checker does not expect every value that a model can write.
         return (False, f"the checker failed: {type(error).__name__}: {error}")
-    return (result["valid"], "" if result["valid"] else f"{result['error_type']}: {result['error']}")
+    if result["valid"]:
+        return (True, "")
+    return (False, f"{result['error_type']}: {result['error']}")
 
 
 def methods(classes):
@@ -63,7 +68,8 @@ def methods(classes):
         if name.startswith(("Memory", "WebSearch")) or name not in CLASS_FILE_PATH_MAPPING:
             raise ValueError(f"no class `{name}` that is supported here")
         class_ = getattr(importlib.import_module(CLASS_FILE_PATH_MAPPING[name]), name)
-        yield from (method for method, _ in inspect.getmembers(class_, inspect.isfunction) if method[0] != "_")
+        members = inspect.getmembers(class_, inspect.isfunction)
+        yield from (method for method, _ in members if method[0] != "_")
 
 
 def rendered(call, names):
@@ -73,15 +79,19 @@ def rendered(call, names):
         raise ValueError(f"no function `{name}`")
     if not isinstance(arguments, dict):
         raise ValueError(f"the arguments of `{name}` are not an object")
-    # The checker inserts an object name before each word that a parenthesis follows, even in strings.
-    # In the `repr` of JSON, parentheses occur only in strings.
+    # The checker inserts an object name before each word that a parenthesis follows, even in
+    # strings. In the `repr` of JSON, parentheses occur only in strings.
     return f"{name}(**" + repr(arguments).replace("(", "\\x28") + ")"
 
 
 def require_plain(answer, names):
-    """Rejects a possible answer that is not a plain call: answers are evaluated, and the folder may be untrusted."""
+    """Rejects a possible answer that is not a plain call.
+
+    Answers are evaluated, and the folder may be untrusted.
+    """
     call = ast.parse(answer, mode="eval").body
-    if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in names):
+    is_name = isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+    if not (is_name and call.func.id in names):
         raise ValueError(f"the possible answer `{answer}` is not a function call")
     for value in [*call.args, *(keyword.value for keyword in call.keywords)]:
         ast.literal_eval(value)
@@ -101,9 +111,10 @@ def many_turns(case, turns, number):
         for text in (text for turn in answer for text in turn):
             require_plain(text, names)
         calls = [[[rendered(call, names)] for call in turn["calls"]] for turn in turns]
+        length = "long_context" if environment.get("long_context") else "base"
         entry = {
             # The checker inserts the id into code, and only reads from it if the context is long.
-            "id": "multi_turn_long_context_0" if environment.get("long_context") else "multi_turn_base_0",
+            "id": f"multi_turn_{length}_0",
             "involved_classes": environment["classes"],
             "initial_config": environment["config"],
         }

@@ -2,9 +2,10 @@
 
 usage: bfcl_tools.py [FOLDER]    FOLDER has the package `bfcl_eval`, if it is not installed
 
-JSON lines on standard input and output. The first one, {"environment": {..}, "tools": [names]}, is answered by {"ready": true}.
-Each one after it, {"name": "..", "arguments": {..}}, is answered by {"result": ".."}, and by {"result": "..", "failed": true} where
-the tool raised an error. {"error": ".."} means that nothing can run.
+JSON lines on standard input and output. The first one, {"environment": {..}, "tools": [names]}, is
+answered by {"ready": true}. Each one after it, {"name": "..", "arguments": {..}}, is answered by
+{"result": ".."}, and by {"result": "..", "failed": true} where the tool raised an error.
+{"error": ".."} means that nothing can run.
 """
 
 import copy
@@ -27,7 +28,10 @@ def answer(value):
 
 
 def instances(environment):
-    from bfcl_eval.constants.executable_backend_config import CLASS_FILE_PATH_MAPPING, STATELESS_CLASSES
+    from bfcl_eval.constants.executable_backend_config import (
+        CLASS_FILE_PATH_MAPPING,
+        STATELESS_CLASSES,
+    )
 
     for name in environment["classes"]:
         if name.startswith(("Memory", "WebSearch")) or name not in CLASS_FILE_PATH_MAPPING:
@@ -61,7 +65,9 @@ def run(method, arguments):
         except (TypeError, ValueError):
             pass
     result = str(result)
-    return result if len(result) <= MAX_RESULT else f"{result[:MAX_RESULT]} [cut: {len(result)} characters]"
+    if len(result) <= MAX_RESULT:
+        return result
+    return f"{result[:MAX_RESULT]} [cut: {len(result)} characters]"
 
 
 def serve():

@@ -1,5 +1,6 @@
-# Makes `bfcl_eval` and `mpmath` importable from the folder in the first argument. Nothing else is imported from that
-# folder, because it may be untrusted and contain its own `json.py`. This text precedes each script.
+# Makes `bfcl_eval` and `mpmath` importable from the folder in the first argument. Nothing else is
+# imported from that folder, because it may be untrusted and contain its own `json.py`. This text
+# precedes each script.
 
 import importlib.machinery
 import os
@@ -19,7 +20,8 @@ class Packages:
         return None
 
 
-if os.path.isdir(site.getusersitepackages()):  # `-I` excludes packages that the user installed with `pip install --user`.
+# `-I` excludes packages that the user installed with `pip install --user`.
+if os.path.isdir(site.getusersitepackages()):
     site.addsitedir(site.getusersitepackages())
 if len(sys.argv) > 1:
     sys.meta_path.insert(0, Packages(sys.argv[1]))

@@ -262,7 +262,11 @@ impl Evaluation {
     /// ```
     /// # let folder = tempfile::tempdir()?;
     /// # let path = folder.path().join("cases.jsonl");
-    /// # std::fs::write(&path, r#"{"id": "1", "messages": [{"role": "user", "content": "2 + 5?"}], "expect": {"kind": "contains", "text": "7"}}"#)?;
+    /// # let line = concat!(
+    /// #     r#"{"id": "1", "messages": [{"role": "user", "content": "2 + 5?"}], "#,
+    /// #     r#""expect": {"kind": "contains", "text": "7"}}"#,
+    /// # );
+    /// # std::fs::write(&path, line)?;
     /// let cases = levity_eval::Evaluation::read_cases(&path)?;
     /// assert_eq!(cases[0].messages[0].content, "2 + 5?");
     /// # Ok::<(), Box<dyn std::error::Error>>(())

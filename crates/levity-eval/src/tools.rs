@@ -36,7 +36,8 @@ const STOPPED: &str = "were stopped in a call";
 /// use levity_eval::{Case, Expectation, OfferedTool, ToolHost};
 /// use serde_json::json;
 ///
-/// let script = r#"read first; echo '{"ready": true}'; while read call; do n=$((n+1)); echo "{\"result\": \"$n\"}"; done"#;
+/// let script = r#"read first; echo '{"ready": true}'
+///     while read call; do n=$((n+1)); echo "{\"result\": \"$n\"}"; done"#;
 /// let case = Case::new("1", "Count to two.", Expectation::JudgeOnly)
 ///     .with_tool(OfferedTool::new("count", "Counts."))
 ///     .with_environment(json!({}));

@@ -12,7 +12,7 @@ use serde_json::Value;
 ///
 /// ```
 /// # use levity_eval::Transcript;
-/// let line = r#"{"calls": [{"name": "add", "arguments": {"a": 2, "b": 5}}], "usage": {"input": 90, "output": 20}}"#;
+/// let line = r#"{"calls": [{"name": "add", "arguments": {"a": 2}}], "usage": {"input": 90}}"#;
 /// let transcript: Transcript = serde_json::from_str(line)?;
 /// assert_eq!(transcript.calls[0].arguments["a"], 2);
 /// # Ok::<(), serde_json::Error>(())

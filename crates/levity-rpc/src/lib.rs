@@ -26,11 +26,13 @@
 //! | part | purpose | used by |
 //! |---|---|---|
 //! | [`RpcMessage`] | reads and writes messages | bridge |
-//! | [`LineBuffer`], [`LineWriter`] | one message per line, within a limit, never partial | MCP client, MCP server |
+//! | [`LineBuffer`], [`LineWriter`] | one whole message per line | MCP client, MCP server |
 //! | [`find_id`] | the id of a message that cannot be read as a whole | MCP client, MCP server |
 //! | [`PendingCalls`] | calls that wait for an answer | MCP client, [`Peer`] |
-//! | [`Peer`], [`InflightRequests`] | calls to and from the other side, with cancellation | bridge |
+//! | [`Peer`], [`InflightRequests`] | calls to and from the peer, with cancellation | bridge |
 //! | [`mcp`] | the items of rmcp that levity uses | MCP client, MCP server |
+//!
+//! Lines are read and written within a limit.
 //!
 //! # Features
 //! - `http-client`: rmcp's worker for streamable HTTP.

@@ -31,8 +31,11 @@ use serde::{Deserialize, Serialize};
 /// | entries | [`MAX_ENTRIES`](Self::MAX_ENTRIES) |
 /// | content of one entry | [`MAX_CONTENT`](Self::MAX_CONTENT) |
 /// | content of all | [`MAX_BYTES`](Self::MAX_BYTES) |
-/// | a key | one line of [`MAX_KEY`](Self::MAX_KEY) bytes without backticks; what is beyond is cut |
-/// | what stood in an entry before | the last [`MAX_HISTORY`](Self::MAX_HISTORY), 2,000 bytes of each |
+/// | a key | one line of [`MAX_KEY`] bytes without backticks; what is beyond is cut |
+/// | what stood in an entry before | the last [`MAX_HISTORY`], 2,000 bytes of each |
+///
+/// [`MAX_KEY`]: Self::MAX_KEY
+/// [`MAX_HISTORY`]: Self::MAX_HISTORY
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<BoardEntry>", into = "Vec<BoardEntry>")]
 pub struct Board {

@@ -62,8 +62,10 @@ pub use self::stream::{Lagged, Messages};
 /// |---|---|
 /// | messages | [`MAX_MESSAGES`](Self::MAX_MESSAGES), or as set |
 /// | their content together | [`MAX_BYTES`](Self::MAX_BYTES), or as set |
-/// | content of one message | [`MAX_CONTENT`](Self::MAX_CONTENT); longer content is cut and states its original size |
+/// | content of one message | [`MAX_CONTENT`]; longer content is cut and states its original size |
 /// | a name | [`MAX_NAME`](Self::MAX_NAME); longer ones are cut |
+///
+/// [`MAX_CONTENT`]: Self::MAX_CONTENT
 #[derive(Clone)]
 pub struct Bus {
     log: VecDeque<StoredMessage>,

@@ -278,7 +278,7 @@ impl ScriptedModel {
     /// |---|---|
     /// | `{"reply": "7"}` | replies with it |
     /// | `{"call": {"name": "add", "args": {"a": 2}}}` | calls one tool; `"id"` may be added |
-    /// | `{"calls": [{..}, {..}], "text": "Let me see."}` | calls several; `"text"` may be left out |
+    /// | `{"calls": [{..}, {..}], "text": "So."}` | calls several; `"text"` may be left out |
     /// | `{"fail": "overloaded"}` | fails; any [`ModelErrorKind`], in snake case |
     /// | `{"hang": true}` | never answers |
     ///

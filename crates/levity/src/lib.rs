@@ -30,16 +30,16 @@
 //! |---|---|---|
 //! | [`core`] | `levity-core` | the shared types and traits |
 //! | [`agent`] | `levity-loop` | the agent and its loop |
-//! | [`tools`] | `levity-tools`, `levity-builtin-tools` | registry, dispatcher, policy; ready-made tools |
+//! | [`tools`] | `levity-tools`, `levity-builtin-tools` | registry, dispatcher, policy, built-ins |
 //! | [`runtime`] | `levity-runtime` | the driver of runs: journal, limits, events |
 //! | [`memory`] | `levity-memory` | conversations, context windows, long-term memory |
 //! | `context` | `levity-context` | context of an agent: files, the workspace, the context value |
 //! | `llm` | `levity-llm` | models: providers, middleware, JSON from model output |
 //! | `sandbox` | `levity-sandbox` | access limits for models: files, commands, addresses |
 //! | `dag` | `levity-dag` | plans as graphs of steps: planner, scheduler, replanning |
-//! | `swarm` | `levity-swarm` | agents that work together: router and workers, handoff, debate, blackboard |
-//! | `agents` | `levity-agents` | predefined agents: a catalogue of ten for teams, workers for swarms |
-//! | `observe` | `levity-observe` | views of events: trees and diagrams of plans, session files, the source of an event |
+//! | `swarm` | `levity-swarm` | agents together: router and workers, handoff, debate, blackboard |
+//! | `agents` | `levity-agents` | predefined agents: a catalogue for teams, workers for swarms |
+//! | `observe` | `levity-observe` | views of events: plans as trees and diagrams, session files |
 //! | `mcp` | `levity-mcp` | MCP servers as tools: many servers, every transport |
 //! | `serve` | `levity-serve` | agents as services: MCP server, HTTP API, bridge |
 //! | `eval` | `levity-eval` | evaluations: cases, subjects, trials, reports with intervals |

@@ -365,7 +365,8 @@ fn config_error_names_file_line_and_agent() {
     check_error(
         "'a b': {prompt: a}",
         &format!(
-            "{at} 1: agent `a b`: its name must have 1 to 64 letters, digits, `_` and `-`; rename it"
+            "{at} 1: agent `a b`: its name must have 1 to 64 letters, digits, `_` and `-`; \
+                rename it"
         ),
     );
     check_error(

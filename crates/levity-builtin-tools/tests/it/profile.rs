@@ -202,7 +202,10 @@ proptest::proptest! {
 
     #[test]
     fn profile_of_arbitrary_bytes_does_not_panic(
-        bytes in proptest::collection::vec(proptest::sample::select(&b"<>{}[]\",:;#-|\t\r\n ah1\xc3\xa4\xff\x1b/"[..]), 0..300),
+        bytes in proptest::collection::vec(
+            proptest::sample::select(&b"<>{}[]\",:;#-|\t\r\n ah1\xc3\xa4\xff\x1b/"[..]),
+            0..300,
+        ),
         name in "[a-z]{0,2}(\\.(csv|json|jsonl|md|html|xml|yaml|rs|log|tsv|txt))?",
     ) {
         let folder = Folder::new();
@@ -293,7 +296,10 @@ fn kind_of_binary_file_is_detected_by_first_bytes() {
         let profile = folder.profile(name, bytes);
         assert_eq!(profile.kind, FileKind::Image);
         assert!(
-            matches!(profile.structure, Some(Structure::Image { width, height }) if (width, height) == size),
+            matches!(
+                profile.structure,
+                Some(Structure::Image { width, height }) if (width, height) == size
+            ),
             "{profile:?}"
         );
     }

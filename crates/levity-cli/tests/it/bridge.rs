@@ -782,7 +782,8 @@ from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 async def main():
-    server = StdioServerParameters(command=sys.argv[1], args=["bridge", "stdio", "--url", sys.argv[2]],
+    server = StdioServerParameters(command=sys.argv[1],
+                                   args=["bridge", "stdio", "--url", sys.argv[2]],
                                    env={"HOME": os.environ["HOME"]})
     async with stdio_client(server) as (read, write), ClientSession(read, write) as session:
         await session.initialize()
@@ -795,7 +796,8 @@ async def main():
         print((await call("read_file", path="a.rs"))[1])
         begun = (await call("dispatch_agent_task", prompt="Plan it.", done="DONE_py"))[1]
         print("was dispatched" if "was dispatched" in begun else begun)
-        print("`DONE_py`" if "`DONE_py`" in (await call("wait_for_file", path="DONE_py"))[1] else "not found")
+        file = (await call("wait_for_file", path="DONE_py"))[1]
+        print("`DONE_py`" if "`DONE_py`" in file else "not found")
         print((await call("read_file", path="ARCHITECTURE.md"))[1], end="")
         failed, words = await call("read_file", path="../x")
         print("rejected:" if failed else "read:", "leads out" if "leads out" in words else words)

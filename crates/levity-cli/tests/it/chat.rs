@@ -200,8 +200,10 @@ fn json_file_of_another_program_is_continued() {
     fs::create_dir(&place.0).unwrap();
     let path = place.0.join("talk.json");
     // Two independent runs have used the same id.
-    let call = r#"{"role": "assistant", "parts": [{"type": "tool_call", "id": "call", "name": "add", "args": {}}]},
-        {"role": "tool", "parts": [{"type": "tool_result", "call": "call", "name": "add", "value": 7}]}"#;
+    let call = r#"{"role": "assistant", "parts": [
+            {"type": "tool_call", "id": "call", "name": "add", "args": {}}]},
+        {"role": "tool", "parts": [
+            {"type": "tool_result", "call": "call", "name": "add", "value": 7}]}"#;
     let history = format!(r#"{{"role": "user", "content": "Hi"}}, {call}, {call}"#);
     fs::write(
         &path,

@@ -14,7 +14,9 @@ use crate::{check, command, levity};
 mod package;
 
 /// Answers each case correctly, except those that `WRONG` selects.
-const SHOUT: &str = r#"while read -r q; do case "$q" in *"$WRONG"*) echo '{"text": "no"}';; *) echo '{"text": "7"}';; esac; done"#;
+const SHOUT: &str = r#"while read -r q; do
+    case "$q" in *"$WRONG"*) echo '{"text": "no"}';; *) echo '{"text": "7"}';; esac
+done"#;
 
 /// Writes three cases of two categories.
 fn cases(folder: &Path) -> PathBuf {
@@ -106,7 +108,10 @@ fn eval_run_continues_after_kill() {
     );
     // The second case waits until a file exists; it ends with its input.
     let script = format!(
-        r#"while read -r q; do case "$q" in *a-2*) [ -e {} ] || read -r forever;; esac; echo '{{"text": "7"}}'; done"#,
+        r#"while read -r q; do
+            case "$q" in *a-2*) [ -e {} ] || read -r forever;; esac
+            echo '{{"text": "7"}}'
+        done"#,
         open.display()
     );
     let args = [
@@ -419,7 +424,9 @@ fn eval_fail_under_passes_at_exact_percentage() {
 /// it can.
 const TICKETS: &str = r#"while read -r q; do
     case "$q" in
-        *'"turn":1,'*) echo '{"call": {"name": "open_ticket", "arguments": {"title": "TITLE"}}}'; read -r result;;
+        *'"turn":1,'*)
+            echo '{"call": {"name": "open_ticket", "arguments": {"title": "TITLE"}}}'
+            read -r result;;
         *'"turn":3,'*) echo '{"call": {"name": "clear_tickets", "arguments": {}}}'; read -r result;;
     esac
     echo '{"text": "Done."}'

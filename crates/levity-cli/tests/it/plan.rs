@@ -386,7 +386,8 @@ fn agents_of_plan_have_tools_of_command() {
         call("write_file", serde_json::json!({"path": "out.txt", "content": "one\ntwo\n"})),
         call("shout", serde_json::json!({"text": "hi"})),
         call("run_command", serde_json::json!({"command": "wc -l out.txt"})),
-        {"reply": r#"{"code_variants": ["{'x': shout(text=read_file(path='out.txt')['content'])}"]}"#},
+        {"reply":
+            r#"{"code_variants": ["{'x': shout(text=read_file(path='out.txt')['content'])}"]}"#},
     ]);
     let args = [
         "plan",
@@ -483,7 +484,10 @@ fn given_files_are_readable_without_workspace() {
         {"call": {"name": "read_given_file",
             "args": {"file": "given-tides.csv", "start_line": 2, "lines": 1}}},
         {"call": {"name": "read_given_file", "args": {"file": "/etc/passwd"}}},
-        {"reply": r#"{"code_variants": ["text = read_given_file(file='given-tides.csv')['content']\n{'x': len(text.splitlines())}"]}"#},
+        {"reply": concat!(
+            r#"{"code_variants": ["text = read_given_file(file='given-tides.csv')['content']"#,
+            r#"\n{'x': len(text.splitlines())}"]}"#,
+        )},
     ]);
     let replies = script("given", replies);
     let output = levity(&[
@@ -504,7 +508,10 @@ fn given_files_are_readable_without_workspace() {
 #[test]
 fn plan_cut_by_reply_limit_is_continued() {
     let replies = serde_json::json!([
-        {"reply": r#"{"steps": [{"id": "a", "agent": "Thinker", "prompt": "x", "writes": ["x"]}, {"id": "b", "age"#, "finish": "length"},
+        {"reply": concat!(
+            r#"{"steps": [{"id": "a", "agent": "Thinker", "prompt": "x", "writes": ["x"]}, "#,
+            r#"{"id": "b", "age"#,
+        ), "finish": "length"},
         {"reply": r#"{"steps": [{"id": "b", "agent": "Thinker", "prompt": "y", "reads": ["x"],
             "writes": ["y"]}]}"#},
         {"reply": r#"{"x": "one"}"#},

@@ -279,7 +279,8 @@ fn untrusted_folder_gets_no_key_and_starts_no_program() {
 
 #[test]
 fn env_file_sets_only_models() {
-    let text = "OTEL_EXPORTER_OTLP_ENDPOINT={evil}\nHTTP_PROXY={evil}\nALL_PROXY={evil}\nLEVITY_MCP_SERVERS=/mcp.json\n\
+    let text = "OTEL_EXPORTER_OTLP_ENDPOINT={evil}\nHTTP_PROXY={evil}\nALL_PROXY={evil}\n\
+                LEVITY_MCP_SERVERS=/mcp.json\n\
                 LEVITY_LOG=trace\nMCP_ENABLED=true\nLEVITY_TOKEN=x\nPATH=.\nLD_PRELOAD=./evil.so\n";
     let folder = Folder::new(&[
         (".env", text),
@@ -565,7 +566,8 @@ fn eval_score_runs_no_python_from_folder_or_results() {
     let here = folder.path().to_str().unwrap();
     let code = |name: &str| format!("open({here:?} + '/{name}', 'w').close()\n");
     let header = format!(
-        r#"{{"suite": "bfcl", "subject": "x", "settings": {{}}, "facts": {{"data": "{here}/pkg/bfcl_eval/data"}}}}"#
+        r#"{{"suite": "bfcl", "subject": "x", "settings": {{}},
+            "facts": {{"data": "{here}/pkg/bfcl_eval/data"}}}}"#
     );
     for (name, text) in [
         ("pkg/bfcl_eval/__init__.py", code("started-package")),

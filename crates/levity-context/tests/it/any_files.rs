@@ -25,7 +25,11 @@ fn contents() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 150,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn blocks_of_any_files_fit_budget(
@@ -42,7 +46,11 @@ proptest! {
             place.write("a/AGENTS.md", contents);
         }
         place.write("a/x", "");
-        let source = ContextFiles::open(place.path()).unwrap().nested().working_dir("a").max_files(max_files);
+        let source = ContextFiles::open(place.path())
+            .unwrap()
+            .nested()
+            .working_dir("a")
+            .max_files(max_files);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let found = runtime.block_on(blocks(&source, budget));
         let tokens: usize = found.iter().map(ContextBlock::tokens).sum();
@@ -53,8 +61,12 @@ proptest! {
         names.dedup();
         prop_assert_eq!(names.len(), found.len());
         if budget > 100_000 && max_files > 20 {
-            let seen = files.iter().filter(|(name, _)| !name.starts_with('.')).map(|(name, _)| name);
-            let seen: std::collections::BTreeSet<_> = seen.filter(|name| !name.contains("/.")).collect();
+            let seen: std::collections::BTreeSet<_> = files
+                .iter()
+                .filter(|(name, _)| !name.starts_with('.'))
+                .map(|(name, _)| name)
+                .filter(|name| !name.contains("/."))
+                .collect();
             let agents = usize::from(agents.is_some());
             prop_assert_eq!(found.len(), seen.len() + agents, "{:?} {:?}", found, seen);
         }

@@ -194,12 +194,18 @@ fn any_json() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 200,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn checked_value_can_be_parsed(place in 0usize..9, odd in any_json()) {
-        let places = ["", "/intent", "/workspace", "/workspace/files", "/workspace/files/0", "/history", "/history/0",
-            "/history/0/step", "/memory"];
+        let places = [
+            "", "/intent", "/workspace", "/workspace/files", "/workspace/files/0", "/history",
+            "/history/0", "/history/0/step", "/memory",
+        ];
         let mut value = good();
         *value.pointer_mut(places[place]).unwrap() = odd;
         prop_assert_eq!(check_context(&value).is_ok(), parse_context(&value).is_ok());

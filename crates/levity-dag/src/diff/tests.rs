@@ -54,7 +54,9 @@ fn diff_is_merged_over_plan() {
     let fetch = json!({"id": "fetch", "agent": "a", "writes": ["page"]});
     let steps = applied(
         r#"Sure: ```json
-        {"reason": "r", "add": [{"id": "look", "agent": "a", "instead_of": "fetch", "writes": ["page"]}], "remove": "check",
+        {"reason": "r",
+         "add": [{"id": "look", "agent": "a", "instead_of": "fetch", "writes": ["page"]}],
+         "remove": "check",
          "change": [{"id": "sum", "agent_prompt": "Shorter.", "dependsOn": ["look"]}],
          "links": [{"source": "ROOT", "target": "look"}]}
         ```"#,

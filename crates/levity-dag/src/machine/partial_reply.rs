@@ -158,7 +158,10 @@ mod tests {
             Some(json!({"steps": {"a": {"agent": "x"}}})),
         );
         check_cut(
-            r#"{"nodes": [{"id": "a"}, {"id": "b"}], "links": [{"source": "a", "target": "b"}, {"sou"#,
+            concat!(
+                r#"{"nodes": [{"id": "a"}, {"id": "b"}], "#,
+                r#""links": [{"source": "a", "target": "b"}, {"sou"#,
+            ),
             Some(json!({
                 "nodes": [{"id": "a"}, {"id": "b"}],
                 "links": [{"source": "a", "target": "b"}],

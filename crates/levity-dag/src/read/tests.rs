@@ -136,7 +136,10 @@ fn malformed_json_of_models_is_repaired() {
     );
     assert_parses_to(body.trim_end_matches('}'), &expected);
     assert_parses_to(&json!(expected.to_string()).to_string(), &expected);
-    let example = r#"Like {"a much longer example": {"that": "is no plan", "but": "has more text than the plan below"}}:"#;
+    let example = concat!(
+        r#"Like {"a much longer example": {"that": "is no plan", "#,
+        r#""but": "has more text than the plan below"}}:"#,
+    );
     assert_parses_to(
         &format!(r#"{example} {{"steps": [{{"id": "a", "agent": "A",}}]}}"#),
         &json!({"steps": [{"id": "a", "agent": "A"}]}),

@@ -57,7 +57,10 @@ async fn answer_after(
                 EventKind::Asked(ask) => open.push(ask.clone()),
                 kind => {
                     let notice = PlanNotice::of(kind);
-                    done |= matches!(notice, Some(PlanNotice::StepCompleted { step: id, .. }) if id.as_str() == step);
+                    done |= matches!(
+                        notice,
+                        Some(PlanNotice::StepCompleted { step: id, .. }) if id.as_str() == step
+                    );
                 }
             }
             if done {
@@ -136,7 +139,10 @@ async fn question_about_change_blocks_no_other_step() {
                 }
                 kind => {
                     let notice = PlanNotice::of(kind);
-                    done |= matches!(notice, Some(PlanNotice::StepCompleted { step, .. }) if step.as_str() == "a29");
+                    done |= matches!(
+                        notice,
+                        Some(PlanNotice::StepCompleted { step, .. }) if step.as_str() == "a29"
+                    );
                 }
             }
             if done && let Some(ask) = open.take() {

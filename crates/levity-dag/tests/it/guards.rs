@@ -76,8 +76,9 @@ async fn guards_inspect_agents_and_direct_calls_of_plan() {
     let events = events.lock().unwrap().clone();
     let of = |stage: Stage| {
         let is = |by: &Intervention| by.stage == stage;
-        events.iter()
-            .any(|event| matches!(&event.kind, EventKind::Guarded { intervention, .. } if is(intervention)))
+        events.iter().any(|event| {
+            matches!(&event.kind, EventKind::Guarded { intervention, .. } if is(intervention))
+        })
     };
     assert!(of(Stage::Call) && of(Stage::Result) && of(Stage::Answer));
     let outcomes: Vec<_> = journal.read(&RunId::new("r")).await.unwrap().split_off(1);

@@ -38,7 +38,10 @@ fn steps(body: &str) -> String {
 
 #[test]
 fn hostile_plans_are_rejected_with_reason() {
-    let two = r#"{"id": "a", "agent": "Coder", "after": ["b"]}, {"id": "b", "agent": "Coder", "after": ["a"]}"#;
+    let two = concat!(
+        r#"{"id": "a", "agent": "Coder", "after": ["b"]}, "#,
+        r#"{"id": "b", "agent": "Coder", "after": ["a"]}"#,
+    );
     assert_rejected(&steps(two), FaultKind::Cycle, "`a -> b -> a`");
     assert_rejected(
         &steps(r#"{"id": "a", "agent": "Coder", "after": "a"}"#),

@@ -195,7 +195,11 @@ async fn check(seed: u64, steps: usize, parallel: usize, percent: u64) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 60,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn runtime_matches_sequential_run(

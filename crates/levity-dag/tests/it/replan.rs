@@ -361,8 +361,14 @@ async fn run_with_replies(
     (finished, model, notices)
 }
 
-const FIRST: &str = r#"{"steps": [{"id": "a", "agent": "give", "inputs": {"give": 1}, "writes": ["a"]}, {"id": "b", "ag"#;
-const SECOND: &str = r#"{"steps": [{"id": "b", "agent": "give", "inputs": {"give": 2}, "writes": ["b"]}, {"id": "c", "agent": "sum", "reads": ["a""#;
+const FIRST: &str = concat!(
+    r#"{"steps": [{"id": "a", "agent": "give", "inputs": {"give": 1}, "writes": ["a"]}, "#,
+    r#"{"id": "b", "ag"#,
+);
+const SECOND: &str = concat!(
+    r#"{"steps": [{"id": "b", "agent": "give", "inputs": {"give": 2}, "writes": ["b"]}, "#,
+    r#"{"id": "c", "agent": "sum", "reads": ["a""#,
+);
 const THIRD: &str =
     r#"{"steps": [{"id": "c", "agent": "sum", "reads": ["a", "b"], "writes": ["c"]}]}"#;
 
@@ -467,7 +473,11 @@ async fn planner_without_progress_gets_note_to_shorten_plan_and_then_fails() {
 async fn cut_change_of_plan_is_continued() {
     let plan = r#"{"steps": [{"id": "a", "agent": "fail", "writes": ["a"]},
         {"id": "b", "agent": "fail", "writes": ["b"]}]}"#;
-    let cut = r#"{"reason": "both broke", "add": [{"id": "c", "agent": "give", "inputs": {"give": 1}, "writes": ["a"], "instead_of": "a"}, {"id": "d", "agent": "gi"#;
+    let cut = concat!(
+        r#"{"reason": "both broke", "#,
+        r#""add": [{"id": "c", "agent": "give", "inputs": {"give": 1}, "writes": ["a"], "#,
+        r#""instead_of": "a"}, {"id": "d", "agent": "gi"#,
+    );
     let rest = r#"{"add": [{"id": "d", "agent": "give", "inputs": {"give": 2}, "writes": ["b"],
         "instead_of": "b"}]}"#;
     let (finished, model, _) = run_with_replies(&[

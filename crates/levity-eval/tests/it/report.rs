@@ -71,15 +71,17 @@ fn junit_lists_escaped_failures_and_errors() {
         "levity",
         &[("a-1", "right"), ("a-2", "wrong"), ("a-3", "fail")],
     );
-    let expected = r#"<?xml version="1.0" encoding="UTF-8"?>
-<testsuites name="own" tests="3" failures="1" errors="1" time="4.500">
-  <testsuite name="a" tests="3" failures="1" errors="1" time="4.500">
-    <testcase classname="levity" name="a-1" time="1.500"/>
-    <testcase classname="levity" name="a-2" time="1.500"><failure message="the answer is not `right`"/></testcase>
-    <testcase classname="levity" name="a-3" time="1.500"><error message="no &lt;connection&gt; &amp; &quot;more&quot;�"/></testcase>
+    let expected = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>
+<testsuites name=\"own\" tests=\"3\" failures=\"1\" errors=\"1\" time=\"4.500\">
+  <testsuite name=\"a\" tests=\"3\" failures=\"1\" errors=\"1\" time=\"4.500\">
+    <testcase classname=\"levity\" name=\"a-1\" time=\"1.500\"/>
+    <testcase classname=\"levity\" name=\"a-2\" time=\"1.500\">\
+        <failure message=\"the answer is not `right`\"/></testcase>
+    <testcase classname=\"levity\" name=\"a-3\" time=\"1.500\">\
+        <error message=\"no &lt;connection&gt; &amp; &quot;more&quot;�\"/></testcase>
   </testsuite>
 </testsuites>
-"#;
+";
     assert_eq!(report.to_junit(), expected);
 }
 

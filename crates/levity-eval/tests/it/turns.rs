@@ -189,7 +189,10 @@ mod tools {
     const COUNT: &str = r#"read -r first; n=${first#*start\":}; n=${n%%\}*}; echo '{"ready": true}'
         while read -r call; do
             case "$call" in *reset*) n=0;; *) n=$((n+1));; esac
-            case "$n" in 9) echo '{"result": "nine is bad", "failed": true}';; *) echo "{\"result\": \"$n\"}";; esac
+            case "$n" in
+                9) echo '{"result": "nine is bad", "failed": true}';;
+                *) echo "{\"result\": \"$n\"}";;
+            esac
         done"#;
 
     fn host(script: &str) -> ToolHost {
@@ -479,7 +482,8 @@ mod tools {
         let script = r#"while read -r question; do
             case "$question" in *'"turn":1'*) name=count;; *) name=reset;; esac
             echo "{\"call\": {\"name\": \"$name\", \"arguments\": {}}}"; read -r result
-            echo "{\"text\": \"$(echo "$result" | tr -d '{}"')\", \"usage\": {\"input\": 5, \"output\": 1}, \"replies\": 2}"
+            text=$(echo "$result" | tr -d '{}"')
+            echo "{\"text\": \"$text\", \"usage\": {\"input\": 5, \"output\": 1}, \"replies\": 2}"
         done"#;
         let subject = CommandSubject::new("script", "sh")
             .args(["-c", script])
@@ -511,7 +515,9 @@ mod tools {
                 "must request each with a line",
             ),
             (
-                r#"while echo '{"call": {"name": "count", "arguments": {}}}'; do read -r result; done"#,
+                r#"while echo '{"call": {"name": "count", "arguments": {}}}'; do
+                    read -r result
+                done"#,
                 "more than 200 calls",
             ),
             (
@@ -536,9 +542,12 @@ mod tools {
         }
         // A tool that is offered later and arguments that are not an object are failed calls, as
         // for a model.
-        let script = r#"ask() { echo "$1"; read -r result; said="$said $(echo "$result" | tr -d '{}"')"; }
+        let script = r#"ask() {
+                echo "$1"; read -r result; said="$said $(echo "$result" | tr -d '{}"')"
+            }
             while read -r q; do said=
-                ask '{"call": {"name": "reset", "arguments": {}}}'; ask '{"call": {"name": "count", "arguments": 1}}'
+                ask '{"call": {"name": "reset", "arguments": {}}}'
+                ask '{"call": {"name": "count", "arguments": 1}}'
                 echo "{\"text\": \"$said\"}"; done"#;
         let subject = CommandSubject::new("script", "sh")
             .args(["-c", script])
@@ -891,8 +900,11 @@ def parsed(text, classes):
     return {"name": call.func.id, "arguments": dict(list(bound.arguments.items())[1:])}
 for line in sys.stdin:
     case = json.loads(line)
-    classes = [getattr(importlib.import_module(CLASS_FILE_PATH_MAPPING[name]), name) for name in case["environment"]["classes"]]
-    print(json.dumps([[parsed(text, classes) for text in turn] for turn in case["source"]["answer"]]))
+    names = case["environment"]["classes"]
+    modules = [importlib.import_module(CLASS_FILE_PATH_MAPPING[name]) for name in names]
+    classes = [getattr(module, name) for module, name in zip(modules, names)]
+    answers = case["source"]["answer"]
+    print(json.dumps([[parsed(text, classes) for text in turn] for turn in answers]))
 "#;
 
 /// Runs the possible answers of the real package on its simulators and checker. Set

@@ -408,7 +408,8 @@ mod tests {
             Auth, BadRequest, ContentFiltered, ContextTooLong, RateLimited, Server,
         };
         // OpenAI and most others.
-        let body = r#"{"error":{"message":"no such model","type":"invalid_request_error","param":null,"code":"model_not_found"}}"#;
+        let body = r#"{"error":{"message":"no such model","type":"invalid_request_error",
+            "param":null,"code":"model_not_found"}}"#;
         check(404, body, BadRequest, "no such model");
         // Ollama, Venice.
         check(
@@ -425,7 +426,9 @@ mod tests {
             "Incorrect API key",
         );
         // Mistral, Doubleword.
-        let body = r#"{"object":"error","message":"not enabled","type":"invalid_request_invalid_args","param":null,"code":"3051","raw_status_code":400}"#;
+        let body = r#"{"object":"error","message":"not enabled",
+            "type":"invalid_request_invalid_args","param":null,"code":"3051",
+            "raw_status_code":400}"#;
         check(400, body, BadRequest, "not enabled");
         // Mistral, ChatGPT.
         check(
@@ -435,10 +438,14 @@ mod tests {
             "Invalid API Key",
         );
         // Servers that are built on FastAPI.
-        let body = r#"{"detail":[{"type":"missing","loc":["body","messages"],"msg":"Field required","input":{}}]}"#;
+        let body = r#"{"detail":[{"type":"missing","loc":["body","messages"],
+            "msg":"Field required","input":{}}]}"#;
         check(422, body, BadRequest, "Field required");
         // Mistral in older versions.
-        let body = r#"{"object":"error","message":{"detail":[{"type":"extra_forbidden","loc":["body"],"msg":"Extra inputs are not permitted"}]},"type":"invalid_request_error","code":null}"#;
+        let body = r#"{"object":"error",
+            "message":{"detail":[{"type":"extra_forbidden","loc":["body"],
+            "msg":"Extra inputs are not permitted"}]},
+            "type":"invalid_request_error","code":null}"#;
         check(422, body, BadRequest, "Extra inputs are not permitted");
         // OpenRouter, with the error of its provider.
         check(
@@ -447,7 +454,8 @@ mod tests {
             Auth,
             "Missing Authentication header",
         );
-        let body = r#"{"error":{"message":"Provider returned error","code":429,"metadata":{"raw":"slow down","provider_name":"P"}}}"#;
+        let body = r#"{"error":{"message":"Provider returned error","code":429,
+            "metadata":{"raw":"slow down","provider_name":"P"}}}"#;
         check(
             429,
             body,
@@ -458,7 +466,8 @@ mod tests {
         let body =
             r#"{"error":{"code":"RateLimitReached","message":"too fast","details":"too fast"}}"#;
         check(429, body, RateLimited { retry_after: None }, "too fast");
-        let body = r#"{"error":{"message":"filtered","code":null,"status":400,"innererror":{"code":"ResponsibleAIPolicyViolation"}}}"#;
+        let body = r#"{"error":{"message":"filtered","code":null,"status":400,
+            "innererror":{"code":"ResponsibleAIPolicyViolation"}}}"#;
         check(400, body, ContentFiltered, "filtered");
         check(
             404,
@@ -467,7 +476,8 @@ mod tests {
             "Resource not found",
         );
         // Google, with OpenAI's protocol.
-        let body = r#"[{"error":{"code":429,"message":"exhausted","status":"RESOURCE_EXHAUSTED","details":[{"@type":"t","retryDelay":"1.5s"}]}}]"#;
+        let body = r#"[{"error":{"code":429,"message":"exhausted","status":"RESOURCE_EXHAUSTED",
+            "details":[{"@type":"t","retryDelay":"1.5s"}]}}]"#;
         check(
             429,
             body,
@@ -494,14 +504,17 @@ mod tests {
         check(500, "[]", Server, "the server answered with status 500");
         check(500, "null", Server, "the server answered with status 500");
         // Requests that exceed the context window.
-        let body = r#"{"error":{"code":400,"message":"request (9 tokens) exceeds the available context size (5 tokens)","type":"exceed_context_size_error"}}"#;
+        let body = r#"{"error":{"code":400,
+            "message":"request (9 tokens) exceeds the available context size (5 tokens)",
+            "type":"exceed_context_size_error"}}"#;
         check(
             400,
             body,
             ContextTooLong,
             "request (9 tokens) exceeds the available context size (5 tokens)",
         );
-        let body = r#"{"error":{"message":"The total length of all messages is too long.","type":"too_many_prompt_tokens","code":400}}"#;
+        let body = r#"{"error":{"message":"The total length of all messages is too long.",
+            "type":"too_many_prompt_tokens","code":400}}"#;
         check(
             400,
             body,

@@ -387,7 +387,10 @@ fn address_in_name_is_parsed_or_rejected() {
     ] {
         let error = models.model(&format!("openai:m@{address}")).err().unwrap();
         assert!(
-            matches!(&error, levity_llm::Error::InvalidAddress { model, .. } if model == "openai:m"),
+            matches!(
+                &error,
+                levity_llm::Error::InvalidAddress { model, .. } if model == "openai:m"
+            ),
             "{address:?}: {error}"
         );
         assert_eq!(error.kind(), levity_llm::ErrorKind::Name);

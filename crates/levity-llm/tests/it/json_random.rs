@@ -124,7 +124,10 @@ fn normalized(value: &Value) -> Value {
 
 proptest! {
     #[test]
-    fn damaged_value_is_parsed_unchanged(value in prop::collection::vec(value(), 1..5), damage in damage()) {
+    fn damaged_value_is_parsed_unchanged(
+        value in prop::collection::vec(value(), 1..5),
+        damage in damage(),
+    ) {
         let value = normalized(&Value::from(value));
         let mut text = String::new();
         damage.write(&value, &mut text);
@@ -144,7 +147,10 @@ proptest! {
     }
 
     #[test]
-    fn prefix_retains_complete_items(items in prop::collection::vec(value(), 2..6), cut in any::<prop::sample::Index>()) {
+    fn prefix_retains_complete_items(
+        items in prop::collection::vec(value(), 2..6),
+        cut in any::<prop::sample::Index>(),
+    ) {
         let items: Vec<_> = items.iter().map(normalized).collect();
         let text = Value::from(items.clone()).to_string();
         let ends: Vec<_> = text.char_indices().map(|(at, _)| at).skip(1).collect();
@@ -163,7 +169,9 @@ proptest! {
     }
 
     #[test]
-    fn random_tokens_do_not_panic(pieces in prop::collection::vec(prop::sample::select(TOKENS), 0..60)) {
+    fn random_tokens_do_not_panic(
+        pieces in prop::collection::vec(prop::sample::select(TOKENS), 0..60),
+    ) {
         let text = pieces.concat();
         if let Ok(repaired) = json::repair(&text) {
             prop_assert!(text.get(repaired.span).is_some());

@@ -448,7 +448,8 @@ async fn documented_variables_set_request_address() {
             "vertex:m@{url}",
             "GOOGLE_CLOUD_PROJECT",
             "GOOGLE_ACCESS_TOKEN",
-            "POST /v1/projects/p/locations/global/publishers/google/models/m:streamGenerateContent?alt=sse",
+            "POST /v1/projects/p/locations/global/publishers/google/\
+                models/m:streamGenerateContent?alt=sse",
         ),
         (
             "compatible:m@{url}",

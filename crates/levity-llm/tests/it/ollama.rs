@@ -13,13 +13,24 @@ use serde_json::{Value, json};
 
 use crate::server::{Answer, Server};
 
-const STREAM: &str = r#"
-{"model":"small","created_at":"2026-01-01T00:00:00Z","message":{"role":"assistant","content":"","thinking":"Two, "},"done":false}
-{"model":"small","message":{"role":"assistant","content":"","thinking":"then five."},"done":false}
-{"model":"small","message":{"role":"assistant","content":"Let me \"add\"."},"done":false}
-{"model":"small","message":{"role":"assistant","content":"","tool_calls":[{"id":"call_1","function":{"index":0,"name":"add","arguments":{"a":2,"b":5}}},{"function":{"name":"now","arguments":"{}"}}]},"done":false}
-{"model":"small","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop","total_duration":9,"prompt_eval_count":31,"eval_count":12}
-"#;
+const STREAM: &str = concat!(
+    "\n",
+    r#"{"model":"small","created_at":"2026-01-01T00:00:00Z","#,
+    r#""message":{"role":"assistant","content":"","thinking":"Two, "},"done":false}"#,
+    "\n",
+    r#"{"model":"small","message":{"role":"assistant","content":"","thinking":"then five."},"#,
+    r#""done":false}"#,
+    "\n",
+    r#"{"model":"small","message":{"role":"assistant","content":"Let me \"add\"."},"done":false}"#,
+    "\n",
+    r#"{"model":"small","message":{"role":"assistant","content":"","tool_calls":["#,
+    r#"{"id":"call_1","function":{"index":0,"name":"add","arguments":{"a":2,"b":5}}},"#,
+    r#"{"function":{"name":"now","arguments":"{}"}}]},"done":false}"#,
+    "\n",
+    r#"{"model":"small","message":{"role":"assistant","content":""},"done":true,"#,
+    r#""done_reason":"stop","total_duration":9,"prompt_eval_count":31,"eval_count":12}"#,
+    "\n",
+);
 
 fn model(server: &Server) -> OllamaModel {
     OllamaModel::new("small").with_endpoint(|_| Endpoint::new(server.url()))
@@ -92,7 +103,10 @@ async fn stream_is_parsed_into_reply() {
 
 #[tokio::test]
 async fn whole_reply_is_parsed() {
-    let whole = r#"{"message":{"role":"assistant","content":"7","thinking":"2 + 5"},"done":true,"done_reason":"length","eval_count":1}"#;
+    let whole = concat!(
+        r#"{"message":{"role":"assistant","content":"7","thinking":"2 + 5"},"#,
+        r#""done":true,"done_reason":"length","eval_count":1}"#,
+    );
     let server = Server::with_answer(Answer::json(200, whole)).await;
     let reply = model(&server)
         .without_streaming()
@@ -128,10 +142,14 @@ async fn unusual_finish_reasons_are_mapped() {
         finish(r#"{"done":true,"done_reason":"load"}"#).await,
         Finish::Other("load".into())
     );
-    let cut = r#"{"message":{"tool_calls":[{"function":{"name":"f"}}]},"done":true,"done_reason":"length"}"#;
+    let cut = concat!(
+        r#"{"message":{"tool_calls":[{"function":{"name":"f"}}]},"#,
+        r#""done":true,"done_reason":"length"}"#,
+    );
     assert_eq!(finish(cut).await, Finish::Length);
     // Data after the end is not part of the reply.
-    let more = "{\"message\":{\"content\":\"a\"},\"done\":true}\n{\"message\":{\"content\":\"b\"},\"done\":false}\n";
+    let more = "{\"message\":{\"content\":\"a\"},\"done\":true}\n\
+        {\"message\":{\"content\":\"b\"},\"done\":false}\n";
     assert_eq!(
         reply(Answer::lines(more)).await.unwrap().message.text(),
         "a"
@@ -140,7 +158,10 @@ async fn unusual_finish_reasons_are_mapped() {
 
 #[tokio::test]
 async fn invalid_json_arguments_are_retained() {
-    let cut = r#"{"message":{"tool_calls":[{"function":{"name":"f","arguments":"{\"a\": "}}]},"done":true}"#;
+    let cut = concat!(
+        r#"{"message":{"tool_calls":[{"function":{"name":"f","#,
+        r#""arguments":"{\"a\": "}}]},"done":true}"#,
+    );
     let reply = reply(Answer::lines(cut)).await.unwrap();
     let call = reply.message.calls().next().unwrap();
     assert_eq!(
@@ -236,7 +257,8 @@ async fn unreachable_ollama_error_suggests_start() {
 
 #[tokio::test]
 async fn installed_models_are_listed() {
-    let tags = r#"{"models":[{"name":"small:4b","model":"small:4b","size":2600,"details":{"family":"s"}},{"name":"far-cloud"}]}"#;
+    let tags = r#"{"models":[{"name":"small:4b","model":"small:4b","size":2600,
+        "details":{"family":"s"}},{"name":"far-cloud"}]}"#;
     let server = Server::with_answer(Answer::json(200, tags)).await;
     let endpoint = Endpoint::new(server.url()).with_header("authorization", "Bearer k1");
     let found = OllamaModel::list(&endpoint).await.unwrap();

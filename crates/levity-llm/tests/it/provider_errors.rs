@@ -58,64 +58,47 @@ fn model(wire: &str, url: &str, stream: bool, limits: TimeLimits) -> Arc<dyn Mod
 fn reply(wire: &str, stream: bool, odd: &[u8]) -> Answer {
     let text = match (wire, stream) {
         ("compatible", true) => {
-            "data: {\"choices\":[{\"delta\":{\"content\":\"a?b\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n"
+            "data: {\"choices\":[{\"delta\":{\"content\":\"a?b\"},\"finish_reason\":\"stop\"}]}\n\n\
+             data: [DONE]\n\n"
         }
         ("compatible", false) => {
             "{\"choices\":[{\"message\":{\"content\":\"a?b\"},\"finish_reason\":\"stop\"}]}"
         }
         ("openai", true) => {
-            "event: response.output_text.delta\ndata: \
-                {\"type\":\"response.output_text.delta\",\"output_index\":0,\
-             \"content_index\":0,\"delta\":\"a?b\"}\n\nevent: response.completed\ndata: {\"type\":\
-             \"response.completed\",\"response\":{\"status\":\"completed\",\"output\":[{\"type\":\"message\",\"role\":\
-             \"assistant\",\"content\":[{\"type\":\"output_text\",\"text\":\"a?b\"}]}]}}\n\n"
+            "event: response.output_text.delta\n\
+             data: {\"type\":\"response.output_text.delta\",\"output_index\":0,\
+             \"content_index\":0,\"delta\":\"a?b\"}\n\n\
+             event: response.completed\n\
+             data: {\"type\":\"response.completed\",\"response\":{\"status\":\"completed\",\
+             \"output\":[{\"type\":\"message\",\"role\":\"assistant\",\
+             \"content\":[{\"type\":\"output_text\",\"text\":\"a?b\"}]}]}}\n\n"
         }
         ("openai", false) => {
-            "{\"status\":\"completed\",\"output\":[{\"type\":\"message\",\"role\":\"assistant\",\"content\":[{\"type\":\
-             \"output_text\",\"text\":\"a?b\"}]}]}"
+            "{\"status\":\"completed\",\"output\":[{\"type\":\"message\",\"role\":\"assistant\",\
+             \"content\":[{\"type\":\"output_text\",\"text\":\"a?b\"}]}]}"
         }
         ("anthropic", true) => {
-            "data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n\
-             data: \
-             \
-             \
-             \
-             \
-             \
-             \
-             \
-             \
-             \
-             \
-             \
-             \
-             \
-             \
-             \
-             \
-             \
-             \
-             \
-             \
-             \
-             \
-             \
-             {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"a?b\"}}\n\n\
-             data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}}\n\ndata: \
-             {\"type\":\
-             \"message_stop\"}\n\n"
+            "data: {\"type\":\"content_block_start\",\"index\":0,\
+             \"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n\
+             data: {\"type\":\"content_block_delta\",\"index\":0,\
+             \"delta\":{\"type\":\"text_delta\",\"text\":\"a?b\"}}\n\n\
+             data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}}\n\n\
+             data: {\"type\":\"message_stop\"}\n\n"
         }
         ("anthropic", false) => {
             "{\"content\":[{\"type\":\"text\",\"text\":\"a?b\"}],\"stop_reason\":\"end_turn\"}"
         }
         ("gemini", true) => {
-            "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a?b\"}]},\"finishReason\":\"STOP\"}]}\n\n"
+            "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a?b\"}]},\
+             \"finishReason\":\"STOP\"}]}\n\n"
         }
         ("gemini", false) => {
-            "{\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a?b\"}]},\"finishReason\":\"STOP\"}]}"
+            "{\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a?b\"}]},\
+             \"finishReason\":\"STOP\"}]}"
         }
         (_, true) => {
-            "{\"message\":{\"content\":\"a?b\"},\"done\":false}\n{\"message\":{\"content\":\"\"},\"done\":true}\n"
+            "{\"message\":{\"content\":\"a?b\"},\"done\":false}\n\
+             {\"message\":{\"content\":\"\"},\"done\":true}\n"
         }
         (_, false) => "{\"message\":{\"content\":\"a?b\"},\"done\":true}",
     };
@@ -481,13 +464,16 @@ async fn connection_error_names_model_address_and_cause() {
 fn reply_repeating(wire: &str, word: &str) -> String {
     let body = match wire {
         "compatible" => {
-            r#"{"model":"?","choices":[{"message":{"content":"a","tool_calls":[{"id":"?","type":"function",
-            "function":{"name":"?","arguments":"{}"}}]},"finish_reason":"?"}]}"#
+            r#"{"model":"?","choices":[{"message":{"content":"a","tool_calls":[
+            {"id":"?","type":"function","function":{"name":"?","arguments":"{}"}}]},
+            "finish_reason":"?"}]}"#
         }
         "openai" => {
-            r#"{"id":"?","model":"?","status":"incomplete","incomplete_details":{"reason":"?"},"output":[
+            r#"{"id":"?","model":"?","status":"incomplete","incomplete_details":{"reason":"?"},
+            "output":[
             {"type":"reasoning","id":"?1","summary":[],"encrypted_content":"?"},
-            {"type":"message","id":"?2","role":"assistant","content":[{"type":"output_text","text":"a"}]},
+            {"type":"message","id":"?2","role":"assistant","content":[
+            {"type":"output_text","text":"a"}]},
             {"type":"function_call","id":"?3","call_id":"?","name":"?","arguments":"{}"}]}"#
         }
         "anthropic" => {
@@ -496,11 +482,13 @@ fn reply_repeating(wire: &str, word: &str) -> String {
             {"type":"tool_use","id":"?","name":"?","input":{}}]}"#
         }
         "gemini" => {
-            r#"{"modelVersion":"?","candidates":[{"finishReason":"?","content":{"role":"model","parts":[
+            r#"{"modelVersion":"?","candidates":[{"finishReason":"?",
+            "content":{"role":"model","parts":[
             {"text":"a","thoughtSignature":"?"}]}}]}"#
         }
         _ => {
-            r#"{"model":"?","message":{"role":"assistant","content":"a"},"done":true,"done_reason":"?"}"#
+            r#"{"model":"?","message":{"role":"assistant","content":"a"},
+            "done":true,"done_reason":"?"}"#
         }
     };
     body.replace('?', word).replace('\n', "")

@@ -235,12 +235,14 @@ const CASES: &[Case] = &[
     // Proxies, certificates and token servers of the file are ignored.
     case(
         Named("compatible:m@{home}"),
-        "HTTP_PROXY={evil}\nhttp_proxy={evil}\nALL_PROXY={evil}\nall_proxy={evil}\nHTTPS_PROXY={evil}\nNO_PROXY=",
+        "HTTP_PROXY={evil}\nhttp_proxy={evil}\nALL_PROXY={evil}\nall_proxy={evil}\n\
+            HTTPS_PROXY={evil}\nNO_PROXY=",
         UserKey("Bearer victim-compatible-4"),
     ),
     case(
         Named("compatible:m@{home}"),
-        "SSL_CERT_FILE={folder}/x\nOTEL_EXPORTER_OTLP_ENDPOINT={evil}\nLEVITY_MCP_SERVERS={folder}/mcp.json",
+        "SSL_CERT_FILE={folder}/x\nOTEL_EXPORTER_OTLP_ENDPOINT={evil}\n\
+            LEVITY_MCP_SERVERS={folder}/mcp.json",
         UserKey("Bearer victim-compatible-4"),
     ),
     case(

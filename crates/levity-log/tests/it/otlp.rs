@@ -479,8 +479,10 @@ fn protocol_definitions_parse_exported_data() {
     let script = r#"
 import json, sys
 from google.protobuf.json_format import ParseDict
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest as Traces
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest as Metrics
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2
+Traces = trace_service_pb2.ExportTraceServiceRequest
+Metrics = metrics_service_pb2.ExportMetricsServiceRequest
 count = 0
 for path, body in json.load(sys.stdin):
     kind = Traces if path == "/v1/traces" else Metrics

@@ -40,7 +40,9 @@ fn happening() -> impl Strategy<Value = Happening> {
         prop::bool::weighted(0.1),
     );
     prop_oneof![
-        12 => reply.prop_map(|(text, thinking, calls, filtered)| Happening::Reply { text, thinking, calls, filtered }),
+        12 => reply.prop_map(|(text, thinking, calls, filtered)| {
+            Happening::Reply { text, thinking, calls, filtered }
+        }),
         1 => Just(Happening::ModelFails),
         8 => any::<bool>().prop_map(Happening::ToolDone),
         4 => any::<u8>().prop_map(Happening::Approval),
@@ -284,7 +286,11 @@ proptest! {
             let cancelled = |message: &Arc<Message>| {
                 message.results().any(|result| result.error == Some(ToolErrorKind::Cancelled))
             };
-            let answers: Vec<bool> = messages.iter().filter(|m| m.role == Role::Tool).map(cancelled).collect();
+            let answers: Vec<bool> = messages
+                .iter()
+                .filter(|m| m.role == Role::Tool)
+                .map(cancelled)
+                .collect();
             prop_assert!(answers.iter().rev().skip(1).all(|cancelled| !cancelled));
         }
     }

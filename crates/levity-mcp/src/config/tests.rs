@@ -80,10 +80,9 @@ fn check_warnings(settings: &str, problems: &[&str]) {
 
 #[test]
 fn parse_reads_program_settings() {
-    let server = one(
-        r#"{"command": "npx", "args": ["-y", "${HOME}/pkg", 8080], "env": {"A": "${TOKEN}", "PORT": 80, "ON": true},
-            "cwd": "${HOME}", "type": "stdio", "disabled": false, "description": "files"}"#,
-    );
+    let server = one(r#"{"command": "npx", "args": ["-y", "${HOME}/pkg", 8080],
+            "env": {"A": "${TOKEN}", "PORT": 80, "ON": true},
+            "cwd": "${HOME}", "type": "stdio", "disabled": false, "description": "files"}"#);
     let stdio = stdio(&server);
     assert_eq!(stdio.command, "npx");
     assert_eq!(stdio.args, ["-y", "/home/me/pkg", "8080"]);
@@ -173,7 +172,8 @@ fn place_hides_secrets() {
 #[test]
 fn older_names_of_timeouts_are_read() {
     let server = one(
-        r#"{"command": "c", "startLimit": 20, "call_limit": "5m", "idle-limit": 6, "probeLimit": 1}"#,
+        r#"{"command": "c", "startLimit": 20, "call_limit": "5m", "idle-limit": 6,
+            "probeLimit": 1}"#,
     );
     let timeouts = [
         server.start_timeout,
@@ -187,8 +187,9 @@ fn older_names_of_timeouts_are_read() {
 #[test]
 fn parse_reads_every_limit() {
     let server = one(
-        r#"{"command": "c", "startTimeout": 20, "call_timeout": "5m", "idle-timeout": "500ms", "probeTimeout": 0.5,
-            "pingEvery": "1m", "retries": 2, "maxConcurrent": 3, "maxMessage": "1MiB", "allow": ["read_*"],
+        r#"{"command": "c", "startTimeout": 20, "call_timeout": "5m", "idle-timeout": "500ms",
+            "probeTimeout": 0.5, "pingEvery": "1m", "retries": 2, "maxConcurrent": 3,
+            "maxMessage": "1MiB", "allow": ["read_*"],
             "deny": "write", "prefix": "t_", "trust": "full", "inherit": ["SSH_AUTH_SOCK"]}"#,
     );
     let millis = Duration::from_millis;
@@ -229,9 +230,8 @@ fn parse_reads_every_limit() {
 
 #[test]
 fn parse_accepts_setting_names_of_other_programs() {
-    let server = one(
-        r#"{"httpUrl": "http://h", "timeout": 30000, "trust": true, "includeTools": ["a"], "excludeTools": ["b"]}"#,
-    );
+    let server = one(r#"{"httpUrl": "http://h", "timeout": 30000, "trust": true,
+            "includeTools": ["a"], "excludeTools": ["b"]}"#);
     assert_eq!(
         (server.call_timeout, server.idle_timeout),
         (Duration::from_secs(30), Duration::from_secs(30))
@@ -273,10 +273,14 @@ fn parse_accepts_all_document_formats() {
     for text in [
         r#"{"mcpServers": {"a": {"command": "c"}, "b": {"url": "http://h"}}}"#,
         r#"{"servers": {"a": {"command": "c"}, "b": {"url": "http://h"}}, "inputs": []}"#,
-        r#"{"mcp": {"servers": {"a": {"command": "c"}, "b": {"url": "http://h"}}}, "editor.tabSize": 4}"#,
-        r#"{"mcp_servers": [{"name": "a", "command": "c"}, {"name": "b", "transport": "sse", "url": "http://h"}]}"#,
-        r#"{"servers": [{"name": "a", "command": "c", "enabled": true}, {"name": "b", "url": "http://h"}]}"#,
-        r#"[{"name": "a", "transport": "stdio", "command": "c"}, {"name": "b", "url": "http://h"}]"#,
+        r#"{"mcp": {"servers": {"a": {"command": "c"}, "b": {"url": "http://h"}}},
+            "editor.tabSize": 4}"#,
+        r#"{"mcp_servers": [{"name": "a", "command": "c"},
+            {"name": "b", "transport": "sse", "url": "http://h"}]}"#,
+        r#"{"servers": [{"name": "a", "command": "c", "enabled": true},
+            {"name": "b", "url": "http://h"}]}"#,
+        r#"[{"name": "a", "transport": "stdio", "command": "c"},
+            {"name": "b", "url": "http://h"}]"#,
         r#"{"a": {"command": "c"}, "b": {"url": "http://h"}}"#,
         r#"{"mcpServers": {"a": {"command": "c"}}, "servers": {"b": {"url": "http://h"}}}"#,
         "\u{feff}{ // both\n\"mcpServers\": {\"a\": {\"command\": \"c\",}, /* x */ \"b\": \
@@ -332,7 +336,8 @@ fn parse_of_invalid_document_reports_problem() {
 fn parse_reports_every_problem_and_keeps_valid_servers() {
     check(
         r#"{"mcpServers": {
-            "a": {"command": 7.5, "args": "x", "env": ["A"], "retries": -1, "startTimeout": "soon", "cwd": null},
+            "a": {"command": 7.5, "args": "x", "env": ["A"], "retries": -1,
+                "startTimeout": "soon", "cwd": null},
             "b": {"url": "ftp://h", "headers": {"X Y": "1", "Z": "a\nb", "W": {}}},
             "c/d": {},
             "e": [],
@@ -361,7 +366,8 @@ fn parse_reports_every_problem_and_keeps_valid_servers() {
 #[test]
 fn parse_of_list_reports_index_of_problem() {
     check(
-        r#"[{"command": "a"}, {"name": 3, "command": "a"}, 5, {"name": "", "command": "a"}, {"name": "ok", "command": "a"}]"#,
+        r#"[{"command": "a"}, {"name": 3, "command": "a"}, 5,
+            {"name": "", "command": "a"}, {"name": "ok", "command": "a"}]"#,
         &["ok"],
         &[
             "`/0`: it has no `name`",
@@ -375,7 +381,8 @@ fn parse_of_list_reports_index_of_problem() {
 #[test]
 fn parse_reports_duplicate_servers_and_settings() {
     check(
-        r#"{"mcpServers": {"a": {"command": "1"}, "a": {"command": "2"}}, "servers": [{"name": "a", "command": "3"}]}"#,
+        r#"{"mcpServers": {"a": {"command": "1"}, "a": {"command": "2"}},
+            "servers": [{"name": "a", "command": "3"}]}"#,
         &["a"],
         &[
             "`/mcpServers/a`: an earlier server is also named `a`",

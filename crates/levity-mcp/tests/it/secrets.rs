@@ -212,14 +212,20 @@ fn place_shows_names_of_variables() {
 /// A server that repeats one of its variables in every failure.
 #[cfg(unix)]
 const REPEATING_SCRIPT: &str = r#"
+about='"capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}'
+input='"inputSchema":{"type":"object"}'
 while read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
   case "$line" in
-    *'"initialize"'*) r='"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}';;
-    *'"tools/list"'*) r='"result":{"tools":[{"name":"fail","inputSchema":{"type":"object"}},{"name":"refuse","inputSchema":{"type":"object"}},{"name":"die","inputSchema":{"type":"object"}}]}';;
+    *'"initialize"'*) r='"result":{"protocolVersion":"2025-06-18",'"$about}";;
+    *'"tools/list"'*)
+      r='"result":{"tools":[{"name":"fail",'"$input"'},{"name":"refuse",'"$input},"
+      r="$r"'{"name":"die",'"$input}]}";;
     *'"refuse"'*) r="\"error\":{\"code\":-32000,\"message\":\"no $API_KEY\"}";;
     *'"die"'*) echo "bye $API_KEY" >&2; exit 3;;
-    *'"tools/call"'*) r="\"result\":{\"isError\":true,\"content\":[{\"type\":\"text\",\"text\":\"no $API_KEY\"}]}";;
+    *'"tools/call"'*)
+      r="\"content\":[{\"type\":\"text\",\"text\":\"no $API_KEY\"}]"
+      r="\"result\":{\"isError\":true,$r}";;
     *) r='"error":{"code":-32601,"message":"unknown"}';;
   esac
   [ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$r"
@@ -235,8 +241,11 @@ async fn repeated_settings_in_errors_are_masked() {
             .env("API_KEY", CANARY)
             .retries(0)
     };
-    let refusing_script = r#"while read -r line; do id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
-        [ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"no %s"}}\n' "$id" "$API_KEY"; done"#;
+    let refusing_script = r#"while read -r line; do
+        id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+        error="{\"code\":-32603,\"message\":\"no $API_KEY\"}"
+        [ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,"error":%s}\n' "$id" "$error"
+        done"#;
     let text = json!({"mcpServers": {"gone": {"command": "/no/${PLACE}/program"},
         "folder": {"command": "cat", "cwd": "/no/${A_TOKEN}"}}});
     let config = Config::parse(&text.to_string(), |_| Some(CANARY.to_owned()));
@@ -292,7 +301,9 @@ say() { printf '{"jsonrpc":"2.0","method":"%s","params":%s}\n' "$1" "$2"; }
 while read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
   case "$line" in
-    *'"initialize"'*) r='"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{},"logging":{}},"serverInfo":{"name":"s","version":"1"}}';;
+    *'"initialize"'*)
+      r='"capabilities":{"tools":{},"logging":{}},"serverInfo":{"name":"s","version":"1"}'
+      r='"result":{"protocolVersion":"2025-06-18",'"$r}";;
     *'"tools/list"'*) r='"result":{"tools":[{"name":"talk","inputSchema":{"type":"object"}}]}';;
     *'"tools/call"'*)
       token=$(printf '%s' "$line" | sed -n 's/.*"progressToken":\([0-9]*\).*/\1/p')
@@ -302,7 +313,8 @@ while read -r line; do
       say notifications/message "{\"level\":\"info\",\"data\":\"$pad$API_KEY\"}"
       say notifications/message "{\"level\":\"info\",\"data\":{\"k\":\"$pad$API_KEY\"}}"
       say notifications/resources/updated "{\"uri\":\"file:///$pad$API_KEY\"}"
-      say notifications/progress "{\"progressToken\":${token:-0},\"progress\":1,\"message\":\"$pad$API_KEY\"}"
+      progress="\"progressToken\":${token:-0},\"progress\":1"
+      say notifications/progress "{$progress,\"message\":\"$pad$API_KEY\"}"
       r="\"error\":{\"code\":-32000,\"message\":\"$pad$pad$API_KEY\"}";;
     *) r='"error":{"code":-32601,"message":"unknown"}';;
   esac

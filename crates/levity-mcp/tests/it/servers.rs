@@ -264,13 +264,19 @@ async fn abandoned_calls_are_cancelled_on_server() {
 
     let cx = ToolCx::detached();
     let mut call = Box::pin(server.call_with("say", json!({}), &cx));
-    let request = tokio::select! { _ = &mut call => panic!(), request = receive(&mut raw, "tools/call") => request };
+    let request = tokio::select! {
+        _ = &mut call => panic!(),
+        request = receive(&mut raw, "tools/call") => request,
+    };
     cx.cancel.cancel();
     assert_eq!(within(call).await.unwrap_err().kind(), ErrorKind::Cancelled);
     check_cancelled(request, receive(&mut raw, "notifications/cancelled").await);
 
     let mut call = Box::pin(server.call("say", json!({})));
-    let request = tokio::select! { _ = &mut call => panic!(), request = receive(&mut raw, "tools/call") => request };
+    let request = tokio::select! {
+        _ = &mut call => panic!(),
+        request = receive(&mut raw, "tools/call") => request,
+    };
     drop(call);
     check_cancelled(request, receive(&mut raw, "notifications/cancelled").await);
 
@@ -282,7 +288,10 @@ async fn abandoned_calls_are_cancelled_on_server() {
     receive(&mut raw, "ping").await;
     let cx = ToolCx::detached();
     let mut call = Box::pin(server.call_with("say", json!({}), &cx));
-    let request = tokio::select! { _ = &mut call => panic!(), request = receive(&mut raw, "tools/call") => request };
+    let request = tokio::select! {
+        _ = &mut call => panic!(),
+        request = receive(&mut raw, "tools/call") => request,
+    };
     cx.cancel.cancel();
     let _ = within(call).await;
     let note = tokio::time::timeout(
@@ -627,8 +636,14 @@ async fn busy_server_is_not_pinged() {
         start_one(raw.config.clone().ping_interval(Duration::from_millis(20))).await;
     receive(&mut raw, "ping").await;
     let mut call = Box::pin(server.call("say", json!({})));
-    let request = tokio::select! { _ = &mut call => panic!(), request = receive(&mut raw, "tools/call") => request };
-    tokio::select! { _ = &mut call => panic!(), () = tokio::time::sleep(Duration::from_millis(200)) => {} }
+    let request = tokio::select! {
+        _ = &mut call => panic!(),
+        request = receive(&mut raw, "tools/call") => request,
+    };
+    tokio::select! {
+        _ = &mut call => panic!(),
+        () = tokio::time::sleep(Duration::from_millis(200)) => {}
+    }
     let received = std::iter::from_fn(|| raw.received.try_recv().ok());
     let pings = received
         .filter(|message| message["method"] == "ping")

@@ -258,7 +258,9 @@ fn step() -> impl Strategy<Value = Step> {
         0..9_u64,
     );
     prop_oneof![
-        6 => save.prop_map(|(id, back, count, text, summary, when)| Step::Save { id, back, count, text, summary, when }),
+        6 => save.prop_map(|(id, back, count, text, summary, when)| {
+            Step::Save { id, back, count, text, summary, when }
+        }),
         2 => (0..3_u8, 0..20_u64).prop_map(|(id, before)| Step::Trim { id, before }),
         1 => (0..3_u8).prop_map(|id| Step::Forget { id }),
         1 => (0..3_u8, 0..9_u64).prop_map(|(id, moment)| Step::Expire { id, moment }),
@@ -318,13 +320,21 @@ async fn take(store: &dyn MemoryStore, step: &Step) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 48,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn all_stores_agree_on_random_operations(steps in proptest::collection::vec(step(), 1..40)) {
         let dir = tempfile::tempdir().unwrap();
         let stores: Vec<Arc<dyn MemoryStore>> = vec![
-            Arc::new(FileMemory::new(dir.path().join("files")).unwrap().with_durability(Durability::Buffered)),
+            Arc::new(
+                FileMemory::new(dir.path().join("files"))
+                    .unwrap()
+                    .with_durability(Durability::Buffered),
+            ),
             #[cfg(feature = "sqlite")]
             Arc::new(
                 levity_memory::SqliteMemory::new(dir.path().join("memory.db"))

@@ -36,11 +36,13 @@ assert nx.is_directed_acyclic_graph(graph)
 root = graph.graph["root"]
 assert len(graph) == len(data["nodes"]) and graph.number_of_edges() == len(data["edges"])
 assert set(nx.descendants(graph, root)) == set(graph) - {root}
-for name in ["session_id", "original_query", "file_manifest", "created_at", "status", "globals_schema"]:
+for name in ["session_id", "original_query", "file_manifest", "created_at", "status",
+             "globals_schema"]:
     assert name in graph.graph, name
 datetime.fromisoformat(graph.graph["created_at"].replace("Z", "+00:00"))
-wanted = ["agent", "description", "agent_prompt", "reads", "writes", "status", "output", "error", "cost",
-          "input_tokens", "output_tokens", "start_time", "end_time", "execution_time", "attempts"]
+wanted = ["agent", "description", "agent_prompt", "reads", "writes", "status", "output", "error",
+          "cost", "input_tokens", "output_tokens", "start_time", "end_time", "execution_time",
+          "attempts"]
 for step, attributes in graph.nodes(data=True):
     for name in wanted if step != root else ["agent", "status"]:
         assert name in attributes, (step, name)
@@ -48,7 +50,8 @@ for _, _, attributes in graph.edges(data=True):
     assert attributes["kind"] in ("root", "after", "reads", "stands_in"), attributes
 for step in nx.topological_sort(graph):
     for name in graph.nodes[step]["reads"] if step != root else []:
-        writers = {other for other, node in graph.nodes(data=True) if name in node["writes"]} - {step}
+        writers = {other for other, node in graph.nodes(data=True) if name in node["writes"]}
+        writers -= {step}
         assert not writers or writers & nx.ancestors(graph, step), (step, name)
 with open(sys.argv[2], "w", encoding="utf-8") as file:
     json.dump(back, file)

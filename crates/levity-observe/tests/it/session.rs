@@ -222,9 +222,10 @@ async fn seed_without_repeats_dependent_steps() {
     assert_eq!(left(&["fetch_b"]), ["fetch_a"]);
     assert_eq!(left(&["report"]), ["fetch_a", "fetch_b", "compare"]);
     assert_eq!(left(&[]).len(), 4);
-    assert!(
-        matches!(session.starting_plan_repeating(&[id("nobody")]), Err(SessionProblem::NoStep(step)) if step == "nobody")
-    );
+    assert!(matches!(
+        session.starting_plan_repeating(&[id("nobody")]),
+        Err(SessionProblem::NoStep(step)) if step == "nobody"
+    ));
 }
 
 #[tokio::test]

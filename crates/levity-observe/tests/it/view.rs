@@ -673,7 +673,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn view_accepts_any_events_in_any_order(events in prop::collection::vec(any_event(), 0..60), begin in 0..3_usize) {
+    fn view_accepts_any_events_in_any_order(
+        events in prop::collection::vec(any_event(), 0..60),
+        begin in 0..3_usize,
+    ) {
         let stream = planned("g");
         let mut seen = PlanView::new();
         stream.events.iter().skip(begin).for_each(|event| seen.apply(event));

@@ -11,13 +11,13 @@ fn tools(source: &str) -> PythonFileTools {
     tools_from_source("tools.py", source, &python()).unwrap()
 }
 
-const SOURCE: &str = r#"
-from typing import Literal, Optional
+const SOURCE: &str = r#"from typing import Literal, Optional
 import re
 
 RATE = 1.5
 
-def convert(amount: float, /, to: Literal["eur", "usd"] = "eur", *, digits: Optional[int] = None) -> str:
+def convert(amount: float, /, to: Literal["eur", "usd"] = "eur",
+            *, digits: Optional[int] = None) -> str:
     """Converts money.
 
     It uses a fixed rate.

@@ -295,8 +295,13 @@ proptest! {
         tokio.block_on(async {
             let source = MemoryJournal::new();
             let run = id("r");
-            write_to(&source, &run, vec![opened(), result("one", None), Entry::Ended(Status::Complete)]).await;
-            let mut bytes = if only_junk { junk.clone() } else { export(&source, &run).await.unwrap() };
+            let entries = vec![opened(), result("one", None), Entry::Ended(Status::Complete)];
+            write_to(&source, &run, entries).await;
+            let mut bytes = if only_junk {
+                junk.clone()
+            } else {
+                export(&source, &run).await.unwrap()
+            };
             for (at, byte, what) in edits {
                 let at = at.index(bytes.len() + 1);
                 match what {

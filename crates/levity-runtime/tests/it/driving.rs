@@ -111,8 +111,9 @@ impl Executor for Answers {
         };
         let records = self.journal.as_ref().map_or(0, |journal| {
             let records = journal.records(&cx.run);
-            let started =
-                |entry: &Entry| matches!(entry, Entry::Started { effect, .. } if *effect == cx.effect);
+            let started = |entry: &Entry| {
+                matches!(entry, Entry::Started { effect, .. } if *effect == cx.effect)
+            };
             assert!(
                 records.iter().any(|record| started(&record.entry)),
                 "it began before it was written down"

@@ -83,7 +83,10 @@ impl Bus {
     /// bus.post(draft, Timestamp::from_millis(5), &RunId::new("r1"));
     /// let mut lines = Vec::new();
     /// bus.write_json_lines(&mut lines)?;
-    /// let line = r#"{"id":1,"from":"coder","to":"*","type":"note","content":"Done.","timestamp":5,"run":"r1"}"#;
+    /// let line = concat!(
+    ///     r#"{"id":1,"from":"coder","to":"*","type":"note","content":"Done.","#,
+    ///     r#""timestamp":5,"run":"r1"}"#,
+    /// );
     /// assert_eq!(lines, format!("{line}\n").as_bytes());
     /// assert!(Bus::read_json_lines(&*lines)?.messages().eq(bus.messages()));
     /// # Ok::<_, Box<dyn std::error::Error>>(())

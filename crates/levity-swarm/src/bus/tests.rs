@@ -277,7 +277,8 @@ fn check_fault(text: &str, expected: &str) {
 fn read_errors_name_line() {
     let line = |id: u64| {
         format!(
-            r#"{{"id":{id},"from":"a","to":"b","type":"note","content":"c","timestamp":1,"run":"r"}}"#
+            "{{\"id\":{id},\"from\":\"a\",\"to\":\"b\",\"type\":\"note\",\"content\":\"c\",\
+                \"timestamp\":1,\"run\":\"r\"}}"
         )
     };
     check_fault(

@@ -48,7 +48,8 @@ fn plans_of_models_are_read() {
         Ok(&[0, 1]),
     );
     check_text(
-        r#"{"plan": [{"worker": "coder", "task": "a",}, {"worker": "coder", "task": "b", "after": "d1"},]}"#,
+        r#"{"plan": [{"worker": "coder", "task": "a",},
+            {"worker": "coder", "task": "b", "after": "d1"},]}"#,
         Ok(&[0, 1]),
     );
     check_text(r#"{"worker": "coder", "task": "all of it"}"#, Ok(&[0]));

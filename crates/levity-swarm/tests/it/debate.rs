@@ -272,7 +272,12 @@ async fn judge_with_prose_is_asked_once_more() {
     );
     let (finished, notices) = judged(replies(&["I would sail.", "I said I would sail."])).await;
     assert_eq!(finished.text(), "I said I would sail.");
-    let uses_text = |notice: &SwarmNotice| matches!(notice, SwarmNotice::Judged { reason, .. } if reason.contains("is used as the answer"));
+    let uses_text = |notice: &SwarmNotice| {
+        matches!(
+            notice,
+            SwarmNotice::Judged { reason, .. } if reason.contains("is used as the answer")
+        )
+    };
     assert_eq!(notices.count(uses_text), 1);
 }
 

@@ -70,7 +70,8 @@ async fn rounds(plans: &[&str]) -> (levity_swarm::SwarmAnswer, ScriptedModel) {
 async fn repeated_delegation_gets_free_id() {
     let both = |worker: &str| {
         format!(
-            r#"[{{"id": "1", "worker": "{worker}", "task": "t"}}, {{"id": "1.2", "worker": "{worker}", "task": "t"}},
+            r#"[{{"id": "1", "worker": "{worker}", "task": "t"}},
+                {{"id": "1.2", "worker": "{worker}", "task": "t"}},
                 {{"id": "1.3", "worker": "strong", "task": "t", "depends_on": ["1", "1.2"]}}]"#
         )
     };

@@ -204,13 +204,22 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
-    fn speed_of_workers_makes_no_difference(times in prop::array::uniform4(1_u64..60), parallel in 1_usize..6) {
+    fn speed_of_workers_makes_no_difference(
+        times in prop::array::uniform4(1_u64..60),
+        parallel in 1_usize..6,
+    ) {
         let tokio = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let (one, other) = tokio.block_on(async { (run([1, 1, 1, 1], 16).await, run(times, parallel).await) });
+        let (one, other) = tokio.block_on(async {
+            (run([1, 1, 1, 1], 16).await, run(times, parallel).await)
+        });
         prop_assert_eq!(log(&one.0), log(&other.0));
         prop_assert_eq!(one.1, other.1);
         let ids = |finished: &SwarmAnswer| -> Vec<_> {
-            finished.reports().iter().map(|report| (report.id.clone(), report.status, report.text.clone())).collect()
+            finished
+                .reports()
+                .iter()
+                .map(|report| (report.id.clone(), report.status, report.text.clone()))
+                .collect()
         };
         prop_assert_eq!(ids(&one.0), ids(&other.0));
         prop_assert_eq!(one.0.text(), other.0.text());

@@ -161,7 +161,8 @@ fn hidden_elements_are_omitted() {
         <div hidden>no</div><p aria-hidden=TRUE>no</p><p style='color:red; DISPLAY : none'>no</p>
         <p style='font-size:0'>no</p><p style='opacity: \
         0;'>no</p><dialog>no</dialog><select><option>no</select>
-        <textarea><p>no</textarea><iframe><p>no</iframe><svg><title>no</title><text>no</text></svg><!-- no -->
+        <textarea><p>no</textarea><iframe><p>no</iframe>\
+        <svg><title>no</title><text>no</text></svg><!-- no -->
         <![CDATA[ no ]]><?php no ?><button>no</button><p class='d-none'>no</p><object>no</object>";
     check(&format!("{hidden}<p>yes"), "yes");
     check("<p style='opacity: 0.9'>yes</p>", "yes");

@@ -74,7 +74,8 @@ async fn list_applies_gitignore_rules() {
     let fixture = Fixture::with_files(&[
         (
             ".gitignore",
-            "# rules\n*.log\n!keep.log\n/only-here\nbuild/\ndocs/*.tmp\n**/cache/**\n\\#odd\ntrail \n",
+            "# rules\n*.log\n!keep.log\n/only-here\nbuild/\n\
+                docs/*.tmp\n**/cache/**\n\\#odd\ntrail \n",
         ),
         ("a.log", ""),
         ("keep.log", ""),

@@ -193,7 +193,10 @@ fn references_are_retained_as_only_keyword() {
         }),
     );
     let mut filter = Filter::new(std::sync::Arc::new(converted.nulls.unwrap()));
-    let arguments = r#"{"head":{"value":null,"next":{"value":1,"next":null}},"next":null,"self":{"next":null,"self":null}}"#;
+    let arguments = concat!(
+        r#"{"head":{"value":null,"next":{"value":1,"next":null}},"next":null,"#,
+        r#""self":{"next":null,"self":null}}"#,
+    );
     assert_eq!(
         filter.feed(arguments),
         r#"{"head":{"next":{"value":1}},"self":{"self":null}}"#

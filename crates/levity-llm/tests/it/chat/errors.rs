@@ -26,7 +26,10 @@ const WORDS: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"Se\"}}]}\n\n"
 #[tokio::test]
 async fn error_in_stream_fails_reply() {
     let middle = async |event: &str| error_of(Answer::sse(format!("{WORDS}{event}\n\n"))).await;
-    let groq = r#"{"error":{"message":"Failed to call a function.","type":"invalid_request_error","code":"tool_use_failed","status_code":400}}"#;
+    let groq = concat!(
+        r#"{"error":{"message":"Failed to call a function.","type":"invalid_request_error","#,
+        r#""code":"tool_use_failed","status_code":400}}"#,
+    );
     let error = middle(&format!("event: error\ndata: {groq}")).await;
     check(
         &error,
@@ -34,14 +37,21 @@ async fn error_in_stream_fails_reply() {
         "Failed to call a function.",
     );
     assert!(error.may_cost(), "words had come already");
-    let openrouter = r#"{"error":{"code":502,"message":"Provider returned error","metadata":{"raw":"upstream is gone"}},"choices":[{"delta":{"content":""},"finish_reason":"error"}]}"#;
+    let openrouter = concat!(
+        r#"{"error":{"code":502,"message":"Provider returned error","#,
+        r#""metadata":{"raw":"upstream is gone"}},"#,
+        r#""choices":[{"delta":{"content":""},"finish_reason":"error"}]}"#,
+    );
     let error = middle(&format!("data: {openrouter}")).await;
     check(
         &error,
         ModelErrorKind::Server,
         "Provider returned error: upstream is gone",
     );
-    let inside = r#"{"choices":[{"error":{"code":429,"message":"slow down"},"delta":{},"finish_reason":"error"}]}"#;
+    let inside = concat!(
+        r#"{"choices":[{"error":{"code":429,"message":"slow down"},"#,
+        r#""delta":{},"finish_reason":"error"}]}"#,
+    );
     let error = middle(&format!("data: {inside}")).await;
     check(
         &error,
@@ -77,7 +87,10 @@ async fn error_in_stream_fails_reply() {
 
 #[tokio::test]
 async fn error_with_success_status_fails_reply() {
-    let filter = r#"{"error":{"message":"The response was filtered","type":null,"code":"content_filter","innererror":{"code":"ResponsibleAIPolicyViolation"}}}"#;
+    let filter = concat!(
+        r#"{"error":{"message":"The response was filtered","type":null,"#,
+        r#""code":"content_filter","innererror":{"code":"ResponsibleAIPolicyViolation"}}}"#,
+    );
     for answer in [
         Answer::json(200, filter),
         Answer::sse(format!("data: {filter}\n\n")),
@@ -124,7 +137,11 @@ async fn status_maps_to_error_kind() {
         );
         assert_eq!(error.status(), Some(status));
     }
-    let picture = r#"{"error":{"code":500,"message":"image input is not supported - hint: if this is unexpected, you may need to provide the mmproj","type":"server_error"}}"#;
+    let picture = concat!(
+        r#"{"error":{"code":500,"message":"image input is not supported - "#,
+        r#"hint: if this is unexpected, you may need to provide the mmproj","#,
+        r#""type":"server_error"}}"#,
+    );
     assert_eq!(
         failed(500, picture).await.kind(),
         ModelErrorKind::BadRequest

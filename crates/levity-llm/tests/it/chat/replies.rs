@@ -636,9 +636,10 @@ fn stream_like_bytes() -> impl Strategy<Value = Vec<u8>> {
         known("\u{feff}"),
         known(r#"{"choices":[{"delta":{"content":"ä\n"}}]}"#),
         known(r#"{"choices":[{"delta":{"reasoning":"x"},"finish_reason":"stop"}]}"#),
-        known(
-            r#"{"choices":[{"delta":{"tool_calls":[{"index":1,"id":"c","function":{"name":"f","arguments":"{"}}]}}]}"#
-        ),
+        known(concat!(
+            r#"{"choices":[{"delta":{"tool_calls":[{"index":1,"id":"c","#,
+            r#""function":{"name":"f","arguments":"{"}}]}}]}"#,
+        )),
         known(r#"{"choices":[],"usage":{"prompt_tokens":1}}"#),
         known(r#"{"error":{"message":"no"}}"#),
         proptest::collection::vec(any::<u8>(), 0..4),

@@ -62,7 +62,8 @@ async fn user_credentials_are_exchanged_for_token() {
         seen.header("content-type"),
         "application/x-www-form-urlencoded"
     );
-    let form = "grant_type=refresh_token&client_id=me.apps&client_secret=s%2Fecret%2B1&refresh_token=1%2F%2Frefresh";
+    let form = "grant_type=refresh_token&client_id=me.apps&client_secret=s%2Fecret%2B1&\
+        refresh_token=1%2F%2Frefresh";
     assert_eq!(seen.body, json!(form));
     let seen = server.last();
     assert_eq!(seen.header("authorization"), "Bearer ya29.a");

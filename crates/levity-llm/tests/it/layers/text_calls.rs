@@ -109,7 +109,8 @@ const FORMS: [&str; 42] = [
     "<minimax:tool_call>\n<invoke name=\"add\">\n<parameter \
         name=\"a\">2</parameter>\n</invoke>\n</minimax:tool_call>",
     "<|tool_call_start|>[add(a=2)]<|tool_call_end|>",
-    "<|tool_calls_section_begin|><|tool_call_begin|>functions.add:0<|tool_call_argument_begin|>{\"a\": 2}<|tool_call_end|><|tool_calls_section_end|>",
+    "<|tool_calls_section_begin|><|tool_call_begin|>functions.add:0<|tool_call_argument_begin|>\
+        {\"a\": 2}<|tool_call_end|><|tool_calls_section_end|>",
     "<start_function_call>call:add{a: 2}<end_function_call>",
     "<|python_start|>[add(a=2)]<|python_end|>",
     "<|START_ACTION|>[{\"tool_call_id\": \"0\", \"tool_name\": \"add\", \"parameters\": {\"a\": \
@@ -173,12 +174,14 @@ async fn several_family_calls_are_all_parsed() {
             {\"name\": \"now\", \"arguments\": {}}]",
         "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>add\n```json\n{\"a\": \
             2}\n```<｜tool▁call▁end｜>\n\
-         <｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+         <｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{}\n```\
+         <｜tool▁call▁end｜><｜tool▁calls▁end｜>",
         "<|tool_call|>{\"name\": \"add\", \"arguments\": {\"a\": \
             2}}<|/tool_call|><|tool_call|>{\"name\": \"now\"}<|/tool_call|>",
         "[add(a=2), now()]",
         "<function=add>{\"a\": 2}</function>\n<function=now>{}</function>",
-        "<tool_call>\n<function=add>\n<parameter=a>\n2\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=now>\n</function>\n</tool_call>",
+        "<tool_call>\n<function=add>\n<parameter=a>\n2\n</parameter>\n</function>\n</tool_call>\n\
+            <tool_call>\n<function=now>\n</function>\n</tool_call>",
     ] {
         let reply = whole(form, &request).await;
         assert_eq!(
@@ -202,13 +205,16 @@ async fn json_in_family_call_arguments_is_not_a_call() {
     let request = offered("Put my page into package.json.");
     for form in [
         format!(
-            "<function=write>\n<parameter=path>\npackage.json\n</parameter>\n<parameter=content>\n{content}\n</parameter>\n</function>"
+            "<function=write>\n<parameter=path>\npackage.json\n</parameter>\n\
+                <parameter=content>\n{content}\n</parameter>\n</function>"
         ),
         format!(
-            "<tool_call>\n<function=write>\n<parameter=path>\npackage.json\n</parameter>\n<parameter=content>\n{content}\n</parameter>\n</function>\n</tool_call>"
+            "<tool_call>\n<function=write>\n<parameter=path>\npackage.json\n</parameter>\n\
+                <parameter=content>\n{content}\n</parameter>\n</function>\n</tool_call>"
         ),
         format!(
-            "<tool_call>write\n<arg_key>path</arg_key>\n<arg_value>package.json</arg_value>\n<arg_key>content</arg_key>\n<arg_value>\n{content}\n</arg_value>\n</tool_call>"
+            "<tool_call>write\n<arg_key>path</arg_key>\n<arg_value>package.json</arg_value>\n\
+                <arg_key>content</arg_key>\n<arg_value>\n{content}\n</arg_value>\n</tool_call>"
         ),
         format!(
             "<invoke name=\"write\">\n<parameter \
@@ -216,7 +222,9 @@ async fn json_in_family_call_arguments_is_not_a_call() {
                 name=\"content\">\n{content}\n</parameter>\n</invoke>"
         ),
         format!(
-            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>write\n```json\n{{\"path\": \"package.json\", \"content\": {quoted}}}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
+            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>write\n```json\n\
+                {{\"path\": \"package.json\", \"content\": {quoted}}}\n\
+                ```<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
         ),
     ] {
         let reply = whole(&form, &request).await;

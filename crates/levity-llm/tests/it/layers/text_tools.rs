@@ -274,7 +274,17 @@ async fn text_is_streamed_and_possible_calls_are_buffered() {
         (vec!["Good ", "morning", " <b>", "\n", "Actually\n"], None)
     );
     assert!(
-        matches!(&deltas[5..], [Delta::Usage(_), Delta::Notice { .. }, Delta::CallStart { name, .. }, Delta::CallArgs { .. }, Delta::Opaque(_), Delta::Finish(Finish::ToolCalls)] if name == "now"),
+        matches!(
+            &deltas[5..],
+            [
+                Delta::Usage(_),
+                Delta::Notice { .. },
+                Delta::CallStart { name, .. },
+                Delta::CallArgs { .. },
+                Delta::Opaque(_),
+                Delta::Finish(Finish::ToolCalls),
+            ] if name == "now"
+        ),
         "{deltas:?}"
     );
 }
@@ -306,7 +316,16 @@ async fn other_parts_keep_their_position() {
     );
     let parts = &whole.message.parts;
     assert!(
-        matches!(&parts[..], [Part::Thinking(_), Part::Text(_), Part::Text(_), Part::ToolCall(own), Part::Text(text)] if own.name == "own" && text.text == "\nTOOL_CALL: now"),
+        matches!(
+            &parts[..],
+            [
+                Part::Thinking(_),
+                Part::Text(_),
+                Part::Text(_),
+                Part::ToolCall(own),
+                Part::Text(text),
+            ] if own.name == "own" && text.text == "\nTOOL_CALL: now"
+        ),
         "{parts:?}"
     );
     assert_eq!(parts[1].opaque(), Some(&data));

@@ -61,15 +61,24 @@ fn decode_reads_response_fields_in_any_order() {
     let expected = answer(&json!({"content": [{"type": "text", "text": "hi"}], "isError": false}));
     check(expected.to_string(), [expected.clone()]);
     check(
-        r#"{"result":{"content":[{"type":"text","text":"hi"}],"isError":false},"jsonrpc":"2.0","id":7}"#,
+        concat!(
+            r#"{"result":{"content":[{"type":"text","text":"hi"}],"isError":false},"#,
+            r#""jsonrpc":"2.0","id":7}"#,
+        ),
         [expected.clone()],
     );
     check(
-        r#"{"result":{"content":[{"type":"text","text":"hi"}],"isError":false},"id":7,"jsonrpc":"2.0"}"#,
+        concat!(
+            r#"{"result":{"content":[{"type":"text","text":"hi"}],"isError":false},"#,
+            r#""id":7,"jsonrpc":"2.0"}"#,
+        ),
         [expected.clone()],
     );
     check(
-        r#" {"id":"7","extra":[1],"result":{"isError":false,"content":[{"type":"text","text":"hi"}]}}"#,
+        concat!(
+            r#" {"id":"7","extra":[1],"#,
+            r#""result":{"isError":false,"content":[{"type":"text","text":"hi"}]}}"#,
+        ),
         [expected],
     );
 }
@@ -314,7 +323,10 @@ proptest::proptest! {
 
     #[test]
     fn decode_of_damaged_messages_does_not_panic(cut in 0usize..90, put in ".{0,3}") {
-        let line = r#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"a\ud83d\ude00 \\ b"}]}}"#;
+        let line = concat!(
+            r#"{"jsonrpc":"2.0","id":7,"#,
+            r#""result":{"content":[{"type":"text","text":"a\ud83d\ude00 \\ b"}]}}"#,
+        );
         let cut = cut.min(line.len());
         read([&line[..cut], &put, &line[cut..]].concat(), &pending(&[(7, "tools/call")]));
         read([&line[..cut], &put].concat(), &pending(&[(7, "tools/call")]));

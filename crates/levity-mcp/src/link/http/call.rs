@@ -356,7 +356,8 @@ impl Caller {
         self.error(
             ErrorKind::Timeout,
             format!(
-                "its response was not complete within {limit:?}; raise `call_timeout` to wait longer"
+                "its response was not complete within {limit:?}; raise `call_timeout` to wait \
+                    longer"
             ),
         )
     }

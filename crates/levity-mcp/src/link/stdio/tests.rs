@@ -31,9 +31,8 @@ fn cancel(id: i64) -> ClientJsonRpcMessage {
 }
 
 fn answer(id: i64, text: &str) -> String {
-    format!(
-        r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":"{text}"}}]}}}}"#
-    )
+    let result = format!(r#"{{"content":[{{"type":"text","text":"{text}"}}]}}"#);
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
 }
 
 async fn next(transport: &mut Duplex) -> Option<serde_json::Value> {

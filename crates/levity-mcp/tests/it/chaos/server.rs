@@ -192,7 +192,8 @@ fn call(id: &Value, params: &Value, late: &mut Option<Value>) {
         }
         "large" => large(
             &format!(
-                "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[{{\"type\":\"text\",\"text\":\""
+                "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":\
+                    {{\"content\":[{{\"type\":\"text\",\"text\":\""
             ),
             "\"}]}}\n",
         ),

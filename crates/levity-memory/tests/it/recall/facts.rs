@@ -409,7 +409,10 @@ proptest::proptest! {
     /// For any stored text and any query: nothing fails, and a query finds a fact with letters by
     /// its own text.
     #[test]
-    fn any_text_can_be_saved_and_queried(text in "\\PC{1,40}|.{1,40}", letters in "[a-zäöüα-ωа-я東京ก-ฮ가-나]{1,8}") {
+    fn any_text_can_be_saved_and_queried(
+        text in "\\PC{1,40}|.{1,40}",
+        letters in "[a-zäöüα-ωа-я東京ก-ฮ가-나]{1,8}",
+    ) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let recall = in_memory();

@@ -90,10 +90,18 @@ proptest! {
             notice.push((step.clone(), value, end));
             plan = plan.step(step);
         }
-        let edges: Vec<(&str, &str)> = plan.steps.windows(2).map(|two| (two[0].id.as_str(), two[1].id.as_str())).collect();
+        let edges: Vec<(&str, &str)> = plan
+            .steps
+            .windows(2)
+            .map(|two| (two[0].id.as_str(), two[1].id.as_str()))
+            .collect();
         stream.planned(&plan, &edges);
         for (step, value, end) in &notice {
-            let writes: serde_json::Map<String, Value> = step.writes.iter().map(|name| (name.to_string(), value.clone())).collect();
+            let writes: serde_json::Map<String, Value> = step
+                .writes
+                .iter()
+                .map(|name| (name.to_string(), value.clone()))
+                .collect();
             match end {
                 0 => stream.wait(3).completed(step.id.as_str(), writes.into()),
                 1 => stream.wait(3).failed(step.id.as_str(), &value.to_string()),
@@ -112,15 +120,24 @@ proptest! {
         prop_assert_eq!(done.len(), expected.len());
         for (done, (step, value, _)) in done.iter().zip(expected) {
             prop_assert_eq!(&done.step, &step.id);
-            prop_assert!(done.writes.iter().all(|one| one.value == *value && done.output[&*one.name] == *value));
+            prop_assert!(
+                done.writes
+                    .iter()
+                    .all(|one| one.value == *value && done.output[&*one.name] == *value)
+            );
         }
     }
 
     #[test]
-    fn any_bytes_are_parsed_or_rejected(at in 0..2_000_usize, with in any::<u8>(), cut in any::<bool>()) {
+    fn any_bytes_are_parsed_or_rejected(
+        at in 0..2_000_usize,
+        with in any::<u8>(),
+        cut in any::<bool>(),
+    ) {
         let mut bytes = SOURCE.as_bytes().to_vec();
         let at = at % bytes.len();
         if cut { bytes.truncate(at) } else { bytes[at] = with }
-        let _ = Session::parse(&bytes).map(|session| (session.starting_plan(), session.to_view().summary()));
+        let _ = Session::parse(&bytes)
+            .map(|session| (session.starting_plan(), session.to_view().summary()));
     }
 }

@@ -27,9 +27,10 @@ async fn command_that_cannot_run_returns_reason() {
         };
         assert!(matches!(error(&[]).await, CommandError::Empty));
         assert!(matches!(error(&[""]).await, CommandError::Empty));
-        assert!(
-            matches!(error(&["no-such-program"]).await, CommandError::NotFound(name) if name == "no-such-program")
-        );
+        assert!(matches!(
+            error(&["no-such-program"]).await,
+            CommandError::NotFound(name) if name == "no-such-program"
+        ));
         assert!(matches!(
             error(&["./nothing"]).await,
             CommandError::NotFound(_)

@@ -199,15 +199,23 @@ fn name() -> impl Strategy<Value = String> {
 }
 
 fn path() -> impl Strategy<Value = String> {
-    let step = prop_oneof![6 => name(), 2 => Just("..".to_owned()), 1 => Just(".".to_owned()), 1 => Just(String::new())];
+    let step = prop_oneof![
+        6 => name(),
+        2 => Just("..".to_owned()),
+        1 => Just(".".to_owned()),
+        1 => Just(String::new()),
+    ];
     prop::collection::vec(step, 1..7).prop_map(|steps| steps.join("/"))
 }
 
 fn tree() -> impl Strategy<Value = Node> {
-    let leaf = prop_oneof![2 => Just(Node::File), 3 => path().prop_map(|target| match target.is_empty() {
-        true => Node::Link(".".to_owned()),
-        false => Node::Link(target),
-    })];
+    let leaf = prop_oneof![
+        2 => Just(Node::File),
+        3 => path().prop_map(|target| match target.is_empty() {
+            true => Node::Link(".".to_owned()),
+            false => Node::Link(target),
+        }),
+    ];
     let inner = leaf.prop_recursive(4, 32, 4, |node| {
         prop::collection::btree_map(name(), node, 0..5).prop_map(Node::Dir)
     });
@@ -215,10 +223,17 @@ fn tree() -> impl Strategy<Value = Node> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 300,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
-    fn random_paths_resolve_as_model_predicts(tree in tree(), paths in prop::collection::vec(path(), 1..12)) {
+    fn random_paths_resolve_as_model_predicts(
+        tree in tree(),
+        paths in prop::collection::vec(path(), 1..12),
+    ) {
         let temp = tempfile::tempdir().unwrap();
         let root = temp.path().join("ws");
         build(&root, &tree);

@@ -351,10 +351,13 @@ async fn interrupted_reader_gets_each_event_exactly_once() {
         let mut watch = server.client.events(&path, None).await;
         // The run pauses now and then, so that readers also wait at its end.
         for _ in 0..6 {
-            while watch.until("tool_started").await.last().unwrap().data["kind"]["tool_started"]["call"]
-                ["name"]
-                != "hold"
-            {}
+            loop {
+                let events = watch.until("tool_started").await;
+                let call = &events.last().unwrap().data["kind"]["tool_started"]["call"];
+                if call["name"] == "hold" {
+                    break;
+                }
+            }
             permits.add_permits(1);
         }
         let told = readers.join_all().await;

@@ -117,12 +117,9 @@ async fn too_long_line_is_rejected_with_its_id() {
         .unwrap();
     let mut peer = Peer::connect(&server, Era::Old, json!({})).await;
     let long = "x".repeat(1 << 20);
-    let first = format!(
-        r#"{{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{{"name":"echo","arguments":{{"id":5,"x":"{long}"}}}}}}"#
-    );
-    let last = format!(
-        r#"{{"method":"tools/call","params":{{"name":"echo","arguments":{{"id":5,"x":"{long}"}}}},"jsonrpc":"2.0","id":41}}"#
-    );
+    let call = format!(r#"{{"name":"echo","arguments":{{"id":5,"x":"{long}"}}}}"#);
+    let first = format!(r#"{{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{call}}}"#);
+    let last = format!(r#"{{"method":"tools/call","params":{call},"jsonrpc":"2.0","id":41}}"#);
     for (line, id) in [(first, json!("a")), (last, json!(41)), (long, Value::Null)] {
         peer.line(&line).await;
         let answer = peer.next().await;

@@ -459,9 +459,8 @@ fn agent_server(limit: usize) -> McpServer {
 async fn queries_of_one_token_are_invisible_to_another() {
     let (gate, people) = people();
     let site = Site::behind(&agent_server(1000), gate).await;
-    let first =
-        call(&site, &people[0], "query", json!({"prompt": "One?"})).await["result"]["structuredContent"]
-            .clone();
+    let reply = call(&site, &people[0], "query", json!({"prompt": "One?"})).await;
+    let first = reply["result"]["structuredContent"].clone();
     let (run, session) = (
         first["run_id"].as_str().unwrap(),
         first["session_id"].as_str().unwrap(),

@@ -321,7 +321,10 @@ async fn expired_session_is_restarted_once() {
         answer(
             "400 Bad",
             "application/json",
-            r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}"#,
+            concat!(
+                r#"{"jsonrpc":"2.0","error":{"code":-32000,"#,
+                r#""message":"Bad Request: No valid session ID provided"},"id":null}"#,
+            ),
         ),
     ] {
         let calls = AtomicUsize::new(0);
@@ -409,7 +412,10 @@ async fn slow_response_times_out() {
     let json = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 900\r\n\r\n";
     let refused =
         "HTTP/1.1 400 No\r\ncontent-type: application/json\r\ncontent-length: 900\r\n\r\n";
-    let progress = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}"#;
+    let progress = concat!(
+        r#"{"jsonrpc":"2.0","method":"notifications/progress","#,
+        r#""params":{"progressToken":1,"progress":1}}"#,
+    );
     for (action, name) in [
         (Action::SendAndStall(String::new()), "nothing at all"),
         (
