@@ -353,10 +353,10 @@ impl<M: Machine> RunDriver<M> {
             if keeps {
                 (opened.setup, opened.screens_input) = setup();
             }
-            self.stage(now, vec![Entry::Opened(opened)]);
+            self.stage_one(now, Entry::Opened(opened));
         }
         if self.state.paused && self.settings.resumes && self.ending().is_none() {
-            self.stage(now, vec![Entry::Commanded(ControlCommand::Resume)]);
+            self.stage_one(now, Entry::Commanded(ControlCommand::Resume));
         }
         self.check()
     }
@@ -387,23 +387,28 @@ impl<M: Machine> RunDriver<M> {
     ///
     /// Entries after a divergence are dropped: the machine can no longer be trusted, and nothing of
     /// the run is written.
-    fn stage(&mut self, now: Timestamp, entries: Vec<Entry>) {
-        let mut events = self.watched.then_some(&mut self.events);
+    fn stage(&mut self, now: Timestamp, entries: impl IntoIterator<Item = Entry>) {
         for entry in entries {
-            if self.diverged.is_some() {
-                return;
-            }
-            let must_end = matches!(
-                entry,
-                Entry::Stopped(_) | Entry::Commanded(ControlCommand::Cancel { .. })
-            );
-            let record = Record::new(self.state.seq, now, entry);
-            if self.settings.keeps {
-                self.records.push(record.clone());
-            }
-            self.diverged = self.state.apply(record, events.as_deref_mut()).err();
-            self.ignored_end |= must_end && self.state.machine.ending().is_none();
+            self.stage_one(now, entry);
         }
+    }
+
+    /// Stages a single entry, without the copies that a list of large entries costs.
+    fn stage_one(&mut self, now: Timestamp, entry: Entry) {
+        if self.diverged.is_some() {
+            return;
+        }
+        let must_end = matches!(
+            entry,
+            Entry::Stopped(_) | Entry::Commanded(ControlCommand::Cancel { .. })
+        );
+        let record = Record::new(self.state.seq, now, entry);
+        if self.settings.keeps {
+            self.records.push(record.clone());
+        }
+        let events = self.watched.then_some(&mut self.events);
+        self.diverged = self.state.apply(record, events).err();
+        self.ignored_end |= must_end && self.state.machine.ending().is_none();
     }
 
     /// Returns the records that the journal does not have yet.
@@ -673,7 +678,7 @@ impl<M: Machine> RunDriver<M> {
         let Some(status) = self.ending().map(|ending| ending.status.clone()) else {
             return Err(RuntimeError::Stuck(self.state.run.clone()));
         };
-        self.stage(now, vec![Entry::Ended(status)]);
+        self.stage_one(now, Entry::Ended(status));
         Ok(self.check()?)
     }
 }

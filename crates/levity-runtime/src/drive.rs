@@ -141,21 +141,21 @@ impl RunEnvironment {
 struct Slice {
     entries: usize,
     since: Timestamp,
-    until: Timestamp,
+    /// The time of the latest input.
+    now: Timestamp,
 }
 
 impl Slice {
-    fn add(&mut self, entries: usize, at: Timestamp) {
+    fn add(&mut self, entries: usize) {
         if self.entries == 0 {
-            self.since = at;
+            self.since = self.now;
         }
         self.entries += entries;
-        self.until = at;
     }
 
     /// Returns `true` if the slice is over; then a new one begins.
     fn ends(&mut self) -> bool {
-        let over = self.entries >= BATCH || self.until.since(self.since) >= SLICE;
+        let over = self.entries >= BATCH || self.now.since(self.since) >= SLICE;
         if over {
             self.entries = 0;
         }
@@ -455,7 +455,8 @@ impl<M: Machine + 'static> Driver<M> {
     fn now(&mut self) -> Timestamp {
         let watched = self.env.hub.as_ref().is_some_and(|hub| hub.is_watched());
         self.core.watch(watched || self.audit.is_some());
-        self.env.shared.world.now()
+        self.slice.now = self.env.shared.world.now();
+        self.slice.now
     }
 
     /// Appends the folded records to the journal, then notifies subscribers and waiting senders.
@@ -655,7 +656,7 @@ impl<M: Machine + 'static> Driver<M> {
     fn add_to_slice(&mut self, seq: u64) {
         let taken = usize::try_from(self.core.seq() - seq).unwrap_or(usize::MAX);
         if taken > 0 {
-            self.slice.add(taken, self.env.shared.world.now());
+            self.slice.add(taken);
         }
     }
 
@@ -669,7 +670,8 @@ impl<M: Machine + 'static> Driver<M> {
     ///
     /// One append for many outcomes saves a sync of the disk for each of them.
     fn finished(&mut self, first: FinishedEffect) -> Result<(), RuntimeError> {
-        let (mut next, mut done, mut late) = (Some(first), Vec::new(), self.slice_timer());
+        let (mut next, mut late) = (Some(first), self.slice_timer());
+        let mut done = Vec::with_capacity(1);
         while let Some((id, performed)) = next.take() {
             self.asked.remove(&id);
             done.extend(performed?.map(|result| (id, result)));

@@ -41,7 +41,8 @@ impl<M: Machine> RunDriver<M> {
         while room > 0 && self.may_begin() {
             self.prepare(room, host);
             self.budget.reset();
-            let mut entries = Vec::new();
+            // Most runs start one effect at a time.
+            let mut entries = Vec::with_capacity(1);
             self.adopt_orphans(room, &mut entries, host);
             while entries.len() < room
                 && let Some(id) = self.state.next_startable()
@@ -59,6 +60,7 @@ impl<M: Machine> RunDriver<M> {
                 break;
             }
             room = room.saturating_sub(entries.len());
+            self.actions.reserve_exact(entries.len());
             self.stage(now, entries);
             self.check()?;
             while let Some((id, effect)) = self.state.next_to_launch() {

@@ -33,33 +33,45 @@ impl<M: Machine> RunDriver<M> {
     /// which they were requested.
     pub fn finished(&mut self, now: Timestamp, mut results: Vec<(EffectId, EffectResult)>) {
         results.sort_by_key(|(id, _)| *id);
-        let mut entries = Vec::with_capacity(results.len() + 1);
-        for (id, result) in results {
-            let (mut outcome, spent, guarded) = match result {
-                EffectResult::Finished(outcome, spent) => (outcome, spent, Vec::new()),
-                EffectResult::Decided(decision, guarded) => {
-                    (Outcome::Decision(decision), None, guarded)
-                }
-                EffectResult::Resolved(resolution) => {
-                    entries.extend(self.resolved(id, resolution));
-                    continue;
-                }
-            };
-            self.questions.remove(id);
-            // The first answer counts; ignore a later one.
-            if !self.state.running.contains(id) {
-                continue;
+        for (id, result) in &mut results {
+            if let EffectResult::Finished(outcome, _) = result
+                && self.state.running.contains(*id)
+            {
+                self.budget.settle(&self.settings.meter, *id, outcome);
             }
-            self.budget.settle(&self.settings.meter, id, &mut outcome);
-            entries.extend(guarded.into_iter().map(guarded_entry));
-            entries.push(Entry::Finished {
-                effect: id,
-                outcome,
-                spent,
-            });
         }
-        entries.splice(0..0, self.warnings());
-        self.stage(now, entries);
+        let warnings = self.warnings();
+        self.stage(now, warnings);
+        for (id, result) in results {
+            self.stage_result(now, id, result);
+        }
+    }
+
+    fn stage_result(&mut self, now: Timestamp, id: EffectId, result: EffectResult) {
+        let (outcome, spent, guarded) = match result {
+            EffectResult::Finished(outcome, spent) => (outcome, spent, Vec::new()),
+            EffectResult::Decided(decision, guarded) => {
+                (Outcome::Decision(decision), None, guarded)
+            }
+            EffectResult::Resolved(resolution) => {
+                let resolved = self.resolved(id, resolution);
+                return self.stage(now, resolved);
+            }
+        };
+        self.questions.remove(id);
+        // The first answer counts; ignore a later one.
+        if self.state.running.contains(id) {
+            self.stage(now, guarded.into_iter().map(guarded_entry));
+            let effect = id;
+            self.stage_one(
+                now,
+                Entry::Finished {
+                    effect,
+                    outcome,
+                    spent,
+                },
+            );
+        }
     }
 
     /// Returns the warnings that the machine receives before it requests the next call.
@@ -81,12 +93,12 @@ impl<M: Machine> RunDriver<M> {
 
     /// Records a limit that the run has exceeded, such as its time: the run ends.
     pub fn stop(&mut self, now: Timestamp, limit: Limit) {
-        self.stage(now, vec![Entry::Stopped(limit)]);
+        self.stage_one(now, Entry::Stopped(limit));
     }
 
     /// Records the interventions of guards in a message from a person.
     pub fn guarded(&mut self, now: Timestamp, guarded: Vec<Intervention>) {
-        self.stage(now, guarded.into_iter().map(guarded_entry).collect());
+        self.stage(now, guarded.into_iter().map(guarded_entry));
     }
 
     /// Records a command from the host.
@@ -122,7 +134,7 @@ impl<M: Machine> RunDriver<M> {
         {
             return Err(ControlError::Full(self.state.run.clone()));
         }
-        self.stage(now, vec![Entry::Commanded(command)]);
+        self.stage_one(now, Entry::Commanded(command));
         Ok(())
     }
 
@@ -150,10 +162,7 @@ impl<M: Machine> RunDriver<M> {
                 });
             }
         }
-        self.stage(
-            now,
-            vec![Entry::finished(effect, Outcome::Decision(decision))],
-        );
+        self.stage_one(now, Entry::finished(effect, Outcome::Decision(decision)));
         Ok(())
     }
 
@@ -173,7 +182,7 @@ impl<M: Machine> RunDriver<M> {
         };
         let entry = self.resolved(effect, resolution).ok_or(not_lost)?;
         self.actions.push(Action::Withdraw(effect));
-        self.stage(now, vec![entry]);
+        self.stage_one(now, entry);
         Ok(())
     }
 

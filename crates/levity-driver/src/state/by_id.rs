@@ -111,6 +111,12 @@ impl<T> ById<T> {
     fn at(&self, id: EffectId) -> Option<usize> {
         #[cfg(test)]
         inspected::add(1);
+        // Most runs have at most one effect here, so the search is rarely needed.
+        match self.slots.front() {
+            None => return None,
+            Some((first, Some(_))) if *first == id => return Some(0),
+            Some(_) => {}
+        }
         let first = self.slots.partition_point(|(other, _)| *other < id);
         let mut same = self
             .slots
