@@ -39,6 +39,7 @@ use crate::store;
 use crate::terminal::{advise, chain, note, read_text, report_error};
 
 pub(crate) use display::{Lines, SwarmDisplay};
+use end::BusFile;
 pub(crate) use end::{AnswerFormat, OutputOptions};
 
 /// The arguments of `levity swarm`.
@@ -152,11 +153,14 @@ async fn prepare(args: &SwarmArgs) -> Result<ExitCode, String> {
         None => Runtime::new(),
     };
     let plan = args.plan.as_deref().map(read_plan).transpose()?;
+    let bus = args.bus.as_deref().map(BusFile::open).transpose()?;
     let (swarm, mcp_servers) = args
         .shape
         .build(&args.common, args.max_parallel, runtime, args.quiet)
         .await?;
-    mcp_servers.end(run_swarm(args, &swarm, plan).await).await
+    mcp_servers
+        .end(run_swarm(args, &swarm, plan, bus).await)
+        .await
 }
 
 /// Runs the swarm while its MCP servers live; the caller ends them. Logs are opened before the run
@@ -165,6 +169,7 @@ async fn run_swarm(
     args: &SwarmArgs,
     swarm: &Swarm,
     plan: Option<Vec<Delegation>>,
+    bus: Option<BusFile>,
 ) -> Result<ExitCode, String> {
     let display = SwarmDisplay::new(
         if args.quiet {
@@ -185,7 +190,7 @@ async fn run_swarm(
         answer,
         quiet: args.quiet,
         in_journal: args.journal.is_some(),
-        bus: args.bus.as_deref(),
+        bus,
     };
     Ok(show(run, display, swarm.runtime(), &options).await)
 }
@@ -197,7 +202,7 @@ pub(crate) async fn show(
     run: RunHandle<Swarm>,
     display: Arc<SwarmDisplay>,
     runtime: &Runtime,
-    options: &OutputOptions<'_>,
+    options: &OutputOptions,
 ) -> ExitCode {
     let (id, control) = (run.id().clone(), run.control().clone());
     let driven = drive(run, control, display, runtime).await;

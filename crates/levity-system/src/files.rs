@@ -40,15 +40,17 @@ pub fn make_dir(path: &Path) -> io::Result<()> {
 }
 
 /// Returns options that create a file as private to its owner. The mode of an existing file stays
-/// unchanged, and a symbolic link in its place is not followed.
+/// unchanged, a symbolic link in its place is not followed, and a pipe in its place does not block.
 pub fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt as _;
+
+        use rustix::fs::OFlags;
         options
             .mode(0o600)
-            .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
+            .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
     }
     options
 }
@@ -141,7 +143,7 @@ pub fn make_own_dir(path: &Path) -> io::Result<()> {
     make_dir(path)
 }
 
-/// Opens a file of levity for writing; rejects a symbolic link in its place.
+/// Opens a file of levity for writing; rejects a symbolic link, a pipe or a device in its place.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;
@@ -157,7 +159,23 @@ pub fn make_own_dir(path: &Path) -> io::Result<()> {
 /// ```
 pub fn open(path: &Path, options: &OpenOptions) -> io::Result<File> {
     refuse_link(path)?;
-    options.open(path)
+    if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+        return Err(not_regular(path));
+    }
+    let file = options.open(path)?;
+    // Another process may have replaced the file in between.
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(not_regular(path)),
+    }
+}
+
+fn not_regular(path: &Path) -> io::Error {
+    let problem = format!("`{}` is not a regular file; remove it", path.display());
+    io::Error::new(
+        io::ErrorKind::InvalidInput,
+        format!("{problem}, or use another path"),
+    )
 }
 
 /// Opens a file that the user named, for writing. Rejects a symbolic link in its place, except

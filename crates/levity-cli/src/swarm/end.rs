@@ -14,8 +14,9 @@
 //! A failed run prints the partial result that it reached, because finished work of workers was
 //! paid for.
 
+use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use levity::core::{RunId, Status};
@@ -47,14 +48,55 @@ pub(crate) enum AnswerFormat {
 }
 
 /// The output and the files of a run that has ended.
-pub(crate) struct OutputOptions<'a> {
+pub(crate) struct OutputOptions {
     pub(crate) answer: AnswerFormat,
     /// `true` if only the answer is printed.
     pub(crate) quiet: bool,
     /// `true` if the run is in a journal.
     pub(crate) in_journal: bool,
     /// The file for all messages of the workers.
-    pub(crate) bus: Option<&'a Path>,
+    pub(crate) bus: Option<BusFile>,
+}
+
+/// The file of `--bus`, which receives one JSON object for each message.
+///
+/// The file is opened before the first command can run: a command that replaces a folder on its way
+/// afterwards has no effect. A new file is readable by its owner only, because the messages of
+/// agents are private.
+pub(crate) struct BusFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl BusFile {
+    /// Opens or creates the file, and leaves its content unchanged.
+    pub(super) fn open(path: &Path) -> std::result::Result<Self, String> {
+        let file = open_named(path, options().write(true).create(true));
+        let path = path.to_owned();
+        match file {
+            Ok(file) => Ok(Self { path, file }),
+            Err(error) => {
+                let path = path.display();
+                Err(format!("cannot open `{path}` for the messages: {error}"))
+            }
+        }
+    }
+
+    /// Replaces the content with the messages of the run.
+    fn write(&self, finished: &SwarmAnswer) -> std::result::Result<(), String> {
+        let write = || -> io::Result<()> {
+            if self.file.metadata()?.is_file() && !self.path.starts_with("/dev") {
+                self.file.set_len(0)?;
+            }
+            let mut out = BufWriter::new(&self.file);
+            finished.bus().write_json_lines(&mut out)?;
+            out.flush()
+        };
+        write().map_err(|error| {
+            let path = self.path.display();
+            format!("cannot write the messages to `{path}`: {error}")
+        })
+    }
 }
 
 /// Prints the answer and the errors, writes the messages, and returns the exit code.
@@ -63,7 +105,7 @@ pub(crate) struct OutputOptions<'a> {
 /// code into 1, even after an answer: a script that requested the file must learn that it is
 /// missing.
 pub(super) fn conclude(
-    options: &OutputOptions<'_>,
+    options: &OutputOptions,
     run: &RunId,
     driven: DriveOutcome<Result<SwarmAnswer>>,
 ) -> ExitCode {
@@ -88,7 +130,8 @@ pub(super) fn conclude(
         _ => {}
     }
     let written = reached.map_or(Ok(()), |finished| {
-        options.bus.map_or(Ok(()), |path| write_bus(finished, path))
+        let bus = options.bus.as_ref();
+        bus.map_or(Ok(()), |bus| bus.write(finished))
     });
     if let Some(finished) = reached.filter(|_| !options.quiet) {
         summary(options, run, finished);
@@ -121,22 +164,9 @@ fn object(finished: &SwarmAnswer, error: Option<&Error>) -> Value {
     })
 }
 
-/// Writes one JSON object for each message. A new file is readable by its owner only; an existing
-/// file is truncated and keeps its permissions.
-fn write_bus(finished: &SwarmAnswer, path: &Path) -> std::result::Result<(), String> {
-    let write = || -> io::Result<()> {
-        // The messages of agents are private, unless the file already exists.
-        let file = open_named(path, options().write(true).create(true).truncate(true))?;
-        let mut out = BufWriter::new(file);
-        finished.bus().write_json_lines(&mut out)?;
-        out.flush()
-    };
-    write().map_err(|error| format!("cannot write the messages to `{}`: {error}", path.display()))
-}
-
 /// Prints the summary, for example `2 of 3 done (.., 7 model calls, 1 tool call)`, with the id of
 /// the run if a journal has it. A best-effort answer is named as such first.
-fn summary(options: &OutputOptions<'_>, run: &RunId, finished: &SwarmAnswer) {
+fn summary(options: &OutputOptions, run: &RunId, finished: &SwarmAnswer) {
     if let Status::BestEffort(_) = finished.status() {
         note(&finished.status().to_string());
     }

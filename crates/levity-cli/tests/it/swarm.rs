@@ -3,11 +3,13 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::{Place, check, command, file, levity, levity_within_minute, text};
+use crate::{
+    Place, check, command, file, levity, levity_within_minute, output_within_minute, text,
+};
 
 const ANSWER: &str = "A scripted model cannot answer this.";
 
@@ -246,8 +248,8 @@ fn swarm_reports_invalid_arguments() {
     );
     check(
         &levity(&["swarm", "x", "--bus", "nowhere/bus.jsonl"]),
-        1,
-        "cannot write the messages",
+        2,
+        "cannot open `nowhere/bus.jsonl` for the messages",
     );
     #[cfg(unix)]
     {
@@ -256,8 +258,21 @@ fn swarm_reports_invalid_arguments() {
         std::os::unix::fs::symlink(&mine, &link).unwrap();
         check(
             &levity(&["swarm", "x", "--bus", link.to_str().unwrap()]),
-            1,
+            2,
             "is a symbolic link",
+        );
+        let pipe = place.0.join("pipe");
+        let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+        check(
+            &output_within_minute(&mut command(&[
+                "swarm",
+                "x",
+                "--bus",
+                pipe.to_str().unwrap(),
+            ])),
+            2,
+            "is not a regular file",
         );
         assert_eq!(fs::read_to_string(mine).unwrap(), "mine");
     }
