@@ -169,6 +169,17 @@ pub(crate) fn deny(folder: &Path, builder: WorkspaceBuilder) -> Result<Workspace
     })
 }
 
+/// Returns the option or variable of the first of levity's own files that is below a folder.
+pub(crate) fn first_below(root: &Path) -> Option<String> {
+    let is_below = |path: &Path| places(path).iter().any(|place| place.starts_with(root));
+    let named = REGISTERED.get().map(Vec::as_slice).unwrap_or_default();
+    let named = named.iter().find(|(_, path)| is_below(path));
+    named.map(|(source, _)| source.clone()).or_else(|| {
+        let state = crate::state::folder().ok()?;
+        is_below(&state).then(|| state.display().to_string())
+    })
+}
+
 /// Returns the places that a path may mean: as written, and with its links resolved.
 ///
 /// A file may not exist yet, so the longest existing ancestor is resolved and the rest is appended.

@@ -277,16 +277,28 @@ impl ToolArgs {
     /// is set.
     ///
     /// A sandbox below the required level is a note and not an error: the agent then works without
-    /// commands.
+    /// commands. The same holds if levity's own files are in the workspace and the sandbox cannot
+    /// hide them: a command could approve its own calls there, or name programs for the next start.
     fn command(
         &self,
         workspace: &Workspace,
         report: impl Fn(&str),
     ) -> Result<Option<RunCommand>, String> {
         match self.sandbox(workspace) {
-            Ok(sandbox) => Ok(Some(
-                RunCommand::new(sandbox).policy(self.policy(workspace)),
-            )),
+            Ok(sandbox) => {
+                let hides = self.weak || sandbox.report().hidden_files.is_enforced;
+                if let Some(source) = own_files::first_below(workspace.root()).filter(|_| !hides) {
+                    report(&format!(
+                        "the agent cannot run commands: this system cannot protect `{source}` \
+                            from commands in the workspace; choose a path outside of it, or use \
+                            `--weak` to run them anyway"
+                    ));
+                    return Ok(None);
+                }
+                Ok(Some(
+                    RunCommand::new(sandbox).policy(self.policy(workspace)),
+                ))
+            }
             // Every system with handles on folders can isolate files, so only commands are left
             // out.
             Err(error @ SandboxError::InsufficientLevel { .. }) => {

@@ -1,6 +1,10 @@
 //! Tests that tools of a workspace cannot reach levity's own files.
 
 use std::fs;
+#[cfg(target_os = "linux")]
+use std::path::Path;
+#[cfg(target_os = "linux")]
+use std::process::{Command, Output};
 
 use super::Folder;
 use crate::{check, command};
@@ -362,6 +366,133 @@ fn workspace_commands_cannot_change_named_settings_files() {
         );
         assert!(!results[0].contains("mine"), "{attack}: {results:#?}");
     }
+}
+
+/// Runs levity without user namespaces, so that the sandbox reaches only the level `guarded`.
+/// Returns `None` if the system does not support this.
+#[cfg(target_os = "linux")]
+fn output_at_guarded(args: &[&str], folder: &Path) -> Option<Output> {
+    let script = "echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv \
+        --bounding-set=-all --inh-caps=-all --ambient-caps=-all \"$0\" \"$@\"";
+    let wrapped = |program: &str, args: &[&str]| {
+        let mut command = Command::new("unshare");
+        command
+            .args([
+                "-U",
+                "--map-current-user",
+                "--keep-caps",
+                "sh",
+                "-c",
+                script,
+            ])
+            .arg(program)
+            .args(args)
+            .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("HOME", folder.join("home"))
+            .current_dir(folder);
+        command.output().ok()
+    };
+    let works = wrapped("true", &[]).is_some_and(|output| output.status.success());
+    let output = works.then(|| wrapped(env!("CARGO_BIN_EXE_levity"), args));
+    output.flatten()
+}
+
+/// Without mounts, the rules of the sandbox protect whole folders only, so a command could approve
+/// its own calls in a journal of the workspace.
+#[cfg(target_os = "linux")]
+#[test]
+fn commands_are_unavailable_if_own_files_cannot_be_hidden() {
+    let script = r#"[{"call": {"name": "run_command", "args": {"command": "touch done"}}},
+        {"reply": "Done."}]"#;
+    let folder = Folder::new(&[("s.json", script), ("ws/x", "")]);
+    let run = |journal| {
+        let args = [
+            "run",
+            "Go",
+            "--script",
+            "s.json",
+            "--workspace",
+            "ws",
+            "--allow",
+            "touch",
+            "--json",
+            "--journal",
+            journal,
+        ];
+        output_at_guarded(&args, folder.path())
+    };
+    let (Some(inside), Some(outside)) = (run("ws/runs"), run("runs")) else {
+        eprintln!("SKIPPED: unshare or setpriv is missing, or user namespaces are disabled");
+        return;
+    };
+    check(
+        &inside,
+        0,
+        "cannot protect `--journal ws/runs` from commands",
+    );
+    check(&outside, 0, "");
+    let results = (tool_results(&inside), tool_results(&outside));
+    assert!(results.0[0].contains("not_found"), "{results:#?}");
+    assert!(folder.path().join("ws/done").exists(), "{results:#?}");
+}
+
+/// The file of `--bus` is written at the end of the run, when a command may have replaced its
+/// folder.
+#[cfg(target_os = "linux")]
+#[test]
+fn bus_file_is_not_written_through_replaced_folder() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let script = r#"[{"call": {"name": "run_command", "args": {"command": "./change"}}},
+        {"reply": "Written."}, {"reply": "All is written."}]"#;
+    let plan = r#"{"delegations": [{"id": "a", "worker": "coder", "task": "Write."}]}"#;
+    let change = "#!/bin/sh\nmv out away && ln -s ../victim out\necho new > plain.txt\n";
+    let files = [
+        ("s.json", script),
+        ("plan.json", plan),
+        ("victim/bus.jsonl", "mine"),
+        ("ws/out/x", ""),
+        ("ws/plain.txt", "old"),
+        ("ws/change", change),
+    ];
+    let folder = Folder::new(&files);
+    let path = |name: &str| folder.path().join(name);
+    fs::set_permissions(path("ws/change"), fs::Permissions::from_mode(0o755)).unwrap();
+    let args = [
+        "swarm",
+        "Go",
+        "--script",
+        "s.json",
+        "--plan",
+        "plan.json",
+        "--workspace",
+        "ws",
+        "--allow",
+        "./change",
+        "--bus",
+        "ws/out/bus.jsonl",
+    ];
+    let output = command(&args)
+        .current_dir(folder.path())
+        .env("PATH", "/usr/bin:/bin")
+        .output()
+        .unwrap();
+    if String::from_utf8_lossy(&output.stderr).contains("the agent cannot run commands") {
+        return;
+    }
+    assert_eq!(
+        fs::read_to_string(path("ws/plain.txt")).unwrap(),
+        "new\n",
+        "{output:?}"
+    );
+    assert_eq!(
+        fs::read_to_string(path("victim/bus.jsonl")).unwrap(),
+        "mine",
+        "{output:?}"
+    );
+    let messages = fs::read_to_string(path("ws/out/bus.jsonl")).unwrap();
+    assert!(messages.contains("coder"), "{messages} {output:?}");
 }
 
 /// A command could replace the link, and the next start would follow the new one.

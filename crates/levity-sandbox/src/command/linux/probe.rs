@@ -339,7 +339,10 @@ fn hidden(mechanisms: &Mechanisms) -> Protection {
     if mechanisms.hidden {
         return Protection::enforced([Mechanism::MountNamespace]);
     }
-    Protection::not_enforced([], "denied files of the workspace can be read by commands")
+    Protection::not_enforced(
+        [],
+        "commands can read and change denied files of the workspace",
+    )
 }
 
 fn network(setup: &Setup, mechanisms: &Mechanisms, probe_result: ProbeResult) -> Protection {
