@@ -618,6 +618,12 @@ fn eval_score_runs_no_python_from_folder_or_results() {
     }
 }
 
+/// One case of an evaluation, which must be on a single line.
+const CASE: &str = concat!(
+    r#"{"id": "1", "messages": [{"role": "user", "content": "Hi"}], "#,
+    r#""expect": {"kind": "no_calls"}}"#,
+);
+
 #[test]
 fn evaluation_results_contain_no_secret_of_address() {
     for model in [
@@ -625,9 +631,7 @@ fn evaluation_results_contain_no_secret_of_address() {
         "compatible:m@http://me:hush@127.0.0.1:1/v1?key=hush",
         "nobody:m@HTTPS://me:hush@h?key=hush",
     ] {
-        let case = r#"{"id": "1", "messages": [{"role": "user", "content": "Hi"}],
-            "expect": {"kind": "no_calls"}}"#;
-        let folder = Folder::new(&[("s.jsonl", case)]);
+        let folder = Folder::new(&[("s.jsonl", CASE)]);
         let args = [
             "eval",
             "run",
@@ -661,9 +665,7 @@ fn evaluation_results_contain_no_secret_of_address() {
 #[cfg(unix)]
 #[test]
 fn junit_report_is_not_written_through_link() {
-    let case = r#"{"id": "1", "messages": [{"role": "user", "content": "Hi"}],
-        "expect": {"kind": "no_calls"}}"#;
-    let folder = Folder::new(&[("s.jsonl", case), ("mine", "mine")]);
+    let folder = Folder::new(&[("s.jsonl", CASE), ("mine", "mine")]);
     std::os::unix::fs::symlink("mine", folder.path().join("report.xml")).unwrap();
     let run = |junit: &str| {
         let args = [
