@@ -1,5 +1,9 @@
 //! Text tables: the first column is left-aligned, numbers are right-aligned.
 
+/// The maximum number of characters in a cell: names of categories come from files, and one long
+/// cell would widen all rows.
+const MAX_CELL_CHARS: usize = 40;
+
 pub(crate) struct Table<const N: usize> {
     rows: Vec<[String; N]>,
 }
@@ -12,7 +16,7 @@ impl<const N: usize> Table<N> {
     }
 
     pub(crate) fn row(&mut self, cells: [String; N]) {
-        self.rows.push(cells);
+        self.rows.push(cells.map(short));
     }
 
     pub(crate) fn to_text(&self) -> String {
@@ -39,4 +43,13 @@ impl<const N: usize> Table<N> {
         }
         text
     }
+}
+
+/// Returns the cell, or its beginning and an ellipsis if it is too long.
+fn short(cell: String) -> String {
+    if cell.chars().nth(MAX_CELL_CHARS).is_none() {
+        return cell;
+    }
+    let head: String = cell.chars().take(MAX_CELL_CHARS - 1).collect();
+    format!("{head}…")
 }

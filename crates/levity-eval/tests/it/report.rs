@@ -66,6 +66,23 @@ all            4       2    50.0%    15.0-85.0%           1       1         40  
 }
 
 #[test]
+fn tables_shorten_long_category() {
+    let long = "é".repeat(70_000);
+    let id = format!("{long}-1");
+    let report = report("levity", &[("a-1", "right"), (&id, "right")]);
+    let comparison = SubjectComparison::new(&report, &report);
+    for text in [report.to_text(), comparison.to_text()] {
+        let cell = |line: &str| line.split("  ").next().unwrap_or_default().to_owned();
+        let cells: Vec<String> = text.lines().map(cell).collect();
+        assert!(cells.contains(&"a".to_owned()), "{cells:?}");
+        assert!(cells.contains(&format!("{}…", "é".repeat(39))), "{cells:?}");
+        assert!(text.lines().all(|line| line.chars().count() < 200));
+    }
+    // The other formats keep the name.
+    assert!(report.categories.contains_key(&long));
+}
+
+#[test]
 fn junit_lists_escaped_failures_and_errors() {
     let report = report(
         "levity",
