@@ -219,19 +219,7 @@ impl Readers {
         let cores = std::thread::available_parallelism()
             .map_or(1, NonZero::get)
             .min(MAX_READERS) as i64;
-        let length = last.saturating_sub(first) / cores + 1;
-        if length < SMALL || cores == 1 {
-            return Ok(Vec::new());
-        }
-        let start = |part: i64| first.saturating_add(part.saturating_mul(length));
-        let end = |part: i64| {
-            if part + 1 == cores {
-                last
-            } else {
-                start(part + 1) - 1
-            }
-        };
-        Ok((0..cores).map(|part| (start(part), end(part))).collect())
+        Ok(ranges(first, last, cores))
     }
 
     /// Returns the runs of a range of keys, in any order unless there is a limit.
@@ -252,6 +240,24 @@ impl Readers {
             Ok(runs)
         })
     }
+}
+
+/// Returns the ranges of keys from `first` to `last` for this many cores; none if there are few
+/// keys. Another program may have written any keys.
+fn ranges(first: i64, last: i64, cores: i64) -> Vec<(i64, i64)> {
+    let length = (last.saturating_sub(first) / cores).saturating_add(1);
+    if length < SMALL || cores == 1 {
+        return Vec::new();
+    }
+    let start = |part: i64| first.saturating_add(part.saturating_mul(length));
+    let end = |part: i64| {
+        if part + 1 == cores {
+            last
+        } else {
+            start(part + 1) - 1
+        }
+    };
+    (0..cores).map(|part| (start(part), end(part))).collect()
 }
 
 /// Returns `true` if no index helps to answer the query.
@@ -433,6 +439,17 @@ mod tests {
 
     use super::super::SqliteJournal;
     use super::*;
+
+    #[test]
+    fn ranges_of_extreme_keys_cover_all_keys() {
+        for (first, last) in [(0, i64::MAX), (i64::MIN, i64::MAX), (i64::MIN, 0)] {
+            assert_eq!(ranges(first, last, 1), []);
+            let ranges = ranges(first, last, 4);
+            assert_eq!((ranges[0].0, ranges[3].1), (first, last));
+            assert!(ranges.windows(2).all(|two| two[0].1 + 1 == two[1].0));
+        }
+        assert_eq!(ranges(i64::MAX, i64::MAX, 4), []);
+    }
 
     #[tokio::test]
     async fn list_does_not_wait_for_whole_run_reads() {

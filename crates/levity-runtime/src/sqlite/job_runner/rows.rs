@@ -122,15 +122,22 @@ impl JobRunner {
                 if let Some(owner) = self.driver(&found)? {
                     return Ok(Err(owner));
                 }
+                // A new run has the fence 1, and openings alone never reach the largest number.
+                let next = Some(found.fence).filter(|fence| *fence > 0);
+                let fence = next.and_then(|fence| fence.checked_add(1)).ok_or_else(|| {
+                    self.place.damaged(&format!(
+                        "run `{run}`: its fence is {}, which no opening writes; restore the file \
+                            from a copy, or remove the run",
+                        found.fence
+                    ))
+                })?;
                 self.write(|connection| {
                     let take = "UPDATE runs SET owner = ?2, fence = ?3 WHERE key = ?1";
-                    connection.prepare_cached(take)?.execute(params![
-                        found.key,
-                        me,
-                        found.fence + 1
-                    ])
+                    connection
+                        .prepare_cached(take)?
+                        .execute(params![found.key, me, fence])
                 })?;
-                (found.key, found.fence + 1)
+                (found.key, fence)
             }
         };
         self.held.insert(key, fence);

@@ -156,6 +156,25 @@ async fn damage_of_a_run_is_reported_for_that_run_only() {
     }
 }
 
+#[tokio::test]
+async fn fence_that_cannot_increase_is_reported_as_damage() {
+    // With the fence 1, a run would be opened as a new one.
+    for fence in [i64::MAX, 0, -1, i64::MIN] {
+        let folder = Folder::new();
+        let journal = folder.journal();
+        let records = short(&journal).await;
+        let sql = folder.sql();
+        sql.execute("UPDATE runs SET fence = ?1", [fence]).unwrap();
+        let error = journal.open(&run()).await.map(drop).unwrap_err();
+        assert_eq!(error.kind(), JournalErrorKind::Damaged, "{error}");
+        let part = format!("run `r`: its fence is {fence}");
+        assert!(error.to_string().contains(&part), "{error}");
+        assert_eq!(journal.read(&run()).await.unwrap(), records);
+        drop(journal.open(&RunId::new("other")).await.unwrap());
+        assert!(journal.remove(&run()).await.unwrap());
+    }
+}
+
 /// Writes a run of a few short records.
 async fn short(journal: &SqliteJournal) -> Vec<Record> {
     let mut open = journal.open(&run()).await.unwrap();
