@@ -372,6 +372,10 @@ impl SharedFile {
     /// Creates the error of a failed SQLite operation on the file.
     pub fn failed(&self, what: &str, error: rusqlite::Error) -> Error {
         let name = self.name();
+        if let rusqlite::Error::IntegralValueOutOfRange(_, number) = error {
+            let what = format!("the number {number} is out of range");
+            return self.damaged(&what).with_source(error);
+        }
         let (kind, message) = match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
                 return self.damaged("SQLite reports corruption").with_source(error);

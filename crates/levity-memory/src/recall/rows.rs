@@ -333,8 +333,9 @@ pub(super) fn scope_keys(
 
 fn scope_key(view: &Connection, scope: &Scope) -> rusqlite::Result<Option<i64>> {
     let mut key = view.prepare_cached("SELECT key FROM scopes WHERE kind = ?1 AND id = ?2")?;
-    key.query_row([scope.kind(), scope.id()], first_column)
-        .optional()
+    // A larger key is an error: it does not fit into the positions of vectors.
+    let key = key.query_row([scope.kind(), scope.id()], first_column::<i32>);
+    Ok(key.optional()?.map(i64::from))
 }
 
 fn insert_scope(change: &Connection, scope: &Scope) -> Result<i64, WriteError> {

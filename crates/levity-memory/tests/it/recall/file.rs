@@ -78,6 +78,32 @@ fn foreign_files_are_rejected_and_unchanged() {
 }
 
 #[tokio::test]
+async fn scope_with_too_large_key_is_reported_as_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("facts.db");
+    let recall = open(&path);
+    recall
+        .remember(&user(), "Likes tea.", "test")
+        .await
+        .unwrap();
+    let sql = Connection::open(&path).unwrap();
+    sql.execute_batch("UPDATE facts SET scope = 9223372036854775807")
+        .unwrap();
+    sql.execute_batch("UPDATE scopes SET key = 9223372036854775807")
+        .unwrap();
+    for error in [
+        recall.forget_scope(&user()).await.map(drop).unwrap_err(),
+        recall
+            .recall(&[user()], "tea", 9)
+            .await
+            .map(drop)
+            .unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), MemoryErrorKind::Damaged, "{error}");
+    }
+}
+
+#[tokio::test]
 #[cfg(unix)]
 async fn remember_after_file_was_moved_returns_error() {
     let dir = tempfile::tempdir().unwrap();
