@@ -5,6 +5,7 @@
 //! followed by one generated line, such as `repeat(text=_levity_args["text"])`. Arguments are
 //! passed as a variable and never as source, so their content cannot become code.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -124,7 +125,7 @@ fn read(file: &str, source: &str, python: &Python) -> Result<PythonFileTools> {
             format!("it has {} bytes, and the limit is {max}", source.len()),
         ));
     }
-    let lines = Lines(source);
+    let lines = Lines::new(source);
     let module = ruff_python_parser::parse_module(source)
         .map_err(|error| wrong(lines.of(error.location.start()), error.error.to_string()))?
         .into_syntax();
@@ -149,16 +150,13 @@ fn read(file: &str, source: &str, python: &Python) -> Result<PythonFileTools> {
 /// Returns the functions that become tools; of two with the same name, the last, as in Python.
 fn public(module: &ModModule) -> Vec<&StmtFunctionDef> {
     let functions = module.body.iter().filter_map(Stmt::as_function_def_stmt);
-    let functions: Vec<_> = functions
-        .filter(|function| !function.name.starts_with('_'))
+    let mut names = HashSet::new();
+    let mut last: Vec<_> = functions
+        .rev()
+        .filter(|function| !function.name.starts_with('_') && names.insert(&*function.name))
         .collect();
-    let is_last =
-        |at: usize, name: &str| functions[at + 1..].iter().all(|later| &*later.name != name);
-    let last = functions
-        .iter()
-        .enumerate()
-        .filter(|(at, function)| is_last(*at, &function.name));
-    last.map(|(_, function)| *function).collect()
+    last.reverse();
+    last
 }
 
 /// Runs the file once to check that it works.
@@ -200,13 +198,17 @@ fn without_main(source: &str, module: &ModModule) -> String {
     code
 }
 
-/// Maps positions to line numbers.
-struct Lines<'a>(&'a str);
+/// Maps positions to line numbers. It contains the positions of all line ends.
+struct Lines(Vec<usize>);
 
-impl Lines<'_> {
+impl Lines {
+    fn new(source: &str) -> Self {
+        Self(source.match_indices('\n').map(|(at, _)| at).collect())
+    }
+
     fn of(&self, position: TextSize) -> u32 {
-        let before = self.0.as_bytes().iter().take(usize::from(position));
-        u32::try_from(before.filter(|byte| **byte == b'\n').count() + 1).unwrap_or(u32::MAX)
+        let before = self.0.partition_point(|end| *end < usize::from(position));
+        u32::try_from(before + 1).unwrap_or(u32::MAX)
     }
 }
 

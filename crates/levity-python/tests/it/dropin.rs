@@ -205,6 +205,22 @@ async fn last_of_two_functions_with_same_name_wins() {
 }
 
 #[test]
+fn file_with_many_functions_loads() {
+    // The work per function must not grow with the file; otherwise this takes many seconds.
+    let source: String = (0..4_000)
+        .map(|n| format!("def f{}(): pass\n", n % 3_999))
+        .collect();
+    let PythonFileTools {
+        tools, warnings, ..
+    } = tools(&source);
+    assert_eq!((tools.len(), warnings.len()), (3_999, 3_999));
+    // Of the two functions `f0`, the last one counts.
+    let ends = [&warnings[0], &warnings[3_998]].map(|warning| warning.split(": it").next());
+    let expected = ["tools.py:2: `f1`", "tools.py:4000: `f0`"];
+    assert_eq!(ends, expected.map(Some));
+}
+
+#[test]
 fn deeply_nested_file_does_not_crash() {
     for source in [
         format!("x = 1{}", " + 1".repeat(60_000)),
