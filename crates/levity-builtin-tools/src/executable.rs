@@ -54,6 +54,7 @@ const MAX_TIME: Duration = Duration::from_secs(3600);
 /// ```
 ///
 /// `run` names a file in the same folder and its first arguments; by default it is the file `NAME`.
+/// A link to a file outside of the folder is an error.
 /// The flags `read_only`, `idempotent`, `destructive` and `parallel` become hints of the tool.
 /// The default sandbox allows one hour for a call. A call fails if the program writes more than the
 /// sandbox captures, or something other than JSON.
@@ -240,8 +241,8 @@ impl ExecutableLoader {
     }
 }
 
-/// A name with a folder is refused, so a manifest cannot turn any program of the system into a
-/// tool.
+/// A name with a folder, and a link out of the folder, are refused, so a manifest cannot turn any
+/// program of the system into a tool.
 fn check_program(program: &str, path: &Path) -> Result<(), String> {
     let is_name = Path::new(program)
         .file_name()
@@ -261,7 +262,21 @@ fn check_program(program: &str, path: &Path) -> Result<(), String> {
             "`{program}` is not an executable file; run `chmod +x` on it"
         ));
     }
+    if !is_in_own_folder(path) {
+        return Err(format!(
+            "`{program}` is a link to a file outside of the folder; copy the file instead"
+        ));
+    }
     Ok(())
+}
+
+/// Returns `true` if a file, with its links resolved, is in the folder of its path or below it.
+fn is_in_own_folder(path: &Path) -> bool {
+    let folder = path.parent().map(Path::canonicalize);
+    match (path.canonicalize(), folder) {
+        (Ok(target), Some(Ok(folder))) => target.starts_with(folder),
+        _ => false,
+    }
 }
 
 #[cfg(unix)]

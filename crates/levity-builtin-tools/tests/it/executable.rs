@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_builtin_tools::ExecutableLoader;
-use levity_core::{ToolCall, ToolErrorKind, ToolResult};
+use levity_core::{ToolCall, ToolErrorKind, ToolResult, ToolSource as _};
 use levity_sandbox::{Sandbox, Workspace};
 use levity_test::ManualWorld;
 use levity_tools::{CallCx, Dispatched, Dispatcher, FolderTools, Registry};
@@ -296,6 +296,44 @@ fn invalid_manifest_is_reported_as_problem() {
     // The executable appears later; the manifest does not change.
     script(folder, "missing", "echo 1");
     assert_eq!(registry.specs().len(), 2);
+}
+
+#[test]
+fn program_linked_out_of_folder_is_reported() {
+    if !has_sandbox() {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("tools");
+    fs::create_dir_all(folder.join("versions")).unwrap();
+    script(&folder, "versions/1", "echo 1");
+    let link = |target: &str, name: &str| {
+        std::os::unix::fs::symlink(target, folder.join(name)).unwrap();
+        let run = json!({"description": "A test.", "run": [name, "-c", "echo 1"]});
+        manifest(&folder, name, &run);
+    };
+    link("versions/1", "inside");
+    link("/bin/sh", "outside");
+    link("outside", "twice");
+    // The folder itself may be a link.
+    let linked = root.path().join("linked");
+    std::os::unix::fs::symlink("tools", &linked).unwrap();
+    for folder in [&folder, &linked] {
+        let tools = FolderTools::open(folder).unwrap();
+        let names: Vec<String> = tools
+            .tools()
+            .iter()
+            .map(|tool| tool.spec().name.clone())
+            .collect();
+        assert_eq!(names, ["inside"]);
+        let expected = ["outside", "twice"].map(|name| {
+            format!(
+                "`{name}.tool.json`: `{name}` is a link to a file outside of the folder; copy the \
+                    file instead"
+            )
+        });
+        assert_eq!(tools.problems(), expected);
+    }
 }
 
 #[tokio::test]
