@@ -61,6 +61,8 @@ const MAX_TIME: Duration = Duration::from_secs(3600);
 #[derive(Debug, Default)]
 pub struct ExecutableLoader {
     configured: Option<Sandbox>,
+    /// Globs of files that the default sandbox hides.
+    denied: Vec<String>,
     /// The folder of the first manifest and its default sandbox. An error here affects only
     /// executables, not the other tools of the folder.
     fallback: OnceLock<(PathBuf, Result<Sandbox, String>)>,
@@ -87,8 +89,28 @@ impl ExecutableLoader {
     pub fn new(sandbox: Sandbox) -> Self {
         Self {
             configured: Some(sandbox),
-            fallback: OnceLock::new(),
+            ..Self::default()
         }
+    }
+
+    /// Hides the files of the tools folder that this glob matches from its executables, as
+    /// [`deny`](levity_sandbox::WorkspaceBuilder::deny) does for a workspace.
+    ///
+    /// This applies to the default sandbox only; a sandbox of [`new`](Self::new) has its own
+    /// workspace.
+    ///
+    /// ```no_run
+    /// use levity_builtin_tools::ExecutableLoader;
+    /// use levity_tools::FolderTools;
+    ///
+    /// let loader = ExecutableLoader::default().deny("/servers.json");
+    /// let tools = FolderTools::builder("tools").loader(loader).build()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn deny(mut self, glob: impl Into<String>) -> Self {
+        self.denied.push(glob.into());
+        self
     }
 
     /// Returns the sandbox for the executables of a folder.
@@ -98,11 +120,11 @@ impl ExecutableLoader {
         }
         let (first, fallback) = self
             .fallback
-            .get_or_init(|| (folder.to_owned(), default_sandbox(folder)));
+            .get_or_init(|| (folder.to_owned(), default_sandbox(folder, &self.denied)));
         if first == folder {
             fallback.clone()
         } else {
-            default_sandbox(folder)
+            default_sandbox(folder, &self.denied)
         }
     }
 }
@@ -111,8 +133,12 @@ inventory::submit! { LinkedLoader::new(|| Arc::new(ExecutableLoader::default()))
 
 /// The folder is read-only, so a program cannot change itself or the manifests of others. The
 /// message is for the report on the manifest.
-fn default_sandbox(folder: &Path) -> Result<Sandbox, String> {
-    let workspace = Workspace::builder(folder)
+fn default_sandbox(folder: &Path, denied: &[String]) -> Result<Sandbox, String> {
+    let workspace = denied
+        .iter()
+        .fold(Workspace::builder(folder), |builder, glob| {
+            builder.deny(glob)
+        })
         .read_only()
         .build()
         .map_err(|error| error.to_string())?;

@@ -122,20 +122,8 @@ pub(crate) fn deny(folder: &Path, builder: WorkspaceBuilder) -> Result<Workspace
     let Ok(root) = folder.canonicalize() else {
         return Ok(builder);
     };
-    // Keys, tokens and marks of this user.
-    let state = crate::state::folder()
-        .ok()
-        .into_iter()
-        .flat_map(|folder| places(&folder));
-    let state =
-        state.filter_map(|place| Some(place.strip_prefix(&root).ok()?.to_str()?.to_owned()));
-    let builder = state
-        .filter(|below| !below.is_empty())
-        .fold(builder, |builder, below| {
-            builder.deny(format!("/{}", literal(&below)))
-        });
     let named = REGISTERED.get().map(Vec::as_slice).unwrap_or_default();
-    named.iter().try_fold(builder, |builder, (source, path)| {
+    for (source, path) in named {
         if let Some(link) = link_within(&root, path) {
             return Err(format!(
                 "`{source}` leads through the link `{}` in the workspace, which a command could \
@@ -143,16 +131,54 @@ pub(crate) fn deny(folder: &Path, builder: WorkspaceBuilder) -> Result<Workspace
                 link.display()
             ));
         }
-        places(path).into_iter().try_fold(builder, |builder, place| {
-            if root.starts_with(&place) {
-                return Err(format!(
-                    "`{source}` contains the workspace `{}`, so its tools could change it; choose \
-                        another place",
-                    folder.display()
-                ));
-            }
-            let Ok(below) = place.strip_prefix(&root) else { return Ok(builder) };
-            let below = below.to_str().ok_or_else(|| format!("`{}` is not UTF-8", path.display()))?;
+        if places(path).iter().any(|place| root.starts_with(place)) {
+            return Err(format!(
+                "`{source}` contains the workspace `{}`, so its tools could change it; choose \
+                    another place",
+                folder.display()
+            ));
+        }
+    }
+    Ok(globs(&root)?
+        .into_iter()
+        .fold(builder, WorkspaceBuilder::deny))
+}
+
+/// Returns the globs of levity's own files in a folder of tools, for its executables.
+///
+/// The folder is itself one of levity's own files, and executables can only read it, so neither
+/// links in it nor a folder that contains it are errors.
+///
+/// # Errors
+/// Returns an error if a path below the folder is not UTF-8.
+pub(crate) fn globs_in_tools(folder: &Path) -> Result<Vec<String>, String> {
+    // Opening a folder that does not exist reports the error.
+    folder
+        .canonicalize()
+        .map_or_else(|_| Ok(Vec::new()), |root| globs(&root))
+}
+
+/// Returns the globs of levity's own files below a folder.
+fn globs(root: &Path) -> Result<Vec<String>, String> {
+    // Keys, tokens and marks of this user.
+    let state = crate::state::folder()
+        .ok()
+        .into_iter()
+        .flat_map(|folder| places(&folder));
+    let state = state.filter_map(|place| Some(place.strip_prefix(root).ok()?.to_str()?.to_owned()));
+    let mut globs: Vec<String> = state
+        .filter(|below| !below.is_empty())
+        .map(|below| format!("/{}", literal(&below)))
+        .collect();
+    for (_, path) in REGISTERED.get().into_iter().flatten() {
+        for place in places(path) {
+            let below = place.strip_prefix(root).ok();
+            let Some(below) = below.filter(|below| !below.as_os_str().is_empty()) else {
+                continue;
+            };
+            let below = below
+                .to_str()
+                .ok_or_else(|| format!("`{}` is not UTF-8", path.display()))?;
             let (folder, name) = below
                 .rsplit_once('/')
                 .map_or(("", below), |(folder, name)| (folder, name));
@@ -162,11 +188,13 @@ pub(crate) fn deny(folder: &Path, builder: WorkspaceBuilder) -> Result<Workspace
                 format!("/{}", literal(folder))
             };
             let name = literal(name);
-            Ok(NEIGHBORS.iter().fold(builder, |builder, (prefix, suffix)| {
-                builder.deny(format!("{folder}/{prefix}{name}{suffix}"))
-            }))
-        })
-    })
+            let neighbors = NEIGHBORS
+                .iter()
+                .map(|(prefix, suffix)| format!("{folder}/{prefix}{name}{suffix}"));
+            globs.extend(neighbors);
+        }
+    }
+    Ok(globs)
 }
 
 /// Returns the option or variable of the first of levity's own files that is below a folder.

@@ -11,9 +11,9 @@
 //! `--weak` lowers the level, `--network` opens the network, and `--allow` removes the approval for
 //! commands that begin with the given words.
 //!
-//! levity's own files below the workspace (journals, memories, keys) are denied to the tools, see
-//! `own_files`. A problem with an option is an `Err` with one line, which the commands print with
-//! exit code 2.
+//! levity's own files below the workspace (journals, memories, keys) are denied to the tools, and
+//! those below the folder of `--tools` to its executables; see `own_files`. A problem with an
+//! option is an `Err` with one line, which the commands print with exit code 2.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -27,7 +27,7 @@ use levity::context::ContextFiles;
 use levity::core::{Tool, ToolSource as _, ToolSpec, Toolbox as _};
 use levity::python::RunPython;
 use levity::sandbox::{CommandPolicy, Level, Network, Sandbox, SandboxError, Workspace};
-use levity::tools::{FileTools, FolderTools, Now, RunCommand, WebFetch};
+use levity::tools::{ExecutableLoader, FileTools, FolderTools, Now, RunCommand, WebFetch};
 
 use crate::own_files;
 use crate::terminal::{chain, note, print_text, report_error};
@@ -266,7 +266,12 @@ impl ToolArgs {
             set.workspace = Some(workspace);
         }
         if let Some(folder) = &self.tools {
-            let tools = FolderTools::open(folder).map_err(|error| chain(&error))?;
+            let globs = own_files::globs_in_tools(folder)?;
+            let loader = globs
+                .into_iter()
+                .fold(ExecutableLoader::default(), ExecutableLoader::deny);
+            let tools = FolderTools::builder(folder).loader(loader).build();
+            let tools = tools.map_err(|error| chain(&error))?;
             tools.problems().iter().for_each(|problem| report(problem));
             set.folder = Some(tools);
         }

@@ -298,6 +298,55 @@ fn workspace_tools_cannot_reach_unusual_names_and_neighbors() {
 
 #[cfg(unix)]
 #[test]
+fn executables_of_tools_folder_cannot_read_own_files_in_it() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let script = r#"[{"call": {"name": "peek", "args": {}}}, {"reply": "secret"}]"#;
+    let servers = r#"{"mcpServers": {"nobody": {"url": "http://127.0.0.1:1/mcp",
+        "headers": {"X-Key": "secret"}}}}"#;
+    let peek = "#!/bin/sh\ntext=$(cat sub/mcp.json s.json plain.txt 2>&1 | tr -dc a-z)\n\
+        echo \"\\\"$text\\\"\"\n";
+    let manifest = r#"{"description": "Reads files.", "read_only": true}"#;
+    let files = [
+        ("tools/peek", peek),
+        ("tools/peek.tool.json", manifest),
+        ("tools/sub/mcp.json", servers),
+        ("tools/s.json", script),
+        ("tools/plain.txt", "plain words"),
+    ];
+    let folder = Folder::new(&files);
+    let program = folder.path().join("tools/peek");
+    fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+    let args = [
+        "run",
+        "Go",
+        "--script",
+        "tools/s.json",
+        "--tools",
+        "tools",
+        "--mcp",
+        "tools/sub/mcp.json",
+        "--mcp-wait",
+        "0",
+        "--json",
+    ];
+    let output = command(&args)
+        .current_dir(folder.path())
+        .env("PATH", "/usr/bin:/bin")
+        .output()
+        .unwrap();
+    if String::from_utf8_lossy(&output.stderr).contains("no sandbox is available") {
+        return;
+    }
+    check(&output, 0, "");
+    let results = tool_results(&output);
+    assert_eq!(results.len(), 1, "{output:?}");
+    assert!(results[0].contains("plainwords"), "{results:#?}");
+    assert!(!results[0].contains("secret"), "{results:#?}");
+}
+
+#[cfg(unix)]
+#[test]
 fn workspace_commands_cannot_change_named_settings_files() {
     use std::os::unix::fs::PermissionsExt as _;
 
