@@ -150,7 +150,8 @@ forward_journal!(Arc<J>, Box<J>);
 /// [`Journal`] has an example implementation.
 #[async_trait]
 pub trait RunLog: Send {
-    /// Appends records at the end.
+    /// Appends records at the end. An append without records only removes the requests that
+    /// [`posted`](Self::posted) has returned.
     async fn append(&mut self, records: &[Record]) -> Result<(), JournalError>;
 
     /// Returns `true` if the log accepts snapshots.

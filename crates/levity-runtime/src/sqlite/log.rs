@@ -129,7 +129,7 @@ impl SqliteLog {
 
     async fn write(&mut self, records: &[Record]) -> Result<(), JournalError> {
         let rows = self.rows(records)?;
-        let sync = records.iter().any(needs_sync);
+        let sync = records.is_empty() || records.iter().any(needs_sync);
         self.since_snapshot += rows.rows.iter().map(|row| row.entry.len()).sum::<usize>();
         let (key, fence, given) = (self.held.key, self.held.fence, self.given);
         let run = self.summary.run.clone();
@@ -149,7 +149,8 @@ impl SqliteLog {
 #[async_trait]
 impl RunLog for SqliteLog {
     async fn append(&mut self, records: &[Record]) -> Result<(), JournalError> {
-        if records.is_empty() {
+        // Without records, only delivered posts are removed.
+        if records.is_empty() && self.given.is_none() {
             return Ok(());
         }
         if let Some(error) = &self.broken {

@@ -275,6 +275,15 @@ pub(super) async fn check_post(journal: &impl Journal) {
         &words[..1].to_vec(),
         promise,
     );
+    let promise = "journal: a delivered post is removed by an append without records";
+    expect_ok(open.log.append(&[]).await, promise);
+    drop(open);
+    let mut open = expect_ok(journal.open(&run).await, promise);
+    same(
+        &expect_ok(open.log.posted_by_now().await, promise),
+        &Vec::new(),
+        promise,
+    );
     let missing = journal.post(&RunId::new("nobody"), &words[0]).await;
     assert!(
         missing.is_err(),
