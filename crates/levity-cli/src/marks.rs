@@ -16,7 +16,7 @@
 //! The check sits in the journal that the runtime uses and not in the commands, so no command can
 //! drive a run without it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -26,10 +26,11 @@ use async_trait::async_trait;
 use clap::Args;
 use levity::core::__private::sha256;
 use levity::core::{
-    Entry, Journal, JournalError, JournalErrorKind, OpenRun, Record, RunId, RunLog, RunQuery,
-    RunRequest, RunSummary, Snapshot,
+    EffectKind, Entry, Journal, JournalError, JournalErrorKind, OpenRun, Record, RunId, RunLog,
+    RunQuery, RunRequest, RunSummary, Snapshot,
 };
 
+use crate::runs::approved_calls;
 use crate::state;
 use crate::terminal::{note, shell_quote};
 
@@ -107,34 +108,109 @@ impl OwnJournal {
             .is_some_and(|first| !self.marks.is_marked(run, Some(first)))
     }
 
-    /// Rejects a run that neither belongs to the user nor is trusted. Marks a trusted run and its
-    /// child runs.
+    /// Rejects a run that neither belongs to the user nor is trusted. Prints the approved calls of
+    /// a trusted run and its child runs, drops the requests that others left for them, and marks
+    /// them.
     ///
     /// Child runs are marked together with their parent, because the resumed parent opens them
     /// without asking again.
     ///
     /// # Errors
-    /// Returns an error if the run is rejected, or if the journal cannot be listed.
+    /// Returns an error if the run is rejected, or if the journal cannot be listed or read.
     pub(crate) async fn admit(&self, run: &RunId, records: &[Record]) -> Result<(), JournalError> {
-        let Some(first) = records
-            .first()
-            .filter(|first| !self.marks.is_marked(run, Some(first)))
-        else {
+        self.admit_open(run, records, None).await
+    }
+
+    /// Admits a run, whose log is given if the caller has opened it.
+    async fn admit_open(
+        &self,
+        run: &RunId,
+        records: &[Record],
+        mut log: Option<&mut dyn RunLog>,
+    ) -> Result<(), JournalError> {
+        if !self.is_foreign(run, records) {
             return Ok(());
-        };
+        }
         if !self.marks.trusted {
             return Err(self.marks.rejection(run));
         }
-        self.marks.add(run, first);
-        for below in self.inner.list(&RunQuery::new().below(run.clone())).await? {
-            // A run that cannot be read is not driven, either.
-            let records = self.inner.read(&below.run).await.unwrap_or_default();
-            if let Some(first) = records.first() {
-                self.marks.add(&below.run, first);
+        for (member, first) in self.print_approved(run, records).await? {
+            // A crash after the mark must not leave requests that the next driver accepts.
+            match log.as_deref_mut().filter(|_| member == *run) {
+                Some(log) => drop_requests(&member, log).await?,
+                None => match self.inner.open(&member).await {
+                    Ok(mut open) => drop_requests(&member, &mut *open.log).await?,
+                    // Another process drives the run. It stays foreign until it can be opened.
+                    Err(error) if error.kind() == JournalErrorKind::Busy => continue,
+                    Err(error) => return Err(error),
+                },
             }
+            self.marks.add(&member, &first);
         }
         Ok(())
     }
+
+    /// Prints the calls that were approved in a run and its child runs. Returns these runs with
+    /// their first records, the run itself first.
+    ///
+    /// The list of a journal that a stranger wrote may lack a run. Therefore the run itself needs
+    /// no entry in the list, and child runs are also found by the records of their parents. A child
+    /// run that neither shows is admitted, and its calls are printed, when its parent opens it.
+    ///
+    /// # Errors
+    /// Returns an error if the journal cannot be listed, or if one of the runs cannot be read.
+    pub(crate) async fn print_approved(
+        &self,
+        run: &RunId,
+        records: &[Record],
+    ) -> Result<Vec<(RunId, Record)>, JournalError> {
+        let listed = self.inner.list(&RunQuery::new().below(run.clone())).await?;
+        let mut queue: VecDeque<RunId> = children(run, records).collect();
+        queue.extend(listed.into_iter().map(|summary| summary.run));
+        let (mut seen, mut found) = (BTreeSet::from([run.clone()]), Vec::new());
+        print_approved_calls(records);
+        found.extend(records.first().map(|first| (run.clone(), first.clone())));
+        while let Some(run) = queue.pop_front() {
+            if !seen.insert(run.clone()) {
+                continue;
+            }
+            let records = self.inner.read(&run).await?;
+            print_approved_calls(&records);
+            queue.extend(children(&run, &records));
+            found.extend(records.into_iter().next().map(|first| (run, first)));
+        }
+        Ok(found)
+    }
+}
+
+/// Returns the child runs that the records of a run name.
+fn children(run: &RunId, records: &[Record]) -> impl Iterator<Item = RunId> {
+    records.iter().filter_map(|record| match &record.entry {
+        Entry::Started { effect, note } if note.kind == EffectKind::Child => {
+            Some(run.child(*effect))
+        }
+        _ => None,
+    })
+}
+
+fn print_approved_calls(records: &[Record]) {
+    for call in approved_calls(records) {
+        note(&format!("already approved: {call}"));
+    }
+}
+
+/// Drops the requests that others left for a run: a decision among them would approve a call that
+/// nobody has shown to the user.
+async fn drop_requests(run: &RunId, log: &mut dyn RunLog) -> Result<(), JournalError> {
+    let count = log.posted_by_now().await?.len();
+    if count > 0 {
+        log.append(&[]).await?;
+        note(&format!(
+            "run {run}: levity dropped the requests in its inbox ({count}), because others may \
+                have sent them"
+        ));
+    }
+    Ok(())
 }
 
 impl Marks {
@@ -261,13 +337,14 @@ fn start_hash(run: &RunId, first: &Record) -> String {
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl Journal for OwnJournal {
-    /// Requests that were posted before a run exists are read and dropped: a stranger could
-    /// otherwise place an approval into the journal in advance.
+    /// Requests that were posted before a run exists or is trusted are read and dropped: a stranger
+    /// could otherwise place an approval into the journal in advance.
     async fn open(&self, run: &RunId) -> Result<OpenRun, JournalError> {
         let mut open = self.inner.open(run).await?;
         let marked = !open.records.is_empty();
         if marked {
-            self.admit(run, &open.records).await?;
+            self.admit_open(run, &open.records, Some(&mut *open.log))
+                .await?;
         } else {
             // Decisions that were posted before the run started do not answer a question of the
             // run.

@@ -12,13 +12,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use levity::core::{Entry, Journal, Record, RunId, RunQuery};
+use levity::core::{Entry, Journal, Record, RunId};
 
 use crate::agent::AgentArgs;
 use crate::kind::GroupOptions;
 use crate::marks::{OwnJournal, Trust};
 use crate::store::JournalArg;
-use crate::terminal::{chain, note, report_error};
+use crate::terminal::{chain, report_error};
 
 mod control;
 mod drive;
@@ -102,29 +102,19 @@ impl RunArg {
     }
 
     /// Reads the records of a run to resume, which must belong to the user or be trusted. Prints
-    /// the calls that were approved in a trusted run of another user.
+    /// the calls that were approved in a run of another user, whether it is trusted or rejected.
     ///
-    /// The notes appear before the run is admitted. A journal of a stranger can contain decisions
-    /// that allow dangerous calls, and a resumed run would execute them without asking again.
+    /// A journal of a stranger can contain decisions that allow dangerous calls, and a resumed run
+    /// would execute them without asking again.
     async fn own_records(&self, trust: Trust) -> Result<(Arc<OwnJournal>, Vec<Record>), String> {
         let (journal, id) = (self.place.open_own(trust)?, self.id());
         let records = read(&*journal, &id).await?;
-        if journal.is_foreign(&id, &records) {
-            let query = RunQuery::new().below(id.clone());
-            for run in journal.list(&query).await.map_err(|error| chain(&error))? {
-                let records = journal
-                    .read(&run.run)
-                    .await
-                    .map_err(|error| chain(&error))?;
-                for call in timeline::approved(&records) {
-                    note(&format!("already approved: {}", call.text));
-                }
-            }
+        if let Err(error) = journal.admit(&id, &records).await {
+            // The user learns what `--trust-journal` would allow.
+            let printed = journal.print_approved(&id, &records).await;
+            printed.map_err(|error| chain(&error))?;
+            return Err(chain(&error));
         }
-        journal
-            .admit(&id, &records)
-            .await
-            .map_err(|error| chain(&error))?;
         Ok((journal, records))
     }
 }
@@ -138,6 +128,13 @@ pub(crate) fn goal_of(records: &[Record]) -> Option<String> {
         Entry::Opened(opened) => timeline::goal(&opened.state),
         _ => None,
     }
+}
+
+/// Returns the calls of a run that were approved, each on one line.
+pub(crate) fn approved_calls(records: &[Record]) -> impl Iterator<Item = String> {
+    timeline::approved(records)
+        .into_iter()
+        .map(|call| call.text)
 }
 
 /// Reads the records of an existing run.

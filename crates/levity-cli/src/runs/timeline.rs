@@ -106,6 +106,15 @@ impl ApprovalCall {
             is_known: call.is_some(),
         }
     }
+
+    /// Describes a call whose question is not in the records, as in a forged journal.
+    fn without_question(effect: EffectId) -> Self {
+        Self {
+            text: format!("a call that the journal does not name (effect {effect})"),
+            is_complete: false,
+            is_known: false,
+        }
+    }
 }
 
 /// Describes a call that the records do not have.
@@ -133,21 +142,26 @@ pub(super) fn asked_call(records: &[Record], effect: EffectId) -> Option<Approva
 
 /// Returns the calls of a run that were approved.
 ///
+/// A decision without a question is one of them: the machine asks the question when the run is
+/// resumed, and the decision answers it.
+///
 /// Calls that a person changed before allowing them show both forms: the one requested and the one
 /// executed. The state is read before the record is applied, because applying a decision closes its
 /// effect and edits its call.
 pub(super) fn approved(records: &[Record]) -> Vec<ApprovalCall> {
     let (mut log, mut found) = (EffectLog::default(), Vec::new());
     for record in records {
-        let note = match &record.entry {
+        let mut decided = match &record.entry {
             Entry::Finished {
                 effect,
                 outcome: Outcome::Decision(Decision::Allow | Decision::Edit { .. }),
                 ..
-            } => log.open.get(effect).cloned(),
+            } => Some(match log.open.get(effect) {
+                Some(note) => ApprovalCall::new(&log, note),
+                None => ApprovalCall::without_question(*effect),
+            }),
             _ => None,
         };
-        let mut decided = note.map(|note| ApprovalCall::new(&log, &note));
         if let (
             Entry::Finished {
                 outcome: Outcome::Decision(Decision::Edit { args }),
