@@ -7,7 +7,8 @@
 //! A mark is one line with two hashes: of the run's id, and of the id, the time and the machine of
 //! its first record. The second hash binds the mark to one run, so a stranger cannot replace it by
 //! another run with the same id. Hashes have a fixed form, so an id with blanks or line breaks
-//! cannot forge a second mark.
+//! cannot forge a second mark. Removing a run adds a line that replaces its mark, because a run
+//! with the same start may be imported later.
 //!
 //! The file of marks belongs to one journal, by the resolved path of the journal. A journal that is
 //! moved or copied therefore needs `--trust-journal` once. Journals inside the state folder are
@@ -17,8 +18,8 @@
 //! drive a run without it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
@@ -43,6 +44,13 @@ pub(crate) struct Trust {
     pub(crate) trust_journal: bool,
 }
 
+impl Trust {
+    /// For commands that drive no run.
+    pub(crate) const NONE: Self = Self {
+        trust_journal: false,
+    };
+}
+
 /// A journal that drives only runs of this user and trusted runs.
 ///
 /// Reading and listing pass through; only opening a run to drive it is checked.
@@ -55,8 +63,8 @@ pub(crate) struct OwnJournal {
 pub(crate) struct Marks {
     /// The file with the marks, or an error if there is no state folder.
     file: Result<PathBuf, String>,
-    /// The marks by a hash of the run's id: a hash of the id and the start of the run.
-    entries: Mutex<BTreeMap<String, String>>,
+    /// The marks that this process has read or added.
+    entries: Mutex<MarkEntries>,
     /// True with `--trust-journal`, or for a journal inside the state folder.
     trusted: bool,
     /// The path as the user gave it, for messages.
@@ -64,6 +72,19 @@ pub(crate) struct Marks {
     /// Limits the warning about marks that cannot be stored to one per process.
     warned: Once,
 }
+
+/// The marks in memory.
+#[derive(Default)]
+struct MarkEntries {
+    /// The marks by a hash of the run's id: a hash of the id and the start of the run, or
+    /// [`REMOVED`].
+    by_id: BTreeMap<String, String>,
+    /// The number of bytes of the file that were read.
+    read: u64,
+}
+
+/// Stands in place of a mark whose run was removed. It differs from each hash.
+const REMOVED: &str = "removed";
 
 impl OwnJournal {
     /// Guards the existing journal at a path.
@@ -105,7 +126,7 @@ impl OwnJournal {
     pub(crate) fn is_foreign(&self, run: &RunId, records: &[Record]) -> bool {
         records
             .first()
-            .is_some_and(|first| !self.marks.is_marked(run, Some(first)))
+            .is_some_and(|first| !self.marks.is_marked(run, first))
     }
 
     /// Rejects a run that neither belongs to the user nor is trusted. Prints the approved calls of
@@ -222,7 +243,7 @@ impl Marks {
     /// # Errors
     /// Returns an error if the run is neither marked nor trusted.
     pub(crate) fn check(&self, run: &RunId) -> Result<(), JournalError> {
-        if self.trusted || self.is_marked(run, None) {
+        if self.trusted || self.mark(run).is_some_and(|mark| mark != REMOVED) {
             Ok(())
         } else {
             Err(self.rejection(run))
@@ -245,39 +266,52 @@ impl Marks {
         JournalError::new(JournalErrorKind::Refused, message)
     }
 
-    /// Returns the marks that this process has read or added.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+    /// Returns the marks in memory.
+    fn lock(&self) -> MutexGuard<'_, MarkEntries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns `true` if a run is marked; with its first record, only if it is still the same run.
+    /// Returns `true` if a run is marked and still has the same first record.
+    fn is_marked(&self, run: &RunId, first: &Record) -> bool {
+        self.mark(run) == Some(start_hash(run, first))
+    }
+
+    /// Returns the mark of a run.
     ///
-    /// Reads the file only if the memory has no matching mark; later lines win over earlier ones
-    /// with the same id.
-    fn is_marked(&self, run: &RunId, first: Option<&Record>) -> bool {
-        let (name, start) = (
-            sha256(run.as_str().as_bytes()),
-            first.map(|first| start_hash(run, first)),
-        );
-        let has = |entries: &BTreeMap<String, String>| {
-            entries
-                .get(&name)
-                .is_some_and(|mark| start.as_ref().is_none_or(|start| start == mark))
-        };
+    /// Reads the lines that this or another process has added to the file since the last call;
+    /// later lines win over earlier ones with the same id.
+    fn mark(&self, run: &RunId) -> Option<String> {
         let mut entries = self.lock();
-        if has(&entries) {
-            return true;
+        if let Some(Ok(lines)) = self.file.as_ref().ok().map(|file| read(file, entries.read)) {
+            entries.read = lines.end;
+            let lines = lines.text.lines().filter_map(|line| line.split_once(' '));
+            let lines = lines.map(|(name, start)| (name.to_owned(), start.to_owned()));
+            entries.by_id.extend(lines);
         }
-        // Another process may have started the run in the meantime.
-        let text = self
-            .file
-            .as_ref()
-            .ok()
-            .and_then(|file| fs::read_to_string(file).ok())
-            .unwrap_or_default();
-        let lines = text.lines().filter_map(|line| line.split_once(' '));
-        entries.extend(lines.map(|(name, start)| (name.to_owned(), start.to_owned())));
-        has(&entries)
+        entries.by_id.get(&sha256(run.as_str().as_bytes())).cloned()
+    }
+
+    /// Removes the mark of a run that no longer exists. Writes nothing if the run has none.
+    ///
+    /// # Errors
+    /// Returns an error if the file of marks cannot be written.
+    fn remove(&self, run: &RunId) -> Result<(), JournalError> {
+        if self.mark(run).is_none_or(|mark| mark == REMOVED) {
+            return Ok(());
+        }
+        let name = sha256(run.as_str().as_bytes());
+        self.lock().by_id.insert(name.clone(), REMOVED.to_owned());
+        if let Ok(file) = &self.file {
+            write(file, &format!("{name} {REMOVED}\n")).map_err(|error| {
+                let message = format!(
+                    "levity cannot store that run `{run}` no longer belongs to you: cannot write \
+                        `{}`",
+                    file.display()
+                );
+                JournalError::new(JournalErrorKind::Io, message).with_source(error)
+            })?;
+        }
+        Ok(())
     }
 
     /// Marks a run. A run that cannot be marked is driven anyway, but rejected later, so a warning
@@ -287,12 +321,13 @@ impl Marks {
     /// without a run, which does no harm; the reverse would lock the user out of an own run.
     fn add(&self, run: &RunId, first: &Record) {
         let (name, start) = (sha256(run.as_str().as_bytes()), start_hash(run, first));
+        // The last line in the file decides, so the memory must not change after the write.
+        self.lock().by_id.insert(name.clone(), start.clone());
         let written = match &self.file {
             Ok(file) => write(file, &format!("{name} {start}\n"))
                 .map_err(|error| format!("cannot write `{}`: {error}", file.display())),
             Err(problem) => Err(problem.clone()),
         };
-        self.lock().insert(name, start);
         if let (Err(problem), false) = (written, self.trusted) {
             self.warned.call_once(|| {
                 note(&format!(
@@ -320,6 +355,29 @@ fn write(file: &Path, line: &str) -> io::Result<()> {
     let mut file = options.open(file)?;
     file.write_all(line.as_bytes())?;
     file.sync_data()
+}
+
+/// Complete lines of a file.
+struct Lines {
+    text: String,
+    /// The offset after them.
+    end: u64,
+}
+
+/// Reads the complete lines from an offset on, or all lines if the file is shorter.
+fn read(file: &Path, from: u64) -> io::Result<Lines> {
+    let mut file = File::open(file)?;
+    let from = if file.metadata()?.len() < from {
+        0
+    } else {
+        from
+    };
+    file.seek(SeekFrom::Start(from))?;
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    text.truncate(text.rfind('\n').map_or(0, |last| last + 1));
+    let end = from + text.len() as u64;
+    Ok(Lines { text, end })
 }
 
 /// Returns a hash of the start of a run: another run with the same id started at another time.
@@ -373,8 +431,15 @@ impl Journal for OwnJournal {
         self.inner.read(run).await
     }
 
+    /// Removes the marks too: a run that is imported under the same id does not belong to the user.
     async fn remove(&self, run: &RunId) -> Result<bool, JournalError> {
-        self.inner.remove(run).await
+        let below = self.inner.list(&RunQuery::new().below(run.clone())).await?;
+        let existed = self.inner.remove(run).await?;
+        self.marks.remove(run)?;
+        for child in below {
+            self.marks.remove(&child.run)?;
+        }
+        Ok(existed)
     }
 
     async fn post(&self, run: &RunId, post: &RunRequest) -> Result<(), JournalError> {
@@ -383,6 +448,34 @@ impl Journal for OwnJournal {
 
     fn keeps(&self) -> bool {
         self.inner.keeps()
+    }
+}
+
+/// A journal that receives imported runs, which do not belong to the user.
+pub(crate) struct ImportJournal(pub(crate) Arc<OwnJournal>);
+
+#[async_trait]
+impl Journal for ImportJournal {
+    /// Removes the mark of an earlier run with this id before a record is written: both runs can
+    /// have the same start.
+    async fn open(&self, run: &RunId) -> Result<OpenRun, JournalError> {
+        let open = self.0.inner.open(run).await?;
+        if open.records.is_empty() {
+            self.0.marks.remove(run)?;
+        }
+        Ok(open)
+    }
+
+    async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
+        self.0.inner.list(query).await
+    }
+
+    async fn read(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
+        self.0.inner.read(run).await
+    }
+
+    fn keeps(&self) -> bool {
+        self.0.inner.keeps()
     }
 }
 

@@ -1,9 +1,9 @@
 //! Exports, imports and deletes runs.
 //!
 //! A run with all its child runs becomes a text of JSON lines, for archives, bug reports and other
-//! machines. An import creates runs that are not marked as this user's own: they can be read and
-//! shown, and are resumed only with an explicit option, because they contain calls that a stranger
-//! may have written.
+//! machines. An import creates runs that are not marked as this user's own, even if a removed run
+//! with the same id was: they can be read and shown, and are resumed only with an explicit option,
+//! because they contain calls that a stranger may have written.
 //!
 //! An input of an import has a limit (`MAX_SIZE`). Deleting is final; a run that another process
 //! drives cannot be deleted. Exit codes: 0, 1 if one of the runs could not be handled (the others
@@ -19,6 +19,7 @@ use levity_system::files::{MAX_SIZE, read_at_most};
 
 use super::list::RunFilter;
 use super::{CommandResult, RunArg};
+use crate::marks::{ImportJournal, Trust};
 use crate::store::{self, JournalArg};
 use crate::terminal::{advise, chain, print_text, read_stdin, write_json};
 
@@ -60,8 +61,9 @@ impl Import {
             }
             None => read_stdin(MAX_SIZE)?,
         };
-        let journal = store::open(&self.place.journal).map_err(|error| chain(&error))?;
-        let runs = import(&*journal, &bytes)
+        let journal = store::open_own(&self.place.journal, Trust::NONE);
+        let journal = ImportJournal(journal.map_err(|error| chain(&error))?);
+        let runs = import(&journal, &bytes)
             .await
             .map_err(|error| advise(chain(&error), "export the run again"))?;
         runs.iter().for_each(|run| print_text(&format!("{run}\n")));
@@ -123,7 +125,7 @@ impl Remove {
     /// Goes on after a failure and returns 1 at the end. A run that was deleted together with an
     /// earlier one of the list counts as removed and not as missing.
     pub(super) async fn remove(self) -> CommandResult {
-        let journal = self.place.open()?;
+        let journal = self.place.open_own(Trust::NONE)?;
         let mut code = ExitCode::SUCCESS;
         let runs = match &*self.runs {
             [] => self.selected(&*journal, &mut code).await?,

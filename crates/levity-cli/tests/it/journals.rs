@@ -321,6 +321,43 @@ fn imported_run_does_not_belong_to_user() {
 }
 
 #[test]
+fn imported_run_in_place_of_removed_own_run_does_not_belong_to_user() {
+    for journal in FORMS {
+        let planted = PlantedJournal::new(journal);
+        let own = |args: &[&str]| planted.call("stranger", args);
+        fs::write(
+            planted.path("clone/archive"),
+            own(&["runs", "export", "nightly"]).stdout,
+        )
+        .unwrap();
+        let removals: &[&dyn Fn()] = &[
+            &|| check(&own(&["runs", "rm", "nightly"]), 0, "removed nightly"),
+            // levity does not notice a file that was deleted by hand.
+            &|| fs::remove_file(planted.path("clone/runs/nightly.jsonl")).unwrap(),
+        ];
+        for remove in &removals[..if journal == "runs" { 2 } else { 1 }] {
+            remove();
+            check(&own(&["runs", "import", "archive"]), 0, "nightly");
+            check(&own(&["runs", "resume", "nightly"]), 1, "`--trust-journal`");
+            assert!(!planted.is_written());
+            // A new run with the same id belongs to the user again.
+            check(&own(&["runs", "rm", "nightly"]), 0, "removed nightly");
+            let run = [
+                "run",
+                "Go",
+                "--id",
+                "nightly",
+                "--park",
+                "--ask",
+                "write_file",
+            ];
+            check(&own(&run), 3, "run nightly is waiting");
+            check(&own(&["runs", "approve", "nightly"]), 0, "resume run");
+        }
+    }
+}
+
+#[test]
 fn run_that_replaces_own_run_does_not_belong_to_user() {
     let planted = PlantedJournal::new("runs");
     let evil = fs::read(planted.path("clone/runs/nightly.jsonl")).unwrap();
