@@ -171,6 +171,19 @@ impl OwnJournal {
         Ok(())
     }
 
+    /// Returns `true` if the session of this run belongs to the user or is trusted.
+    ///
+    /// A session remains usable without the records of its run, so the id alone counts if they were
+    /// removed or cannot be read.
+    pub(crate) async fn admits_session(&self, run: &RunId) -> bool {
+        let records = self.inner.read(run).await.unwrap_or_default();
+        let is_own = match records.first() {
+            Some(first) => self.marks.is_marked(run, first),
+            None => self.marks.mark(run).is_some(),
+        };
+        is_own || self.marks.trusted
+    }
+
     /// Prints the calls that were approved in a run and its child runs. Returns these runs with
     /// their first records, the run itself first.
     ///

@@ -38,7 +38,7 @@ use levity::tools::profile::{FileKind, FileProfile};
 use crate::agent::Common;
 use crate::marks::{OwnJournal, Trust};
 use crate::store;
-use crate::terminal::{advise, chain, note, report_error};
+use crate::terminal::{advise, chain, note, report_error, shell_quote};
 
 pub(crate) use display::PlanDisplay;
 use drive::PlanOutcome;
@@ -133,29 +133,40 @@ pub(crate) fn sessions(folder: &Path) -> SessionFolder {
 /// Both lie in one folder, so one option suffices and a copied folder is complete.
 struct SessionStore {
     sessions: SessionFolder,
-    journal: PathBuf,
+    journal: Arc<OwnJournal>,
 }
 
 impl SessionStore {
-    /// Names the files of a session folder; nothing is created yet.
-    fn new(folder: &Path) -> Self {
-        Self {
-            sessions: sessions(folder),
-            journal: folder.join("journal"),
-        }
-    }
-
     /// Creates the journal if necessary. The error names the folder that the user gave, and not the
     /// journal within it.
-    fn open_journal(&self, trust: Trust) -> Result<Arc<OwnJournal>, String> {
+    fn open(folder: &Path, trust: Trust) -> Result<Self, String> {
         let failed = |error| {
             format!(
                 "cannot store sessions in `{}`: {}",
-                self.sessions.dir().display(),
+                folder.display(),
                 chain(&error)
             )
         };
-        store::open_own(&self.journal, trust).map_err(failed)
+        Ok(Self {
+            sessions: sessions(folder),
+            journal: store::open_own(&folder.join("journal"), trust).map_err(failed)?,
+        })
+    }
+
+    /// Rejects a session that neither belongs to the user nor is trusted: a new run would take the
+    /// results in its file for work of the user's agents.
+    async fn check(&self, session: &Session) -> Result<(), String> {
+        if self.journal.admits_session(&session.id).await {
+            return Ok(());
+        }
+        Err(format!(
+            "session `{}` was not started by you on this machine (or an older version started it), \
+                and may contain results that someone else wrote; inspect it with `levity sessions \
+                show {} --sessions {}`, then use `--trust-journal` to continue it",
+            session.id,
+            shell_quote(session.id.as_str()),
+            shell_quote(&self.sessions.dir().display().to_string())
+        ))
     }
 }
 
@@ -171,9 +182,12 @@ async fn run_plan(args: &PlanArgs) -> Result<ExitCode, String> {
     if let Some(problem) = unreadable.and_then(|file| file.error) {
         return Err(advise(problem, "check the path"));
     }
-    let session_store = args.sessions.as_deref().map(SessionStore::new);
+    let session_store = match &args.sessions {
+        Some(folder) => Some(SessionStore::open(folder, args.trust)?),
+        None => None,
+    };
     let runtime = match &session_store {
-        Some(session_store) => Runtime::new().with_journal(session_store.open_journal(args.trust)?),
+        Some(session_store) => Runtime::new().with_journal(session_store.journal.clone()),
         None => Runtime::new(),
     };
     let sessions = session_store
@@ -260,6 +274,7 @@ async fn start(
                 .load(id)
                 .await
                 .map_err(|error| chain(&error))?;
+            session_store.check(&session).await?;
             start_from_session(args, team, &session)
         }
         _ => start_new(args, team),
@@ -301,11 +316,17 @@ async fn resume(
         .map_err(|error| chain(&error))?;
     if records.is_empty() {
         let session = session.map_err(|error| chain(&error))?;
+        session_store.check(&session).await?;
         note(&format!(
             "session {run} has no journal; levity continues it as a new session"
         ));
         return start_from_session(args, team, &session);
     }
+    session_store
+        .journal
+        .admit(&run, &records)
+        .await
+        .map_err(|error| chain(&error))?;
     let mut view = PlanView::of_run(run.clone());
     let events = team.history(&run).await.map_err(|error| chain(&error))?;
     events.iter().for_each(|event| view.apply(event));

@@ -481,6 +481,53 @@ fn swarm_does_not_resume_planted_run() {
 }
 
 #[test]
+fn plan_does_not_continue_session_of_other_user() {
+    let dir = tempfile::tempdir().unwrap();
+    let call = |home: &str, args: &[&str]| {
+        command(args)
+            .current_dir(dir.path())
+            .env("HOME", dir.path().join(home))
+            .output()
+            .unwrap()
+    };
+    let plan = |home: &str, args: &[&str]| {
+        call(home, &[&["plan", "--sessions", "sessions"], args].concat())
+    };
+    // A session that reached a limit is continued as a new session.
+    let limited = plan("stranger", &["Compare", "--limit-calls", "4"]);
+    check(&limited, 4, "stored as session");
+    let printed = String::from_utf8_lossy(&limited.stderr).into_owned();
+    let (_, id) = printed.rsplit_once("stored as session ").unwrap();
+    let id = id.trim();
+    let refused = |args: &[&str]| {
+        let output = plan("user", args);
+        check(&output, 2, "was not started by you on this machine");
+        check(&output, 2, "`--trust-journal`");
+    };
+    refused(&["--fork", id]);
+    refused(&["--resume", id]);
+    check(&plan("stranger", &["--fork", id]), 0, "stored as session");
+    check(
+        &plan("user", &["--fork", id, "--trust-journal"]),
+        0,
+        "stored as session",
+    );
+    // Only the file of the session remains.
+    let remove = ["runs", "rm", id, "--journal", "sessions/journal"];
+    check(&call("stranger", &remove), 0, "removed");
+    refused(&["--fork", id]);
+    refused(&["--resume", id]);
+    for option in ["--fork", "--resume"] {
+        check(&plan("stranger", &[option, id]), 0, "stored as session");
+    }
+    check(
+        &plan("user", &["--resume", id, "--trust-journal"]),
+        0,
+        "continues it as a new session",
+    );
+}
+
+#[test]
 fn run_id_with_another_goal_is_rejected_with_both_goals() {
     for journal in FORMS {
         let planted = PlantedJournal::new(journal);
