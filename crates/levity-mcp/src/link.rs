@@ -9,6 +9,7 @@
 //! - `decode` turns bytes into messages;
 //! - `failure` turns a failure of a transport into the answer of a request;
 //! - `pending` knows which requests wait;
+//! - `unanswered` limits the server's requests that levity has not answered;
 //! - `close` is the state that ends a connection.
 //!
 //! `process` owns the process of a server that levity starts.
@@ -20,6 +21,7 @@ mod pending;
 mod process;
 pub(crate) use process::inherited;
 pub(crate) mod stdio;
+mod unanswered;
 
 use std::time::Duration;
 

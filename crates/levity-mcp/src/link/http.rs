@@ -199,6 +199,7 @@ impl Transport<RoleClient> for Link {
             )))
             .boxed();
         };
+        let unwritten = caller.unanswered.record_sent(&message);
         let sent = http.send(message.clone());
         match &message {
             ClientJsonRpcMessage::Request(request) => match request.request {
@@ -208,8 +209,11 @@ impl Transport<RoleClient> for Link {
             },
             _ => self.past_handshake = true,
         }
-        sent.map(move |sent| sent.map_err(|error| convert_error(&caller, error)))
-            .boxed()
+        async move {
+            let _unwritten = unwritten;
+            sent.await.map_err(|error| convert_error(&caller, error))
+        }
+        .boxed()
     }
 
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
@@ -220,7 +224,10 @@ impl Transport<RoleClient> for Link {
                 biased;
                 Some(opened) = self.fallback.opened_receiver.recv(), if is_opening => Some(opened),
                 message = http.receive() => match message {
-                    Some(message) => return Some(self.originals.restore(message)),
+                    Some(message) => {
+                        self.caller.unanswered.record_received(&message);
+                        return Some(self.originals.restore(message));
+                    }
                     // The worker ends if it could not start.
                     None if is_opening => self.fallback.opened_receiver.recv().await,
                     None => None,

@@ -126,6 +126,7 @@ impl Sender {
         };
         let body = serde_json::to_vec(&message).map_err(unserializable)?;
         record(&self.pending, &message);
+        let _unwritten = self.caller.unanswered.record_sent(&message);
         let sent = self.post(&body).await;
         if let (Err(_), ClientJsonRpcMessage::Request(request)) = (&sent, &message) {
             self.pending.remove(&request.id);
@@ -167,8 +168,11 @@ impl Receiver {
     /// reason, and then the result is `None`.
     pub(crate) async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
-            if let Some(message) = self.queue.pop_front() {
-                return Some(message);
+            if let Some(message) = self.queue.front() {
+                let unanswered = &self.caller.unanswered;
+                unanswered.room(message).await;
+                unanswered.record_received(message);
+                return self.queue.pop_front();
             }
             if let Some(error) = &self.ended {
                 // Requests that stay open by design are taken last.

@@ -5,6 +5,9 @@
 //! mistake. Such lines are skipped, and the first ones of a row appear in the stderr log. A row of
 //! 1,000 lines or 1 MiB ends the connection with an error that says so.
 //!
+//! A server that sends requests and does not read the answers has to wait: above 64 such requests,
+//! nothing behind the next one is read.
+//!
 //! After the process has exited, the reader takes what is still in the pipe and then stops, even if
 //! a descendant holds the pipe open.
 
@@ -27,6 +30,7 @@ use super::decode::{DecodeOutcome, Queue, decode, fail_too_large};
 use super::failure;
 use super::pending::{Pending, record};
 use super::process::Process;
+use super::unanswered::Unanswered;
 use crate::config::{ServerConfig, Stdio};
 use crate::event::Events;
 use crate::{Error, ErrorKind, Result};
@@ -80,6 +84,7 @@ pub(crate) struct StdioTransport<R, W> {
     lines: LineBuffer,
     queue: Queue,
     pending: Arc<Pending>,
+    unanswered: Unanswered,
     writer: LineWriter<W>,
     close_state: CloseState,
     junk: (usize, u64),
@@ -112,6 +117,7 @@ where
             lines: LineBuffer::new(max_message),
             queue: Queue::new(),
             pending: Arc::default(),
+            unanswered: Unanswered::default(),
             writer,
             close_state,
             junk: (0, 0),
@@ -138,8 +144,13 @@ where
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Option<ServerJsonRpcMessage>> {
         self.close_state.register(cx.waker());
         loop {
-            if let Some(message) = self.queue.pop_front() {
-                return Poll::Ready(Some(message));
+            if let Some(message) = self.queue.front() {
+                // A server that has ended sends nothing more than what is in the pipe.
+                if self.close_state.stage() == Stage::Open {
+                    ready!(self.unanswered.poll_room(message, cx));
+                }
+                self.unanswered.record_received(message);
+                return Poll::Ready(self.queue.pop_front());
             }
             if self.close_state.stage() == Stage::Closed {
                 self.writer.close();
@@ -257,6 +268,7 @@ where
         &mut self,
         message: ClientJsonRpcMessage,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        let unwritten = self.unanswered.record_sent(&message);
         let sent = match cancelled_id(&message) {
             Some(id) => {
                 self.writer.cancel(id, &message, &self.pending);
@@ -269,6 +281,7 @@ where
             }
         };
         async move {
+            let _unwritten = unwritten;
             match sent {
                 Some(sent) => sent.await,
                 None => Ok(()),

@@ -162,6 +162,19 @@ async fn server_that_stops_reading_times_out_and_restarts() {
 }
 
 #[tokio::test]
+async fn server_that_sends_requests_without_end_times_out_and_restarts() {
+    let (servers, server) = start_one(chaos("files", "serve").idle_timeout(SHORT_TIMEOUT)).await;
+    let error = call(&server, "ask").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    wait_ready(&servers, &server, 2).await;
+    assert_eq!(
+        call_with_text(&server, "echo", "again").await.unwrap(),
+        "again"
+    );
+    servers.stop().await;
+}
+
+#[tokio::test]
 async fn endless_garbage_returns_protocol_error() {
     let (servers, server) = start_one(chaos("files", "serve")).await;
     let error = call(&server, "garbage").await.unwrap_err();

@@ -1,5 +1,6 @@
 //! Tests of requests that a server sends to its host.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -158,4 +159,35 @@ async fn server_requests_beyond_limit_are_rejected() {
     wait_until(&person.0, 16).await;
     servers.stop().await;
     wait_until(&person.0, 0).await;
+}
+
+#[tokio::test]
+async fn thousand_server_requests_are_answered() {
+    let (servers, server_end) = start(SilentPerson::default()).await;
+    let ServerEnd {
+        mut lines,
+        mut write,
+    } = server_end;
+    let send = async {
+        for id in 0..1_000 {
+            let ping = json!({"jsonrpc": "2.0", "id": id, "method": "ping"});
+            write
+                .write_all(format!("{ping}\n").as_bytes())
+                .await
+                .unwrap();
+        }
+    };
+    let read = async {
+        let mut ids = BTreeSet::new();
+        while ids.len() < 1_000 {
+            let line = lines.next_line().await.unwrap().unwrap();
+            let answer: Value = serde_json::from_str(&line).unwrap();
+            assert_eq!(answer["result"], json!({}), "{answer}");
+            ids.insert(answer["id"].as_u64().unwrap());
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), async { tokio::join!(send, read) })
+        .await
+        .expect("the wait timed out");
+    servers.stop().await;
 }

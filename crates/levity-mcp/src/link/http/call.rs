@@ -25,6 +25,7 @@ use url::Url;
 use super::Limits;
 use super::reuse::{ConnectionMode, ReuseTracker};
 use crate::link::authorize::{Authorize, Challenge, Credentials};
+use crate::link::unanswered::Unanswered;
 use crate::{Error, ErrorKind, Result, config};
 
 /// The maximum number of login challenges to one request.
@@ -61,6 +62,8 @@ pub(crate) struct Caller {
     pub(crate) url: Url,
     pub(crate) limits: Limits,
     pub(crate) world: Arc<dyn World>,
+    /// The server's requests that are not answered yet, on all streams of the connection.
+    pub(crate) unanswered: Unanswered,
     headers: HeaderMap,
     authorize: Option<Arc<dyn Authorize>>,
     pooled: Client,
@@ -137,6 +140,7 @@ impl Caller {
             url,
             limits,
             world,
+            unanswered: Unanswered::default(),
             headers,
             authorize,
             pooled,

@@ -73,7 +73,12 @@ impl Reader {
         read
     }
 
-    /// Returns the next message.
+    /// Returns the next message, which stays in the queue.
+    pub(super) fn peek(&self) -> Option<&ServerJsonRpcMessage> {
+        self.queue.front()
+    }
+
+    /// Removes and returns the next message.
     pub(super) fn pop(&mut self) -> Option<ServerJsonRpcMessage> {
         self.queue.pop_front()
     }

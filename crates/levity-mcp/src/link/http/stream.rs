@@ -201,10 +201,18 @@ impl Stream {
     /// Reads until the next message or control event, within the deadline of the response.
     async fn read(&mut self) -> ReadOutcome {
         loop {
+            let end = self.reader.as_ref().and_then(Reader::deadline);
+            if let Some(message) = self.reader.as_ref().and_then(Reader::peek)
+                && !self.caller.unanswered.has_room(message)
+            {
+                let room = self.caller.unanswered.room(message);
+                if let Err(error) = self.caller.in_time(end, room).await {
+                    return self.end(Some(error));
+                }
+            }
             if let Some(message) = self.reader.as_mut().and_then(Reader::pop) {
                 return self.classify(message);
             }
-            let end = self.reader.as_ref().and_then(Reader::deadline);
             let next = self.caller.in_time(end, self.events.next()).await;
             match next.and_then(|next| next) {
                 Ok(Some(event)) => {
@@ -295,12 +303,14 @@ pub(super) fn notification_stream(
                 return None;
             };
             // A response on this stream belongs to the request with its id, which is unknown here.
-            let message = event
+            let message: Option<ServerJsonRpcMessage> = event
                 .message()
                 .and_then(|data| serde_json::from_slice(data).ok());
             let mut sse = control(event);
-            sse.data = message
-                .and_then(|message: ServerJsonRpcMessage| serde_json::to_string(&message).ok());
+            if let Some(message) = message {
+                caller.unanswered.room(&message).await;
+                sse.data = serde_json::to_string(&message).ok();
+            }
             Some((Ok(sse), (events, true)))
         }
     })

@@ -1,10 +1,11 @@
 use futures_util::FutureExt;
 use levity_rpc::mcp::{
     CallToolRequestParams, CancelledNotification, CancelledNotificationParam, ClientNotification,
-    ClientRequest, Request, RequestId,
+    ClientRequest, ClientResult, Request, RequestId,
 };
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream};
 
+use super::super::unanswered::MAX_UNANSWERED;
 use super::*;
 
 type Duplex = StdioTransport<tokio::io::ReadHalf<DuplexStream>, tokio::io::WriteHalf<DuplexStream>>;
@@ -173,6 +174,52 @@ async fn receive_works_while_server_does_not_read() {
         .await
         .unwrap();
     assert_eq!(next(&mut transport).await.unwrap()["method"], "ping");
+}
+
+fn ping(id: usize) -> String {
+    format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}\n")
+}
+
+/// Returns a connection with as many unanswered requests as the limit allows, and `more` behind
+/// them.
+async fn flooded(more: &str) -> (Duplex, DuplexStream) {
+    let (mut transport, mut peer) = pair(1 << 20, 1 << 16);
+    transport.send(call(1, "")).await.unwrap();
+    let pings: String = (0..MAX_UNANSWERED).map(ping).collect();
+    peer.write_all((pings + more).as_bytes()).await.unwrap();
+    for id in 0..MAX_UNANSWERED {
+        assert_eq!(next(&mut transport).await.unwrap()["id"], id);
+    }
+    (transport, peer)
+}
+
+#[tokio::test]
+async fn request_over_limit_waits_until_answer_is_written() {
+    let one_more = ping(MAX_UNANSWERED);
+    let response = answer(1, "one");
+    let (mut transport, _peer) = flooded(&format!("{response}\n{one_more}{response}\n")).await;
+    assert!(
+        next(&mut transport).await.unwrap().get("result").is_some(),
+        "a response before the request is passed on"
+    );
+    // The task gets a new budget, so that only the limit can stop the reader.
+    tokio::task::yield_now().await;
+    assert!(transport.receive().now_or_never().is_none());
+    let pong = ClientJsonRpcMessage::response(ClientResult::empty(()), RequestId::Number(0));
+    let unwritten = transport.send(pong);
+    assert!(transport.receive().now_or_never().is_none());
+    let (request, written) = tokio::join!(next(&mut transport), unwritten);
+    written.unwrap();
+    assert_eq!(request.unwrap()["id"], MAX_UNANSWERED);
+}
+
+#[tokio::test]
+async fn close_ends_wait_of_request_over_limit() {
+    let (mut transport, _peer) = flooded(&ping(MAX_UNANSWERED)).await;
+    let close_state = transport.close_state();
+    let (request, ()) = tokio::join!(next(&mut transport), async { close_state.close(None) });
+    assert_eq!(request.unwrap()["id"], MAX_UNANSWERED);
+    assert_eq!(next(&mut transport).await, None);
 }
 
 #[tokio::test]

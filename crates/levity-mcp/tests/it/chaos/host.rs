@@ -4,6 +4,7 @@
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 use levity_mcp::{Servers, WaitFor};
 use rustix::process::{Pid, Signal, kill_process};
@@ -13,6 +14,8 @@ use super::{all_ended, chaos, family, server, start_one, within};
 use crate::fixture::world;
 
 const HOST: &str = "LEVITY_TEST_HOST";
+/// The time for which a server sends requests and reads no answers.
+const ASK_TIME: Duration = Duration::from_secs(2);
 
 /// Runs the host; does nothing unless the environment variable sets its mode.
 #[test]
@@ -63,6 +66,9 @@ async fn memory() -> Servers {
     for tool in ["large", "large_end", "large"] {
         within(server.call(tool, json!({}))).await.unwrap_err();
     }
+    let (asking, server) = start_one(chaos("asking", "serve").idle_timeout(ASK_TIME)).await;
+    within(server.call("ask", json!({}))).await.unwrap_err();
+    within(asking.stop()).await;
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let max_memory = status
         .lines()
@@ -130,7 +136,7 @@ fn end_of_host_ends_all_servers() {
 }
 
 #[test]
-fn large_messages_are_not_held_in_memory() {
+fn large_messages_and_unread_answers_are_not_held_in_memory() {
     let (mut host, max_memory, rest) = start("memory");
     assert!(
         rest.map_while(Result::ok)

@@ -18,6 +18,7 @@ const TOOLS: &[&str] = &[
     "die",
     "kill",
     "deaf",
+    "ask",
     "hang",
     "garbage",
     "noise",
@@ -182,6 +183,11 @@ fn call(id: &Value, params: &Value, late: &mut Option<Value>) {
                 .unwrap();
         }
         "deaf" => sleep(),
+        "ask" => {
+            for id in 0..u64::MAX {
+                send(&json!({"jsonrpc": "2.0", "id": id, "method": "ping"}));
+            }
+        }
         "hang" => {}
         "garbage" => loop {
             write_stdout(b"\x00\xff garbage, and no end of it\n");

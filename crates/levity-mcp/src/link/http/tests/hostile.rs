@@ -3,10 +3,13 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use rmcp::service::ClientLifecycleMode;
 use serde_json::json;
+use tokio::sync::watch;
 
 use super::raw_server::{Action, EVENTS, RawServer, Request, answer, ok, start, start_all};
-use super::{TestConnection, call, end, within};
+use super::{TestConnection, call, connect, end, within};
+use crate::link::unanswered::MAX_UNANSWERED;
 use crate::{Error, ErrorKind};
 
 /// Runs `action` for the first call and responds normally to the second one.
@@ -557,6 +560,63 @@ async fn unreachable_server_returns_error() {
         .err()
         .unwrap();
     assert!(error.contains("HTTP 404"), "{error}");
+}
+
+/// Returns the events of 1,000 requests of the server.
+fn thousand_requests() -> String {
+    let event = |id| format!("data: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}\n\n");
+    (0..1_000).map(event).collect()
+}
+
+#[tokio::test]
+async fn endless_requests_without_accepted_answers_time_out() {
+    let calls = AtomicUsize::new(0);
+    let server = start(move |request| match request.rpc() {
+        "tools/call" if calls.fetch_add(1, Ordering::Relaxed) > 0 => ok(&request.text("again")),
+        "tools/call" => Action::SendForever(EVENTS.into(), thousand_requests()),
+        _ => Action::SendAndStall(String::new()),
+    })
+    .await;
+    let mut connection = TestConnection::to(server.url());
+    connection.answer = Some(std::time::Duration::from_secs(1));
+    let link = connection.open().unwrap();
+    let unanswered = link.caller.unanswered.clone();
+    let client = within(connect(link, ClientLifecycleMode::Initialize))
+        .await
+        .unwrap();
+    let error = call(&client, "x", json!({})).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    // The channels of rmcp's worker hold a few more.
+    let count = unanswered.count();
+    assert!(
+        (1..2 * MAX_UNANSWERED).contains(&count),
+        "{count} requests are unanswered"
+    );
+    assert_eq!(call(&client, "x", json!({})).await.unwrap(), "again");
+    end(client).await;
+}
+
+#[tokio::test]
+async fn thousand_requests_with_accepted_answers_do_not_block_call() {
+    let (answers, mut answered) = watch::channel(0);
+    let server = start(move |request| match request.rpc() {
+        "tools/call" => {
+            let (requests, result) = (thousand_requests(), request.text("done"));
+            Action::SendAndClose(format!("{EVENTS}{requests}data: {result}\n\n"))
+        }
+        _ => {
+            let is_answer = request.body.get("result").is_some();
+            answers.send_modify(|count| *count += usize::from(is_answer));
+            Action::Send(answer("202 Accepted", "text/plain", ""))
+        }
+    })
+    .await;
+    let client = TestConnection::to(server.url()).legacy().await;
+    assert_eq!(call(&client, "x", json!({})).await.unwrap(), "done");
+    within(answered.wait_for(|count| *count == 1_000))
+        .await
+        .unwrap();
+    end(client).await;
 }
 
 #[test]

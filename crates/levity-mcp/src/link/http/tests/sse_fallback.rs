@@ -137,6 +137,18 @@ async fn responses_arrive_on_stream() {
 }
 
 #[tokio::test]
+async fn thousand_requests_on_stream_do_not_block_call() {
+    let server = start_older(|call| {
+        let request = |id| event(&json!({"jsonrpc": "2.0", "id": id, "method": "ping"}));
+        Some((0..1_000).map(request).chain(echo(call)).collect())
+    })
+    .await;
+    let client = connect_sse(&server.url).await;
+    assert_eq!(call(&client, "x", json!({"text": "a"})).await.unwrap(), "a");
+    end(client).await;
+}
+
+#[tokio::test]
 async fn endless_post_response_does_not_block_call() {
     let accepted = "HTTP/1.1 202 Accepted\r\ncontent-length: 900\r\n\r\nAcc";
     let server = start_older_with(echo, accepted.to_owned()).await;
