@@ -23,7 +23,7 @@ use levity_rpc::mcp::{
 use levity_rpc::{Line, LineBuffer, LineWriter, WriterEnd};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::process::{ChildStdin, ChildStdout};
-use tokio::task::coop::has_budget_remaining;
+use tokio::task::coop::{cooperative, has_budget_remaining};
 
 use super::close::{CloseCause, CloseState, Stage};
 use super::decode::{DecodeOutcome, Queue, decode, fail_too_large};
@@ -290,7 +290,9 @@ where
     }
 
     fn receive(&mut self) -> impl Future<Output = Option<ServerJsonRpcMessage>> + Send {
-        poll_fn(|cx| self.poll_receive(cx))
+        // One read contains thousands of short messages, and the service starts a task for each.
+        // Those tasks must run before it starts more.
+        cooperative(poll_fn(|cx| self.poll_receive(cx)))
     }
 
     async fn close(&mut self) -> io::Result<()> {

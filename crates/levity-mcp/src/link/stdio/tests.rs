@@ -320,6 +320,24 @@ async fn close_wakes_waiting_reader() {
 }
 
 #[tokio::test]
+async fn flood_of_notifications_lets_other_tasks_run() {
+    let (mut transport, mut peer) = pair(1 << 20, 1 << 20);
+    let note = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n";
+    peer.write_all(note.repeat(1_000).as_bytes()).await.unwrap();
+    let mut received = 0;
+    let flood = async {
+        while transport.receive().await.is_some() {
+            received += 1;
+        }
+    };
+    assert!(flood.now_or_never().is_none());
+    assert!(
+        (1..500).contains(&received),
+        "{received} messages in one poll"
+    );
+}
+
+#[tokio::test]
 async fn task_without_budget_reads_data_before_peer_close() {
     let (mut transport, mut peer) = pair(1 << 20, 1 << 20);
     transport.send(call(1, "a")).await.unwrap();
