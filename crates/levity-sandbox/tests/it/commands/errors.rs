@@ -110,7 +110,10 @@ fn level_below_required_is_refused() {
     };
     assert!(missing.contains("files not enforced"), "{missing}");
     assert!(report.level < Level::Guarded);
-    assert!(error.to_string().contains("`.require_level(..)`"), "{error}");
+    assert!(
+        error.to_string().contains("`.require_level(..)`"),
+        "{error}"
+    );
     assert!(
         weak()
             .require_level(Level::Isolated)
