@@ -63,8 +63,8 @@ use timed_stream::TimedStream;
 pub struct ConnectionLimits {
     /// The maximum number of unauthenticated connections. 512 by default.
     pub unauthenticated: usize,
-    /// The maximum number of unauthenticated connections from one address, or one IPv6 network of
-    /// 64 bits. 256 by default.
+    /// The maximum number of unauthenticated connections from one address, or from one IPv6 /64
+    /// network. 256 by default.
     pub per_address: usize,
     /// The maximum number of authenticated connections, for which these slots are reserved. 1,536
     /// by default. Requests on further connections are answered with 503.

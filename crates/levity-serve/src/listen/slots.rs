@@ -231,7 +231,7 @@ impl Drop for Slot {
     }
 }
 
-/// Returns the address by which connections are counted. A whole IPv6 network of 64 bits counts as
+/// Returns the address by which connections are counted. A whole IPv6 /64 network counts as
 /// one, because one client owns it.
 fn group(address: IpAddr) -> IpAddr {
     match address.to_canonical() {

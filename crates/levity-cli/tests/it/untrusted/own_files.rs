@@ -4,7 +4,8 @@ use std::fs;
 #[cfg(target_os = "linux")]
 use std::path::Path;
 #[cfg(target_os = "linux")]
-use std::process::{Command, Output};
+use std::process::Command;
+use std::process::Output;
 
 use super::Folder;
 use crate::{check, command};
@@ -108,7 +109,7 @@ fn workspace_tools_cannot_reach_own_files_of_levity() {
 }
 
 /// Returns the results of a run's tools, as JSON.
-fn tool_results(output: &std::process::Output) -> Vec<String> {
+fn tool_results(output: &Output) -> Vec<String> {
     let told = String::from_utf8_lossy(&output.stdout);
     let events = told
         .lines()
