@@ -240,7 +240,7 @@ impl AgentShape {
         let quiet = notes == NoteOutput::Quiet;
         let agent = common
             .tools
-            .add_to(agent.runtime(runtime), quiet, |text| notes.write(text))?;
+            .add_to(agent.runtime(runtime), quiet, |text| notes.warn(text))?;
         let mcp_servers = common.mcp.start(|text| notes.warn(text)).await?;
         Ok((mcp_servers.add_to(agent), mcp_servers))
     }

@@ -159,7 +159,8 @@ pub fn make_own_dir(path: &Path) -> io::Result<()> {
 /// ```
 pub fn open(path: &Path, options: &OpenOptions) -> io::Result<File> {
     refuse_link(path)?;
-    if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+    // The system itself rejects a folder, with an error that says so.
+    if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()) {
         return Err(not_regular(path));
     }
     let file = options.open(path)?;
