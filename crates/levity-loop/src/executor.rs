@@ -16,8 +16,8 @@ use futures_util::future::{Either, FutureExt, select};
 use levity_core::{
     Approver, Ask, Child, ChildRun, CostBound, Decision, Digest, Effect, EffectClass, EffectCx,
     EventKind, Eventual, Executor, Fold, Inspection, LiveEvents, LostCall, Model, ModelCall,
-    ModelCard, ModelError, ModelErrorKind, Offer, Outcome, Permit, PrepareCx, Prepared, Price,
-    Program, Progress, Request, Resolution, Resolver, Response, ToolCall, ToolChoice, ToolError,
+    ModelError, ModelErrorKind, Offer, Outcome, Permit, PrepareCx, Prepared, Price, Program,
+    Progress, Request, Resolution, Resolver, Response, ToolCall, ToolChoice, ToolError,
     ToolErrorKind, ToolReport, ToolRun, ToolSpec, World, estimate_tokens,
 };
 use levity_memory::Conversations;
@@ -56,8 +56,6 @@ pub(crate) struct AgentExecutor {
     pub(crate) resolver: Option<Arc<dyn Resolver>>,
     /// The guards around it, which also check the calls of its programs.
     pub(crate) screen: Option<Arc<Screen>>,
-    /// The cards of the models, by slot.
-    pub(crate) cards: Arc<[(String, ModelCard)]>,
     /// Fingerprints of the settings, by name.
     pub(crate) settings: Vec<(String, Digest)>,
     pub(crate) world: Arc<dyn World>,
@@ -461,9 +459,10 @@ impl Executor for AgentExecutor {
                 .iter()
                 .map(|spec| (format!("tool `{}`", spec.name), Digest::of(spec))),
         );
-        Inspection::new()
-            .with_setup(setup)
-            .with_models(self.cards.clone())
+        // The cards are not stored, because an idle agent would hold a copy for each slot.
+        let card = |slot: &str| self.slots.get(slot).unwrap_or(&self.model).card().clone();
+        let cards = SLOTS.map(|slot| (slot.to_owned(), card(slot)));
+        Inspection::new().with_setup(setup).with_models(cards)
     }
 }
 

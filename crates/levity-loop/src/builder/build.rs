@@ -95,11 +95,6 @@ impl AgentBuilder {
                 finishes,
             })
         });
-        let card = |slot: &str| self.slots.get(slot).unwrap_or(&self.model).card().clone();
-        let cards = SLOTS
-            .into_iter()
-            .map(|slot| (slot.to_owned(), card(slot)))
-            .collect();
         let executor = Arc::new_cyclic(|me| AgentExecutor {
             me: me.clone(),
             model: self.model,
@@ -110,7 +105,6 @@ impl AgentBuilder {
             approver: self.approver,
             resolver: self.resolver,
             screen: screen.clone(),
-            cards,
             settings,
             conversations,
             world,
