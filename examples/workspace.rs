@@ -16,8 +16,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::fs::write(folder.join(".env"), "KEY=hush\n")?;
 
     let workspace = Workspace::open(&folder)?;
-    // Without `at_least`, `build` fails on a system that cannot keep commands from files and the
-    // network.
+    // Without `require_level`, `build` fails on a system that cannot keep commands from files and
+    // the network.
     let sandbox = Sandbox::builder(&workspace)
         .require_level(Level::Open)
         .build()?;
