@@ -1,7 +1,7 @@
 //! Models behind Ollama's native API.
 //!
 //! Ollama also speaks OpenAI's protocol, but only its own API sets the window, the time in memory
-//! and the thinking of a model. Streams are JSON lines instead of server-sent events. There is no
+//! and the thinking of a model. Streams are JSON Lines instead of server-sent events. There is no
 //! state to send back, so conversations move freely between Ollama and other providers.
 
 use std::borrow::Cow;

@@ -125,7 +125,7 @@ impl AccessLog {
         Self(Arc::new(Sink::Function(Box::new(write))))
     }
 
-    /// Creates a log that appends JSON lines to a file that only its owner can read. At most two
+    /// Creates a log that appends JSON Lines to a file that only its owner can read. At most two
     /// files exist: the file and `FILE.1`.
     ///
     /// An existing file is continued, so a restart loses no records.

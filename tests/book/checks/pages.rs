@@ -76,7 +76,9 @@ fn links_lead_to_files_and_headings() {
                     fs::read_to_string(&target).is_ok_and(|text| anchors(&text).contains(anchor))
                 }
             };
-            if !is_there {
+            // mdBook renders this page as `index.html` but does not change links to it.
+            let in_book = page.path.starts_with("docs/");
+            if !is_there || in_book && file.ends_with("README.md") {
                 broken.push(format!("{}: {link}", page.path));
             }
         }
@@ -95,7 +97,7 @@ fn summary_lists_every_page_by_its_title() {
             .lines()
             .find_map(|line| line.strip_prefix("# "))
             .unwrap_or("");
-        let title = if path == "decisions/README.md" {
+        let title = if path == "decisions/index.md" {
             "Decisions"
         } else {
             title

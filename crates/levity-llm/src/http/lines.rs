@@ -57,7 +57,7 @@ pub(crate) struct Lines {
 ///
 /// # Contract
 /// - `event` receives each event once, in the order of the stream, without its framing.
-/// - The name is empty for events without one, and for JSON lines.
+/// - The name is empty for events without one, and for JSON Lines.
 /// - An error stops the parser; bytes behind it are not parsed.
 pub(crate) trait Events {
     /// Handles one event; its data is borrowed and may be any bytes.
@@ -120,7 +120,7 @@ impl Lines {
         }
     }
 
-    /// Parses JSON lines. A line within one chunk is not copied.
+    /// Parses JSON Lines. A line within one chunk is not copied.
     fn push_lines(&mut self, mut bytes: &[u8], events: &mut impl Events) -> Result<(), ModelError> {
         while let Some(end) = memchr::memchr(b'\n', bytes) {
             let (line, rest) = bytes.split_at(end);
