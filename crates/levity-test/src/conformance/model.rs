@@ -4,8 +4,9 @@
 //! secret, and no error may repeat it: errors reach logs and other people.
 
 use levity_core::{
-    Media, Message, Model, ModelError, Options, OutputSchema, Part, ProviderState, Request,
-    Response, Role, ToolChoice, ToolSpec,
+    History, Media, Message, Model, ModelError, ModelErrorKind, Options, OutputSchema, Part,
+    ProviderState, Request, Response, Role, ToolCall, ToolChoice, ToolError, ToolOutput,
+    ToolResult, ToolSpec,
 };
 use serde_json::json;
 
@@ -22,7 +23,10 @@ use super::samples::{ODD_TEXT, history};
 /// - `complete` returns the same as folding `stream`, and the reply has the role of the model;
 /// - a future that is dropped before it was polled has sent nothing: the model still answers;
 /// - dropping a future or a stream half-way is harmless;
-/// - no request makes it panic: empty, unusual, with media, foreign provider data, unknown tools;
+/// - no request makes it panic: empty, unusual, with tool calls and their results, calls that were
+///   cut off, media, foreign provider data, unknown tools;
+/// - media are answered or, if the card does not offer images, rejected with
+///   [`BadRequest`](ModelErrorKind::BadRequest);
 /// - `cost_bound` is the same each time, and higher for more input;
 /// - an error does not repeat the request.
 ///
@@ -131,10 +135,24 @@ fn check_worst(model: &impl Model, request: &Request) {
 
 async fn check_odd(model: &impl Model, request: Request) {
     check_worst(model, &request);
+    let must_reject = has_media(&request) && !model.card().capabilities.images;
     let reply = no_panic(model.complete(request), "model: no request makes it panic").await;
     if let Err(error) = reply {
         check_silent(&error);
+        // A retry cannot help, and nothing was charged.
+        assert!(
+            !must_reject || error.kind() == ModelErrorKind::BadRequest,
+            "model: media that the card does not offer are answered or rejected with \
+             `BadRequest`\nfound: {error:?}"
+        );
     }
+}
+
+/// Returns `true` if a message contains media outside a tool's result.
+fn has_media(request: &Request) -> bool {
+    let messages = request.history.messages().iter();
+    let mut parts = messages.flat_map(|message| &message.parts);
+    parts.any(|part| matches!(part, Part::Media(_)))
 }
 
 /// The text that no error may repeat; it is part of every unusual request.
@@ -158,6 +176,29 @@ fn plain() -> Request {
         .with_message(Message::user("What is 2 + 5?"))
 }
 
+/// Returns a history with two calls, of which the second was cut off, and with their results: the
+/// output of the tool and an error.
+///
+/// It contains no media in messages, because a model that rejects media would not read the calls.
+fn history_with_calls(output: ToolOutput) -> History {
+    let calls = [
+        ToolCall::new("c1", "add", json!({"a": SECRET, "b": [5.25, null]})),
+        ToolCall::from_text("c2", "add", &format!("{{\"a\": \"{SECRET}")),
+    ];
+    let outcomes = [Ok(output), Err(ToolError::failed(SECRET))];
+    let results: Vec<Part> = calls
+        .iter()
+        .zip(outcomes)
+        .map(|(call, outcome)| Part::ToolResult(ToolResult::new(call, outcome)))
+        .collect();
+    let messages = vec![
+        Message::user("What is 2 + 5.25?"),
+        Message::new(Role::Assistant, calls.map(Part::ToolCall)),
+        Message::new(Role::Tool, results),
+    ];
+    History::try_from(messages).unwrap_or_default()
+}
+
 /// Returns requests that providers reject or misread: empty, huge, with unknown tools and invalid
 /// options.
 fn odd_requests() -> Vec<Request> {
@@ -178,10 +219,18 @@ fn odd_requests() -> Vec<Request> {
         .extra
         .insert("stream".into(), json!({"odd": SECRET}));
     let shape = OutputSchema::new("", json!({"type": "no such type"}));
+    let chart = Media::bytes("image/png", vec![0, 255, 7]);
+    let called = |output| {
+        plain()
+            .with_tools([ToolSpec::new("add", "Adds two numbers.").into()])
+            .with_history(history_with_calls(output))
+    };
     vec![
         Request::new(),
         Request::new().with_system(""),
         plain().with_history(history()),
+        called(ToolOutput::value(json!({"sum": 7.25}))),
+        called(ToolOutput::text(SECRET).with_media(chart)),
         said(Message::new(Role::User, [])),
         said(Message::new(Role::User, [image, Part::text("")])),
         said(Message::new(Role::Assistant, [Part::thinking(""), foreign])),

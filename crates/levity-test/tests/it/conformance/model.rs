@@ -2,8 +2,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use levity_core::{
-    Delta, Deltas, Message, Model, ModelCard, ModelError, ModelErrorKind, ProviderState, Request,
-    Response, Role,
+    Delta, Deltas, Message, Model, ModelCard, ModelError, ModelErrorKind, Part, ProviderState,
+    Request, Response, Role,
 };
 use levity_test::{FunctionModel, ScriptedModel, Turn, conformance};
 use serde_json::json;
@@ -19,6 +19,11 @@ enum Flaw {
     SpeaksAsUser,
     SendsUnpolled,
     PanicsWhenEmpty,
+    PanicsAtMedia,
+    PanicsAtCalls,
+    PanicsAtResults,
+    PanicsAtCutOffCalls,
+    RetriesMedia,
     RepeatsPrompt,
     PanicsWhenDropped,
 }
@@ -45,12 +50,37 @@ impl Broken {
 
     fn answer(&self, request: &Request) -> Result<Deltas, ModelError> {
         let bad = |message: String| ModelError::new(ModelErrorKind::BadRequest, message);
+        let has_media = contains(request, |part| matches!(part, Part::Media(_)));
         match self.flaw {
+            // A model that rejects media must still receive calls.
+            Flaw::PanicsAtCalls | Flaw::PanicsAtResults | Flaw::PanicsAtCutOffCalls
+                if has_media =>
+            {
+                return Err(bad("no media".into()));
+            }
             Flaw::NeverAnswers => return Err(bad("no".into())),
             Flaw::SendsUnpolled if self.sent.load(Ordering::SeqCst) > 1 => {
                 return Err(bad("used up".into()));
             }
             Flaw::PanicsWhenEmpty => drop(request.history.messages()[0].clone()),
+            Flaw::PanicsAtMedia => assert!(!has_media, "media"),
+            Flaw::PanicsAtCalls => {
+                assert!(!contains(request, |part| matches!(part, Part::ToolCall(_))));
+            }
+            Flaw::PanicsAtResults => {
+                assert!(!contains(request, |part| matches!(
+                    part,
+                    Part::ToolResult(_)
+                )));
+            }
+            Flaw::PanicsAtCutOffCalls => {
+                let is_cut_off =
+                    |part: &Part| matches!(part, Part::ToolCall(call) if call.raw.is_some());
+                assert!(!contains(request, is_cut_off));
+            }
+            Flaw::RetriesMedia if has_media => {
+                return Err(ModelError::new(ModelErrorKind::Server, "no images"));
+            }
             Flaw::RepeatsPrompt if request.history.len() > 1 => {
                 return Err(bad(format!("cannot send {:?}", request.history)));
             }
@@ -59,6 +89,12 @@ impl Broken {
         }
         Ok(Deltas::ready([Delta::Text("7".into())]))
     }
+}
+
+/// Returns `true` if a message of the request has such a part.
+fn contains(request: &Request, is_wanted: impl Fn(&Part) -> bool) -> bool {
+    let messages = request.history.messages().iter();
+    messages.flat_map(|message| &message.parts).any(is_wanted)
 }
 
 /// A stream that panics when it is dropped before its end.
@@ -180,6 +216,17 @@ fn model_suite_rejects_every_flaw() {
         "model: dropping a call is harmless; it panicked: dropped too early",
     );
     check(Flaw::PanicsWhenEmpty, "model: no request makes it panic");
+    check(Flaw::PanicsAtMedia, "model: no request makes it panic");
+    check(Flaw::PanicsAtCalls, "model: no request makes it panic");
+    check(Flaw::PanicsAtResults, "model: no request makes it panic");
+    check(
+        Flaw::PanicsAtCutOffCalls,
+        "model: no request makes it panic",
+    );
+    check(
+        Flaw::RetriesMedia,
+        "model: media that the card does not offer are answered or rejected with `BadRequest`",
+    );
     check(
         Flaw::RepeatsPrompt,
         "model: an error does not repeat the request",
