@@ -98,10 +98,10 @@ pub trait ModelExt: Model + Sized + 'static {
 
     /// Records calls to a file for use in tests: see [`Record`].
     ///
-    /// An existing file at `path` is replaced.
+    /// An existing file at `path` is replaced, and a missing folder is created.
     ///
     /// # Errors
-    /// Returns an error if the file cannot be created.
+    /// Returns an error with the path if the file cannot be created.
     fn record(self, path: impl AsRef<Path>) -> io::Result<Record<Self>> {
         Record::new(self, path)
     }

@@ -15,6 +15,7 @@ use levity_core::{
     CostBound, Deltas, Model, ModelCard, ModelError, ModelErrorKind, Request, Response,
 };
 use levity_system::Replace;
+use levity_system::files::make_dir;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -76,7 +77,7 @@ pub(super) enum Reply {
 }
 
 impl<M: Model + 'static> Record<M> {
-    /// Wraps a model and starts a new file, replacing an existing one.
+    /// Wraps a model and starts a new file, replacing an existing one. A missing folder is created.
     ///
     /// The file is private to its owner, even if the file that it replaces was not. Later, a call
     /// whose line cannot be written fails with [`BadRequest`](ModelErrorKind::BadRequest). That
@@ -84,12 +85,13 @@ impl<M: Model + 'static> Record<M> {
     /// error.
     ///
     /// # Errors
-    /// Returns an error if the file cannot be created.
+    /// Returns an error with the path if the file cannot be created.
     pub fn new(model: M, path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref();
-        // The new file is private even if the old one was not.
-        Replace::new(path).write(b"")?;
-        let file = File::options().append(true).open(path)?;
+        let file = create(path).map_err(|error| {
+            let message = format!("cannot record calls in `{}`: {error}", path.display());
+            io::Error::new(error.kind(), message)
+        })?;
         let recorder = Recorder {
             file: Arc::new(Mutex::new(file)),
             path: Arc::new(path.into()),
@@ -130,6 +132,17 @@ impl<M: Model + 'static> Record<M> {
         self.recorder.scrub = Arc::new(scrub);
         self
     }
+}
+
+/// Replaces the file at this path with an empty one, and opens it to append lines.
+fn create(path: &Path) -> io::Result<File> {
+    // The parent of a bare file name is an empty path.
+    if let Some(folder) = path.parent().filter(|folder| *folder != Path::new("")) {
+        make_dir(folder)?;
+    }
+    // The new file is private even if the old one was not.
+    Replace::new(path).write(b"")?;
+    File::options().append(true).open(path)
 }
 
 impl Recorder {

@@ -124,11 +124,21 @@ async fn invalid_recording_is_reported() {
         Replay::open(&path),
         Err(ReplayError::Line { line: 2, .. })
     ));
-    assert!(
-        ScriptedModel::new()
-            .record(folder.path().join("no/such/folder"))
-            .is_err()
-    );
+}
+
+#[tokio::test]
+async fn record_creates_folder_and_names_path_in_error() {
+    let folder = Folder::new();
+    let path = folder.path().join("new/folder/calls.jsonl");
+    let model = ScriptedModel::new().reply("yes").record(&path).unwrap();
+    model.complete(Request::new()).await.unwrap();
+    assert!(Replay::open(&path).is_ok());
+
+    // A file takes the place of the folder.
+    let path = path.join("calls.jsonl");
+    let error = ScriptedModel::new().record(&path).unwrap_err();
+    let start = format!("cannot record calls in `{}`: ", path.display());
+    assert!(error.to_string().starts_with(&start), "{error}");
 }
 
 #[tokio::test]
