@@ -97,7 +97,7 @@ impl ExecutableLoader {
     /// [`deny`](levity_sandbox::WorkspaceBuilder::deny) does for a workspace.
     ///
     /// This applies to the default sandbox only; a sandbox of [`new`](Self::new) has its own
-    /// workspace.
+    /// workspace. On a system that cannot hide files, executables are then unavailable.
     ///
     /// ```no_run
     /// use levity_builtin_tools::ExecutableLoader;
@@ -143,7 +143,15 @@ fn default_sandbox(folder: &Path, denied: &[String]) -> Result<Sandbox, String> 
         .build()
         .map_err(|error| error.to_string())?;
     let sandbox = Sandbox::builder(workspace).time_limit(MAX_TIME).build();
-    sandbox.map_err(|error| format!("no sandbox is available to run it: {error}"))
+    let sandbox = sandbox.map_err(|error| format!("no sandbox is available to run it: {error}"))?;
+    if !denied.is_empty() && !sandbox.report().hidden_files.is_enforced {
+        return Err(
+            "it cannot run, because this system cannot hide the denied files of its \
+            folder from it; move those files to another folder"
+                .to_owned(),
+        );
+    }
+    Ok(sandbox)
 }
 
 /// The contents of a manifest file.

@@ -165,7 +165,8 @@ impl AgentArgs {
     /// each other. Commands report each as a wrong call.
     pub(crate) async fn build(&self, runtime: Runtime) -> Result<(Agent, McpServers), String> {
         let (agent, mcp_servers) = self.builder(runtime).await?;
-        Ok((agent.build().map_err(|error| chain(&error))?, mcp_servers))
+        let agent = agent.build().map_err(|error| chain(&error));
+        mcp_servers.beside(agent).await
     }
 
     /// Returns the agent before it is built.
@@ -183,12 +184,13 @@ impl AgentArgs {
 }
 
 impl AgentShape {
-    /// Returns the name of a given option that only a single agent has.
+    /// Returns the names of the given options that only a single agent has.
     ///
     /// Teams and swarms refuse these options, since they would have no effect on them.
-    pub(crate) fn given(&self) -> Option<&'static str> {
+    pub(crate) fn given(&self) -> impl Iterator<Item = &'static str> {
         let instructions = self.instructions.as_ref().map(|_| "--instructions");
-        instructions.or(self.memory.as_ref().map(|_| "--memory"))
+        let memory = self.memory.as_ref().map(|_| "--memory");
+        instructions.into_iter().chain(memory)
     }
 
     /// Returns the agent before it is built. Without `--memory` the agent has no memory, because a

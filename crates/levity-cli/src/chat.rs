@@ -79,7 +79,8 @@ impl Conversation {
             // The conversation is stored in memory until the program ends.
             agent = agent.conversations(memory::conversations(Arc::new(InMemory::new()), &runtime));
         }
-        let agent = agent.build().map_err(|error| chain(&error))?;
+        let agent = agent.build().map_err(|error| chain(&error));
+        let (agent, mcp_servers) = mcp_servers.beside(agent).await?;
         let id = memory::conversation(memory_path, args.conversation.as_deref(), &agent);
         if memory_path.is_some() && args.conversation.is_none() {
             note(&format!("conversation {id}"));

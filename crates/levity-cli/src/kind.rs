@@ -15,6 +15,7 @@ use levity::swarm::Swarm;
 use crate::agent::{AgentShape, Common};
 use crate::mcp::McpServers;
 use crate::plan::TeamShape;
+use crate::settings;
 use crate::swarm::SwarmShape;
 
 /// The kind of a run.
@@ -78,15 +79,20 @@ pub(crate) struct GroupOptions {
 impl GroupOptions {
     /// Rejects options that have no effect on this kind of run.
     ///
-    /// Options that all kinds share, such as models and tools, are not checked. The error names the
-    /// first option that does not fit.
+    /// Options that all kinds share, such as models and tools, are not checked, and neither are
+    /// settings, which serve all kinds. The error names the first option that does not fit.
     pub(crate) fn check(&self, kind: Kind, shape: &AgentShape) -> Result<(), String> {
         let parallel = self.max_parallel.map(|_| "--max-parallel");
-        let unused = match kind {
-            Kind::Agent => parallel.or(self.team.given()).or(self.swarm.given()),
-            Kind::Team => shape.given().or(self.swarm.given()),
-            Kind::Swarm => shape.given().or(self.team.given()),
+        let (agent, team, swarm) = (shape.given(), self.team.given(), self.swarm.given());
+        let others: Vec<_> = match kind {
+            Kind::Agent => parallel.into_iter().chain(team).chain(swarm).collect(),
+            Kind::Team => agent.chain(swarm).collect(),
+            Kind::Swarm => agent.chain(team).collect(),
         };
+        let is_typed = |option: &&str| {
+            !settings::is_supplied(&option.trim_start_matches('-').replace('-', "_"))
+        };
+        let unused = others.into_iter().find(is_typed);
         unused.map_or(Ok(()), |option| {
             Err(format!(
                 "`{option}` has no effect on {}; remove it",

@@ -10,7 +10,9 @@
 use std::time::Duration;
 
 use clap::Args;
-use levity::core::{Limits, Model, Money, Price};
+use levity::core::{Entry, Limits, Model, Money, Price, Record};
+
+use crate::settings;
 
 /// The options for limits on a run.
 #[derive(Args)]
@@ -66,14 +68,16 @@ fn price(text: &str) -> Result<Price, String> {
     Ok(Price::new(input, output))
 }
 
-/// Fractions are accepted; negative, infinite or too large numbers are not.
+/// Fractions are accepted; zero, negative, infinite or too large numbers are not. A run without any
+/// time could still end before the limit is checked.
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text
         .trim()
         .parse()
         .ok()
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    seconds.ok_or_else(|| "use a number of seconds, 0 or more, such as 90".to_owned())
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .filter(|seconds| !seconds.is_zero());
+    seconds.ok_or_else(|| "use a number of seconds greater than 0, such as 90".to_owned())
 }
 
 impl LimitArgs {
@@ -89,14 +93,31 @@ impl LimitArgs {
         limits
     }
 
-    /// The limits, if any were given: a resumed run keeps its own otherwise.
-    pub(crate) fn given(&self) -> Option<Limits> {
-        let is_given = self.limit_cost.is_some()
-            || self.limit_tokens.is_some()
-            || self.limit_calls.is_some()
-            || self.limit_tool_calls.is_some()
-            || self.limit_time.is_some();
-        is_given.then(|| self.limits())
+    /// The limits of a resumed run, if the call gives one: the stored limits with those of the call.
+    ///
+    /// Settings do not count, because a run keeps the limits with which it was started.
+    pub(crate) fn resumed(&self, records: &[Record]) -> Option<Limits> {
+        let Some(Entry::Opened(header)) = records.first().map(|record| &record.entry) else {
+            return None;
+        };
+        let stored = &*header.limits;
+        let (given, mut limits) = (self.limits(), *stored);
+        if is_given(self.limit_cost.is_some(), "limit_cost") {
+            (limits.money, limits.assumed_price) = (given.money, given.assumed_price);
+        }
+        if is_given(self.limit_tokens.is_some(), "limit_tokens") {
+            limits.tokens = given.tokens;
+        }
+        if is_given(self.limit_calls.is_some(), "limit_calls") {
+            limits.model_calls = given.model_calls;
+        }
+        if is_given(self.limit_tool_calls.is_some(), "limit_tool_calls") {
+            limits.tool_calls = given.tool_calls;
+        }
+        if is_given(self.limit_time.is_some(), "limit_time") {
+            limits.wall_time = given.wall_time;
+        }
+        (limits != *stored).then_some(limits)
     }
 
     /// Checks that the limit on money can be enforced for this model.
@@ -117,9 +138,16 @@ impl LimitArgs {
     }
 }
 
+/// Returns `true` if the user gave the option in the call.
+fn is_given(is_set: bool, id: &str) -> bool {
+    is_set && !settings::is_supplied(id)
+}
+
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use levity::core::{MachineKind, RunHeader, Timestamp};
+    use serde_json::json;
 
     use super::*;
 
@@ -130,12 +158,26 @@ mod tests {
     }
 
     #[test]
-    fn limits_equal_to_defaults_count_as_given() {
-        let given = |args: &[&str]| Options::parse_from(args).limits.given();
-        assert_eq!(given(&["levity"]), None);
-        assert_eq!(
-            given(&["levity", "--limit-calls", "1000"]),
-            Some(Limits::new())
-        );
+    fn resumed_run_keeps_limits_that_call_does_not_give() {
+        let mut stored = Limits::new();
+        (stored.tokens, stored.model_calls) = (Some(500), Some(7));
+        let header = RunHeader::new(MachineKind::new("agent", 1), json!({}), stored);
+        let records = [Record::new(
+            0,
+            Timestamp::from_millis(0),
+            Entry::Opened(header),
+        )];
+        let resumed = |args: &[&str]| {
+            let args = [&["levity"], args].concat();
+            Options::parse_from(args).limits.resumed(&records)
+        };
+        assert_eq!(resumed(&[]), None);
+        assert_eq!(resumed(&["--limit-calls", "7"]), None);
+        // A limit that equals the default is a limit.
+        stored.model_calls = Some(Limits::DEFAULT_MODEL_CALLS);
+        assert_eq!(resumed(&["--limit-calls", "1000"]), Some(stored));
+        stored.wall_time = Some(Duration::from_secs(9));
+        let both = ["--limit-calls", "1000", "--limit-time", "9"];
+        assert_eq!(resumed(&both), Some(stored));
     }
 }

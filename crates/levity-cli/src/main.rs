@@ -25,6 +25,7 @@ mod conversations;
 mod drive;
 mod eval;
 mod follow;
+mod init;
 mod input;
 mod kind;
 mod limits;
@@ -40,6 +41,7 @@ mod run;
 mod runs;
 mod serve;
 mod sessions;
+mod settings;
 mod state;
 mod store;
 mod swarm;
@@ -50,7 +52,9 @@ mod usage;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+
+use crate::terminal::report_error;
 
 /// The list of exit codes that the help shows.
 pub(crate) const EXIT_CODES: &str = "Exit codes:
@@ -61,10 +65,13 @@ pub(crate) const EXIT_CODES: &str = "Exit codes:
   4    partial success: only part of the work is done (plan, runs, swarm)
   130  cancelled by Ctrl-C or by the system";
 
-/// Run agents from the terminal.
+/// Run agents from the terminal. Without a command, levity opens a conversation.
 #[derive(Parser)]
 #[command(name = "levity", version, after_help = EXIT_CODES)]
 struct Cli {
+    /// Ignore `levity.toml` in the current folder.
+    #[arg(long, global = true)]
+    no_settings: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -79,10 +86,14 @@ enum Command {
     Conversations(conversations::Conversations),
     /// Let agents of other programs use a folder, and an agent that works in it.
     Bridge(bridge::Bridge),
+    /// Show the settings of this folder and where they come from.
+    Config(settings::ConfigArgs),
     /// Send one request to a model and print the reply.
     Complete(complete::Complete),
     /// Evaluate a model or a program on test cases, score the trials, and compare two subjects.
     Eval(eval::Eval),
+    /// Create a folder with settings, tools and agents, or a Rust program with an agent.
+    Init(init::InitArgs),
     /// Clean up logs of runs.
     Logs(logs::LogsArgs),
     /// Inspect MCP servers and call their tools.
@@ -101,6 +112,8 @@ enum Command {
     Swarm(Box<swarm::SwarmArgs>),
     /// Report how commands are confined to a folder on this system.
     Sandbox(tools::SandboxArgs),
+    /// Show and accept the settings of this folder that start programs, change files or addresses.
+    Trust(settings::TrustArgs),
 }
 
 /// The check for the Python worker comes first, before clap and the async runtime: a worker process
@@ -116,9 +129,11 @@ fn main() -> ExitCode {
 /// before any workspace is opened.
 #[tokio::main(flavor = "current_thread")]
 async fn start() -> ExitCode {
-    let matches = match Cli::command().try_get_matches() {
+    let mut root = Cli::command();
+    root.build();
+    let matches = match matches(&root) {
         Ok(matches) => matches,
-        Err(error) => return usage::report(&error),
+        Err(code) => return code,
     };
     own_files::register(&matches);
     let cli = match Cli::from_arg_matches(&matches) {
@@ -130,8 +145,10 @@ async fn start() -> ExitCode {
         Command::Chat(chat) => chat::chat(chat).await,
         Command::Conversations(args) => conversations::conversations(args).await,
         Command::Bridge(args) => bridge::bridge(args).await,
+        Command::Config(args) => settings::config(&args, &root),
         Command::Complete(complete) => complete::complete(complete).await,
         Command::Eval(args) => eval::eval(args).await,
+        Command::Init(args) => init::init(&args, &root),
         Command::Logs(args) => logs::logs(&args),
         Command::Mcp(args) => mcp::mcp(args).await,
         Command::Models(args) => models::models(args).await,
@@ -141,5 +158,27 @@ async fn start() -> ExitCode {
         Command::Sessions(args) => sessions::sessions(args).await,
         Command::Swarm(args) => swarm::swarm(*args).await,
         Command::Sandbox(args) => tools::print_sandbox(&args),
+        Command::Trust(args) => settings::trust(&args, &root),
     }
+}
+
+/// Parses the arguments of this call, together with the settings that apply to it.
+///
+/// A call without a command is a conversation. An error that only the settings cause names their file, because the user did not type the option
+/// that it is about.
+fn matches(root: &clap::Command) -> Result<ArgMatches, ExitCode> {
+    let mut given: Vec<_> = std::env::args_os().collect();
+    if given.iter().skip(1).all(|word| word == "--no-settings") {
+        given.push("chat".into());
+    }
+    let all = settings::add(root, given.clone()).map_err(|problem| report_error(&problem, 2))?;
+    let parse = |words| root.clone().try_get_matches_from(words);
+    parse(all).map_err(|error| match parse(given) {
+        Err(own) if own.to_string() == error.to_string() => usage::report(&own),
+        _ if error.use_stderr() => {
+            let text = usage::one_line(&error.render().to_string());
+            report_error(&format!("`{}`: {text}", settings::FILE), 2)
+        }
+        _ => usage::report(&error),
+    })
 }

@@ -54,7 +54,7 @@ enum Action {
 struct ConfigArg {
     /// File that names the servers; by default, `LEVITY_MCP_SERVERS`: a config, or the absolute
     /// path of one.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, alias = "mcp", value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
@@ -227,43 +227,19 @@ impl List {
     fn list(self) -> CommandResult {
         let config = self.source.read()?;
         for server in config.servers() {
-            let (name, transport, place) =
-                (server.name(), server.transport(), server.display_target());
-            let (enabled, variables) = (server.is_enabled(), server.inherited_variables());
-            let (args, cwd, sets) = (
-                server.display_args(),
-                server.display_cwd(),
-                server.env_names(),
-            );
             if self.json {
                 print_json(&json!({
-                    "name": name, "transport": transport, "place": place, "enabled": enabled,
-                    "variables": variables,
-                    "args": args, "cwd": cwd, "sets": sets,
+                    "name": server.name(),
+                    "transport": server.transport(),
+                    "place": server.display_target(),
+                    "enabled": server.is_enabled(),
+                    "variables": server.inherited_variables(),
+                    "args": server.display_args(),
+                    "cwd": server.display_cwd(),
+                    "sets": server.env_names(),
                 }));
             } else {
-                let disabled = if enabled { "" } else { "  (disabled)" };
-                let names = |label: &str, names: &[&str]| match &*names.join(", ") {
-                    "" => String::new(),
-                    names => format!("  {label} {}", collapse_blanks(names)),
-                };
-                let (gets, sets) = (names("gets", &variables), names("sets", &sets));
-                let cwd = cwd.map_or_else(String::new, |cwd| {
-                    format!("  in {}", shell_quote(&collapse_blanks(&cwd)))
-                });
-                // Blanks in a name or an argument must not push the rest out of sight, nor look
-                // like another column.
-                let text = std::iter::once(&place).chain(&args);
-                let program: Vec<_> = text
-                    .map(|word| shell_quote(&collapse_blanks(word)).into_owned())
-                    .collect();
-                let (name, program) = (
-                    shell_quote(&collapse_blanks(name)).into_owned(),
-                    program.join(" "),
-                );
-                print_text(&line(&format!(
-                    "{name}  {transport}  {program}{cwd}{disabled}{gets}{sets}"
-                )));
+                print_text(&line(&description(server)));
             }
         }
         Ok(if config.is_valid() {
@@ -272,6 +248,47 @@ impl List {
             ExitCode::FAILURE
         })
     }
+}
+
+/// Describes a server: the program with its arguments, or the address, and its variables.
+///
+/// Blanks in a name or an argument must not push the rest out of sight, nor look like another
+/// column.
+fn description(server: &ServerConfig) -> String {
+    let disabled = match server.is_enabled() {
+        true => "",
+        false => "  (disabled)",
+    };
+    let names = |label: &str, names: &[&str]| match &*names.join(", ") {
+        "" => String::new(),
+        names => format!("  {label} {}", collapse_blanks(names)),
+    };
+    let gets = names("gets", &server.inherited_variables());
+    let sets = names("sets", &server.env_names());
+    let cwd = server.display_cwd().map_or_else(String::new, |cwd| {
+        format!("  in {}", shell_quote(&collapse_blanks(&cwd)))
+    });
+    let (target, args) = (server.display_target(), server.display_args());
+    let program: Vec<_> = std::iter::once(&target)
+        .chain(&args)
+        .map(|word| shell_quote(&collapse_blanks(word)).into_owned())
+        .collect();
+    let name = collapse_blanks(server.name());
+    format!(
+        "{}  {}  {}{cwd}{disabled}{gets}{sets}",
+        shell_quote(&name),
+        server.transport(),
+        program.join(" ")
+    )
+}
+
+/// Describes each server of a file, and each problem in it, on one line. Nothing is started.
+pub(crate) fn programs(file: &std::path::Path) -> Vec<String> {
+    let config = read(Some(file));
+    let servers = config.servers().iter().map(description);
+    let problems = problems_in(&config, Some(file));
+    let lines = servers.chain(problems);
+    lines.map(|text| text.replace('\n', "\u{fffd}")).collect()
 }
 
 /// Replaces each run of blanks by one blank.

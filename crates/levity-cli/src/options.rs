@@ -13,7 +13,7 @@ use std::sync::{Arc, Once};
 
 use clap::Args;
 use levity::agent::{AgentBuilder, SecretGuard, SizeGuard, TopicGuard};
-use levity::core::{Guard, Limits, Model, ThinkingMode};
+use levity::core::{Guard, Limits, Model, Record, ThinkingMode};
 use levity::llm::ModelExt as _;
 use levity::llm::layers::Cache;
 use levity::serve::Token;
@@ -188,11 +188,11 @@ impl RunOptions {
         self.limits.limits()
     }
 
-    /// The limits, if any were given.
+    /// The limits of a resumed run, if the call changes one of them.
     ///
     /// A resumed run keeps its stored limits unless this returns some.
-    pub(crate) fn given_limits(&self) -> Option<Limits> {
-        self.limits.given()
+    pub(crate) fn resumed_limits(&self, records: &[Record]) -> Option<Limits> {
+        self.limits.resumed(records)
     }
 
     /// Checks that the limit on money can be enforced for this model.

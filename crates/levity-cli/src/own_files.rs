@@ -8,14 +8,20 @@
 //! constellations in which exclusion is not enough: a workspace inside such a folder, or a link
 //! that an agent could replace.
 //!
+//! Data that levity writes, such as journals, stays protected in later calls that do not name it: a
+//! call without `--journal` could otherwise forge an approval that a later call uses. The paths of
+//! such data are remembered in the state folder.
+//!
 //! The list of options is explicit. A new option that names a file of levity must be added to it;
 //! options that name files for the agent, such as `--file`, must not.
 
+use std::io::{self, Write as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
 
 use clap::ArgMatches;
 use levity::sandbox::WorkspaceBuilder;
+use levity_system::{Replace, files};
 
 /// Options whose files only levity itself may read and write. They hold conversations or secrets,
 /// or control what levity does and which programs it starts.
@@ -43,6 +49,24 @@ const OPTIONS: [&str; 20] = [
     "plan",
     "tls_cert",
 ];
+
+/// Options whose files levity remembers for later calls: it writes them itself, and trusts what they
+/// contain.
+const REMEMBERED_OPTIONS: [&str; 6] = [
+    "journal",
+    "memory",
+    "sessions",
+    "facts",
+    "token_file",
+    "named_tokens",
+];
+
+/// The maximum number of remembered files. When it is exceeded, those that no longer exist and the
+/// oldest ones are forgotten.
+const MAX_REMEMBERED: usize = 2_000;
+
+/// The maximum size of the list of remembered files.
+const MAX_LIST: u64 = 16 << 20;
 
 /// Variables that name such files by their absolute paths.
 const VARIABLES: [&str; 3] = ["LEVITY_MCP_SERVERS", "MCP_SERVERS_CONFIG", "LEVITY_MODELS"];
@@ -76,6 +100,9 @@ const MAX_LINKS: usize = 40;
 /// list; forgetting to pass it would be a hole.
 static REGISTERED: OnceLock<Vec<(String, PathBuf)>> = OnceLock::new();
 
+/// Data of earlier calls, and files that settings name for other commands, by absolute paths.
+static REMEMBERED: OnceLock<Vec<PathBuf>> = OnceLock::new();
+
 /// Registers the files that the command line and the environment name.
 ///
 /// Descends through all subcommands, since options belong to the level at which they are declared.
@@ -88,6 +115,7 @@ pub(crate) fn register(mut matches: &ArgMatches) {
             .then(|| (format!("{name}={}", path.display()), path))
     };
     let mut named: Vec<_> = VARIABLES.iter().filter_map(in_environment).collect();
+    let mut data = Vec::new();
     loop {
         for option in OPTIONS {
             let paths = matches
@@ -98,14 +126,83 @@ pub(crate) fn register(mut matches: &ArgMatches) {
                 .flatten();
             let source =
                 |path: &PathBuf| format!("--{} {}", option.replace('_', "-"), path.display());
-            named.extend(paths.map(|path| (source(path), path.clone())));
+            let paths: Vec<_> = paths.collect();
+            if REMEMBERED_OPTIONS.contains(&option) {
+                data.extend(paths.iter().flat_map(|path| places(path)));
+            }
+            named.extend(paths.into_iter().map(|path| (source(path), path.clone())));
         }
         match matches.subcommand() {
             Some((_, inner)) => matches = inner,
             None => break,
         }
     }
+    let settings = Path::new(crate::settings::FILE);
+    if settings.symlink_metadata().is_ok() {
+        named.push((crate::settings::FILE.to_owned(), settings.to_owned()));
+    }
     let _ = REGISTERED.set(named);
+    let settings = crate::settings::named_files();
+    let settings = settings.iter().flat_map(|path| places(path));
+    let _ = REMEMBERED.set(remember(data).into_iter().chain(settings).collect());
+}
+
+/// Returns `true` if the setting or option of this name has a file that only levity may use.
+pub(crate) fn is_own(name: &str) -> bool {
+    OPTIONS.contains(&&*name.replace('-', "_"))
+}
+
+/// Adds paths to the list of remembered files, and returns the list as it was before.
+///
+/// Without a state folder nothing is remembered. levity then resumes no run either, because it
+/// cannot tell whose run it is.
+fn remember(paths: Vec<PathBuf>) -> Vec<PathBuf> {
+    let Ok(folder) = crate::state::folder() else {
+        return Vec::new();
+    };
+    let list = folder.join("data-files");
+    let text = files::read_at_most(&list, MAX_LIST).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let known: Vec<PathBuf> = text
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect();
+    let mut new: Vec<_> = paths
+        .into_iter()
+        .filter(|path| !known.contains(path))
+        .collect();
+    new.dedup();
+    if !new.is_empty() && crate::state::create(&folder).is_ok() {
+        // A list that cannot be written leaves later calls without this protection, and no other.
+        let _ = store(&list, &known, &new);
+    }
+    known
+}
+
+/// Appends to the list, so that two processes do not lose each other's paths; a long list is
+/// replaced by a shorter one.
+fn store(list: &Path, known: &[PathBuf], new: &[PathBuf]) -> io::Result<()> {
+    let lines = |paths: &[PathBuf]| -> io::Result<String> {
+        let line = |path: &PathBuf| Ok(format!("{}\n", serde_json::to_string(path)?));
+        paths.iter().map(line).collect()
+    };
+    if known.len() + new.len() <= MAX_REMEMBERED {
+        let mut file = files::options().append(true).create(true).open(list)?;
+        return file.write_all(lines(new)?.as_bytes());
+    }
+    let existing: Vec<_> = known.iter().filter(|path| path.exists()).cloned().collect();
+    let newest = existing.len().saturating_sub(MAX_REMEMBERED / 2);
+    let all = [&existing[newest..], new].concat();
+    Replace::new(list).write(lines(&all)?.as_bytes())
+}
+
+/// Returns the remembered files that still exist.
+///
+/// A missing one needs no protection: levity resumes only runs that it marked, so a forged journal
+/// in its place has no effect.
+fn remembered<'a>() -> impl Iterator<Item = &'a PathBuf> {
+    let all = REMEMBERED.get().map(Vec::as_slice).unwrap_or_default();
+    all.iter().filter(|path| path.symlink_metadata().is_ok())
 }
 
 /// Denies all tools of a workspace access to levity's own files in it.
@@ -170,7 +267,8 @@ fn globs(root: &Path) -> Result<Vec<String>, String> {
         .filter(|below| !below.is_empty())
         .map(|below| format!("/{}", literal(&below)))
         .collect();
-    for (_, path) in REGISTERED.get().into_iter().flatten() {
+    let named = REGISTERED.get().into_iter().flatten().map(|(_, path)| path);
+    for path in named.chain(remembered()) {
         for place in places(path) {
             let below = place.strip_prefix(root).ok();
             let Some(below) = below.filter(|below| !below.as_os_str().is_empty()) else {
@@ -202,10 +300,13 @@ pub(crate) fn first_below(root: &Path) -> Option<String> {
     let is_below = |path: &Path| places(path).iter().any(|place| place.starts_with(root));
     let named = REGISTERED.get().map(Vec::as_slice).unwrap_or_default();
     let named = named.iter().find(|(_, path)| is_below(path));
-    named.map(|(source, _)| source.clone()).or_else(|| {
-        let state = crate::state::folder().ok()?;
-        is_below(&state).then(|| state.display().to_string())
-    })
+    let state = crate::state::folder().ok();
+    let other = || {
+        let mut others = state.iter().chain(remembered());
+        let path = others.find(|path| is_below(path))?;
+        Some(path.display().to_string())
+    };
+    named.map(|(source, _)| source.clone()).or_else(other)
 }
 
 /// Returns the places that a path may mean: as written, and with its links resolved.

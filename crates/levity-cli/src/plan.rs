@@ -349,7 +349,7 @@ async fn resume(
     }
     let display = args.display(view)?;
     let mut resumed = team.resume(run).on_event(display.watcher());
-    if let Some(limits) = args.common.options.given_limits() {
+    if let Some(limits) = args.common.options.resumed_limits(&records) {
         resumed = resumed.limits(limits);
     }
     let resumed = if args.park { resumed.park() } else { resumed };

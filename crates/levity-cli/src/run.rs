@@ -127,7 +127,7 @@ async fn start(agent: &Agent, args: &Run, records: &[Record], logs: &Logs) -> Ru
         let mut resume = agent
             .resume(id.as_str())
             .on_event(logs.watcher(args.conversation.as_deref()));
-        if let Some(limits) = args.agent.shape.common.options.given_limits() {
+        if let Some(limits) = args.agent.shape.common.options.resumed_limits(records) {
             resume = resume.limits(limits);
         }
         let run = if args.agent.park {

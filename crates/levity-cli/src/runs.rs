@@ -57,9 +57,9 @@ enum Action {
     Cancel(control::Cancel),
     /// State the result of a call that was in progress when a process ended.
     Resolve(control::Resolve),
-    /// Write a run and its child runs to the standard output, as JSON lines.
+    /// Write a run and its child runs to the standard output, as JSON Lines.
     Export(storage::Export),
-    /// Import runs that were exported as JSON lines.
+    /// Import runs that were exported as JSON Lines.
     Import(storage::Import),
     /// Delete runs together with their child runs.
     Rm(storage::Remove),

@@ -20,15 +20,30 @@ use levity::runtime::{FileJournal, SqliteJournal};
 use crate::marks::{OwnJournal, Trust};
 use crate::terminal::{chain, note};
 
+/// The journal of commands on stored runs, if the user names none.
+const DEFAULT_JOURNAL: &str = "runs";
+
 /// The option that names the journal.
 #[derive(Args)]
 pub(crate) struct JournalArg {
     /// Folder or SQLite file (`*.db`) of the stored runs.
-    #[arg(long, value_name = "PATH", default_value = "runs")]
+    #[arg(long, value_name = "PATH", default_value = DEFAULT_JOURNAL)]
     pub(crate) journal: PathBuf,
 }
 
 impl JournalArg {
+    /// Rejects the default journal if it is a link: the user did not name it, so the folder may have
+    /// brought the link along.
+    pub(crate) fn check_link(&self) -> Result<(), String> {
+        match self.journal == Path::new(DEFAULT_JOURNAL) && self.journal.is_symlink() {
+            true => Err(format!(
+                "`{DEFAULT_JOURNAL}` is a link, which may lead to any folder; name the journal \
+                    with `--journal`"
+            )),
+            false => Ok(()),
+        }
+    }
+
     /// Opens the journal, which must exist: listing runs does not create one. Use
     /// [`open_own`](Self::open_own) to resume runs.
     ///
@@ -36,6 +51,7 @@ impl JournalArg {
     /// The path does not exist, or the journal cannot be opened. The message suggests `--journal`,
     /// because the default `runs` is relative to the current folder.
     pub(crate) fn open(&self) -> Result<Arc<dyn Journal>, String> {
+        self.check_link()?;
         if !self.journal.exists() {
             return Err(format!(
                 "there is no journal `{}`; name one with `--journal`, or start a run with `levity \

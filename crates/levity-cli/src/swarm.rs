@@ -83,7 +83,7 @@ pub(crate) struct SwarmArgs {
     /// Park the run in its journal when it only waits for a person or a time.
     #[arg(long, requires = "journal")]
     park: bool,
-    /// Write all messages of the workers to this file, as JSON lines, when the run has ended.
+    /// Write all messages of the workers to this file, as JSON Lines, when the run has ended.
     #[arg(long, value_name = "FILE")]
     bus: Option<PathBuf>,
     /// Print the result as one JSON object instead of the answer.
@@ -210,16 +210,15 @@ pub(crate) async fn show(
 }
 
 impl SwarmShape {
-    /// Returns the name of a given option, if there is one.
+    /// Returns the names of the given options.
     ///
     /// Commands that accept several kinds of runs use it to refuse an option that does not apply to
     /// the requested kind, such as `--talk` for a single agent.
-    pub(crate) fn given(&self) -> Option<&'static str> {
+    pub(crate) fn given(&self) -> impl Iterator<Item = &'static str> {
         let workers = (!self.workers.is_empty()).then_some("--worker");
         let max_delegations = self.max_delegations.map(|_| "--max-delegations");
-        workers
-            .or(max_delegations)
-            .or(self.talk.then_some("--talk"))
+        let talk = self.talk.then_some("--talk");
+        [workers, max_delegations, talk].into_iter().flatten()
     }
 
     /// Returns the names of the workers of this swarm.
@@ -246,10 +245,8 @@ impl SwarmShape {
         quiet: bool,
     ) -> Result<(Swarm, McpServers), String> {
         let mcp_servers = common.mcp.start(note).await?;
-        match self.with_servers(common, max_parallel, runtime, &mcp_servers, quiet) {
-            Ok(swarm) => Ok((swarm, mcp_servers)),
-            Err(problem) => mcp_servers.end(Err(problem)).await,
-        }
+        let swarm = self.with_servers(common, max_parallel, runtime, &mcp_servers, quiet);
+        mcp_servers.beside(swarm).await
     }
 
     /// Builds the swarm while the MCP servers run. The router and all workers share one model with
@@ -355,7 +352,7 @@ async fn start(
     };
     display.catch_up(&swarm.history(&id).await.map_err(|error| chain(&error))?);
     let mut run = swarm.resume(id);
-    if let Some(limits) = args.common.options.given_limits() {
+    if let Some(limits) = args.common.options.resumed_limits(&records) {
         run = run.limits(limits);
     }
     let run = start_run(args, run, display, logs)?;

@@ -50,7 +50,7 @@ pub(crate) fn report(error: &Error) -> ExitCode {
 /// becomes `invalid value 'fast' for '--view <VIEW>'; use auto, tree`. The usage follows only
 /// when the line has no other advice and the problem is not an invalid value, because the usage of
 /// a command with many options is longer than the problem.
-fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     let paragraphs: Vec<String> = text
         .split("\n\n")
         .map(|lines| lines.split_whitespace().collect::<Vec<_>>().join(" "))

@@ -247,18 +247,24 @@ pub fn squeezed(name: &str) -> String {
         .collect()
 }
 
-/// Returns the number of insertions, deletions and replacements that turn one text into the other.
+/// Returns the number of insertions, deletions, replacements and swaps of neighbours that turn one
+/// text into the other.
 fn edit_distance(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();
+    let (mut row_before, mut char_before) = (Vec::new(), None);
     for (done, from_char) in from.chars().enumerate() {
-        let mut before = row[0];
-        row[0] = done + 1;
+        let mut next = vec![done + 1];
         for (at, to_char) in to.iter().enumerate() {
-            let replaced = before + usize::from(from_char != *to_char);
-            before = row[at + 1];
-            row[at + 1] = replaced.min(before + 1).min(row[at] + 1);
+            let replaced = row[at] + usize::from(from_char != *to_char);
+            let mut edits = replaced.min(row[at + 1] + 1).min(next[at] + 1);
+            if at > 0 && char_before == Some(*to_char) && to[at - 1] == from_char {
+                edits = edits.min(row_before.get(at - 1).map_or(edits, |before| before + 1));
+            }
+            next.push(edits);
         }
+        row_before = std::mem::replace(&mut row, next);
+        char_before = Some(from_char);
     }
     row[to.len()]
 }

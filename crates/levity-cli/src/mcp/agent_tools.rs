@@ -19,6 +19,7 @@ use levity::mcp::{ServerState, Servers, WaitFor};
 use levity::runtime::SystemWorld;
 
 use super::{problems_in, read};
+use crate::settings;
 use crate::terminal::chain;
 
 /// The options for the MCP servers of an agent.
@@ -51,12 +52,14 @@ impl McpArgs {
         let config = read(self.mcp.as_deref());
         problems_in(&config, self.mcp.as_deref()).for_each(|problem| report(&problem));
         if config.servers().is_empty() {
+            // A folder of `levity init` has a file without servers.
+            let may_be_empty = settings::is_supplied("mcp") && config.problems().is_empty();
             return match &self.mcp {
-                Some(file) => Err(format!(
+                Some(file) if !may_be_empty => Err(format!(
                     "`{}` names no server that levity can start; check it with `levity mcp list`",
                     file.display()
                 )),
-                None => Ok(McpServers::default()),
+                _ => Ok(McpServers::default()),
             };
         }
         let builder = Servers::builder().servers(config.into_servers());
@@ -112,6 +115,14 @@ impl McpServers {
             parts = parts.server(server.name(), servers.only([server.name()]));
         }
         parts
+    }
+
+    /// Returns what was built beside the servers, or stops the servers if it could not be built.
+    pub(crate) async fn beside<T>(self, built: Result<T, String>) -> Result<(T, Self), String> {
+        match built {
+            Ok(built) => Ok((built, self)),
+            Err(problem) => self.end(Err(problem)).await,
+        }
     }
 
     /// Stops the servers in order, and returns `result`.

@@ -42,13 +42,14 @@ pub(crate) struct TeamShape {
 }
 
 impl TeamShape {
-    /// Returns the name of a given option, if there is one.
+    /// Returns the names of the given options.
     ///
     /// Commands for several kinds of runs refuse such an option for another kind.
-    pub(crate) fn given(&self) -> Option<&'static str> {
+    pub(crate) fn given(&self) -> impl Iterator<Item = &'static str> {
         let agents = self.agents.as_ref().map(|_| "--agents");
         let replans = self.max_replans.map(|_| "--max-replans");
-        agents.or(replans).or(self.ask_plan.then_some("--ask-plan"))
+        let ask_plan = self.ask_plan.then_some("--ask-plan");
+        [agents, replans, ask_plan].into_iter().flatten()
     }
 
     /// Builds the team with this runtime, and returns it with the MCP servers that run beside it.
@@ -111,16 +112,14 @@ impl TeamShape {
                     agent in `agent_config.yaml`"
             ));
         }
-        match self.of_parts(
+        let team = self.of_parts(
             (catalogue, parts),
             (common, max_parallel),
             runtime,
             sessions,
             &model,
-        ) {
-            Ok(team) => Ok((team, mcp_servers)),
-            Err(problem) => mcp_servers.end(Err(problem)).await,
-        }
+        );
+        mcp_servers.beside(team).await
     }
 
     /// Combines the catalogue and its parts. Separate from `build`, so that every error after the

@@ -109,7 +109,12 @@ impl DriveArgs {
     ///
     /// Only limits that the user gives replace the stored ones. Without this rule, a resumed run
     /// would fall back to the defaults of the command.
-    fn run<W: Runnable>(&self, runnable: &W, continuation: &Continuation) -> Run<W> {
+    fn run<W: Runnable>(
+        &self,
+        runnable: &W,
+        continuation: &Continuation,
+        records: &[Record],
+    ) -> Run<W> {
         let old = self.run_arg.id();
         let mut run = match continuation {
             Continuation::Resume => Run::resume(runnable.clone(), old),
@@ -119,7 +124,7 @@ impl DriveArgs {
                 id.iter().fold(fork, |fork, id| fork.id(id.as_str()))
             }
         };
-        if let Some(limits) = self.agent.shape.common.options.given_limits() {
+        if let Some(limits) = self.agent.shape.common.options.resumed_limits(records) {
             run = run.limits(limits);
         }
         if self.agent.park { run.park() } else { run }
@@ -135,7 +140,7 @@ impl DriveArgs {
         let logs = self.agent.shape.common.logs.open()?;
         let (agent, mcp_servers) = self.agent.build(runtime).await?;
         let run = self
-            .run(&agent, continuation)
+            .run(&agent, continuation, records)
             .on_event(logs.watcher(None))
             .start();
         unpause(&run, continuation.initial_records(records)).await;
@@ -209,7 +214,7 @@ impl DriveArgs {
             self.agent.shape.common.logs.open()?,
             self.agent.park,
         );
-        let continued = self.run(team, continuation);
+        let continued = self.run(team, continuation, records);
         let continued = if let Continuation::Resume = continuation {
             continued
         } else {
@@ -246,7 +251,7 @@ impl DriveArgs {
         }
         let logs = self.agent.shape.common.logs.open()?;
         let run = self
-            .run(swarm, continuation)
+            .run(swarm, continuation, records)
             .on_event(logs.watcher_with(display.watcher()))
             .start();
         unpause(&run, continuation.initial_records(records)).await;

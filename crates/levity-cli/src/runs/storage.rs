@@ -1,6 +1,6 @@
 //! Exports, imports and deletes runs.
 //!
-//! A run with all its child runs becomes a text of JSON lines, for archives, bug reports and other
+//! A run with all its child runs becomes a text of JSON Lines, for archives, bug reports and other
 //! machines. An import creates runs that are not marked as this user's own, even if a removed run
 //! with the same id was: they can be read and shown, and are resumed only with an explicit option,
 //! because they contain calls that a stranger may have written.
@@ -61,6 +61,7 @@ impl Import {
             }
             None => read_stdin(MAX_SIZE)?,
         };
+        self.place.check_link()?;
         let journal = store::open_own(&self.place.journal, Trust::NONE);
         let journal = ImportJournal(journal.map_err(|error| chain(&error))?);
         let runs = import(&journal, &bytes)

@@ -49,7 +49,7 @@ pub(super) struct AccessArgs {
     /// encrypts.
     #[arg(long)]
     allow_plaintext: bool,
-    /// Log each request to this file, as JSON lines: client, request, status, duration. `-` is
+    /// Log each request to this file, as JSON Lines: client, request, status, duration. `-` is
     /// standard error.
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,

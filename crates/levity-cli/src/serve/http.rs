@@ -126,7 +126,8 @@ impl Http {
         match self.offer {
             Kind::Agent => {
                 let (agent, mcp_servers) = self.agent.builder(runtime, NoteOutput::Stderr).await?;
-                let agent = agent.build().map_err(|error| chain(&error))?;
+                let agent = agent.build().map_err(|error| chain(&error));
+                let (agent, mcp_servers) = mcp_servers.beside(agent).await?;
                 let tools = self.tool_routes.then(|| agent.dispatcher().clone());
                 Ok((Runs::new(agent), tools, mcp_servers))
             }
@@ -160,22 +161,34 @@ impl Http {
         };
         let listener = self.access.listen(config).await?;
         let (runs, tools, mcp_servers) = self.runs(runtime.clone()).await?;
-        let mut runs = runs.max_runs(self.max_runs).on_event(logs.watcher(None));
+        let runs = resume_only_marked(runs.on_event(logs.watcher(None)), marks);
+        let api = self.api(runs, tools, &runtime).await;
+        let (api, mcp_servers) = mcp_servers.beside(api).await?;
+        Ok((listener, api, mcp_servers))
+    }
+
+    /// Resumes runs that an earlier server left, and returns the API.
+    async fn api(
+        &self,
+        runs: Runs,
+        tools: Option<Dispatcher>,
+        runtime: &Runtime,
+    ) -> Result<HttpApi, String> {
+        let mut runs = runs.max_runs(self.max_runs);
         if let Some(percent) = self.access.token_share() {
             runs = runs.token_share(percent);
         }
-        let runs = resume_only_marked(runs, marks);
         resume(&runs).await?;
         let mut api = HttpApi::new(runs);
         if let Some(tools) = tools {
             api = api.tools(tools);
         }
         if let Some(path) = &self.agent.memory {
-            api = api.conversations(memory::conversations(memory::open(path)?, &runtime));
+            api = api.conversations(memory::conversations(memory::open(path)?, runtime));
         }
         if let Some(folder) = &self.sessions {
             api = api.plans(levity::observe::SessionFolder::open(folder));
         }
-        Ok((listener, api, mcp_servers))
+        Ok(api)
     }
 }

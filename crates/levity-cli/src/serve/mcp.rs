@@ -203,8 +203,8 @@ impl ServeMcp {
         }
     }
 
-    /// Checks options that contradict each other, opens the journal, builds the runs, cancels
-    /// abandoned ones, and adds what clients may see. The order matters: options are checked before
+    /// Checks options that contradict each other, opens the journal, and builds the runs and the
+    /// server. The order matters: options are checked before
     /// the agent's MCP servers are started, and abandoned runs are cancelled before the first
     /// client can connect.
     async fn build(&self, logs: &Logs) -> Result<BuiltServer, String> {
@@ -240,11 +240,21 @@ impl ServeMcp {
         let expiring = agent
             .as_ref()
             .and_then(|agent| agent.conversations().cloned());
-        let mut runs = runs.on_event(logs.watcher(None));
+        let runs = resume_only_marked(runs.on_event(logs.watcher(None)), marks);
+        let server = self.server(runs, agent).await;
+        let (server, mcp_servers) = mcp_servers.beside(server).await?;
+        Ok(BuiltServer {
+            server,
+            mcp_servers,
+            expiring,
+        })
+    }
+
+    /// Cancels abandoned runs, and adds what clients may see.
+    async fn server(&self, mut runs: Runs, agent: Option<Agent>) -> Result<McpServer, String> {
         if let Some(percent) = self.access.token_share() {
             runs = runs.token_share(percent);
         }
-        let runs = resume_only_marked(runs, marks);
         cancel_abandoned(&runs).await?;
         let mut server = AgentServer::new(&self.name, env!("CARGO_PKG_VERSION"), runs);
         if let Some(percent) = self.access.token_share() {
@@ -273,11 +283,7 @@ impl ServeMcp {
             server = server
                 .client_agent(move |model: ClientModel| agent.to_builder().model(model).build());
         }
-        Ok(BuiltServer {
-            server: server.build().map_err(|error| chain(&error))?,
-            mcp_servers,
-            expiring,
-        })
+        server.build().map_err(|error| chain(&error))
     }
 
     /// Builds the agent. Without `--memory`, conversations last as long as this server, and expire.
@@ -316,7 +322,8 @@ impl ServeMcp {
                 None => AgentServer::temporary_sessions().world(world),
             });
         }
-        Ok((agent.build().map_err(|error| chain(&error))?, mcp_servers))
+        let agent = agent.build().map_err(|error| chain(&error));
+        mcp_servers.beside(agent).await
     }
 
     /// Returns `None` for stdio. The token is not needed there, because only the parent process can

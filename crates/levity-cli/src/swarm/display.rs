@@ -5,7 +5,7 @@
 //!
 //! Questions and lines exclude each other. While a person answers a question, lines are held back
 //! in `deferred` and appear after the decision; otherwise they would break the line that the person
-//! types. JSON lines are printed in any case, because they go to standard output for a program.
+//! types. JSON Lines are printed in any case, because they go to standard output for a program.
 
 use std::io::{self, Write as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

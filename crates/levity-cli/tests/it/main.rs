@@ -32,6 +32,7 @@ mod plan_terminal;
 mod promises;
 mod serve;
 mod serve_mcp;
+mod settings;
 mod swarm;
 mod tools;
 mod untrusted;

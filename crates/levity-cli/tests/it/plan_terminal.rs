@@ -20,6 +20,11 @@ pub(crate) struct Terminal {
 
 impl Terminal {
     pub(crate) fn new(args: &[&str], typed: &[u8]) -> Self {
+        Self::in_folder(env!("CARGO_TARGET_TMPDIR").as_ref(), args, typed)
+    }
+
+    /// Starts the command in a folder.
+    pub(crate) fn in_folder(folder: &std::path::Path, args: &[&str], typed: &[u8]) -> Self {
         let ours: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&ours).unwrap();
         unlockpt(&ours).unwrap();
@@ -41,7 +46,7 @@ impl Terminal {
             .env_clear()
             .env("TERM", "xterm")
             .env("HOME", crate::HOME)
-            .current_dir(env!("CARGO_TARGET_TMPDIR"));
+            .current_dir(folder);
         let child = command
             .stdin(end())
             .stdout(end())

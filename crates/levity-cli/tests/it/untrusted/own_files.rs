@@ -472,7 +472,8 @@ fn commands_are_unavailable_if_own_files_cannot_be_hidden() {
         ];
         output_at_guarded(&args, folder.path())
     };
-    let (Some(inside), Some(outside)) = (run("ws/runs"), run("runs")) else {
+    // The second call is the one inside, because its journal also counts for later calls.
+    let (Some(outside), Some(inside)) = (run("runs"), run("ws/runs")) else {
         eprintln!("SKIPPED: unshare or setpriv is missing, or user namespaces are disabled");
         return;
     };
@@ -485,6 +486,68 @@ fn commands_are_unavailable_if_own_files_cannot_be_hidden() {
     let results = (tool_results(&inside), tool_results(&outside));
     assert!(results.0[0].contains("not_found"), "{results:#?}");
     assert!(folder.path().join("ws/done").exists(), "{results:#?}");
+    let later = run("runs").unwrap();
+    check(&later, 0, "cannot protect");
+    assert!(tool_results(&later)[0].contains("not_found"), "{later:?}");
+}
+
+/// The rules of a sandbox without mounts do not hide single files, so executables are unavailable.
+#[cfg(target_os = "linux")]
+#[test]
+fn executables_are_unavailable_if_own_files_of_their_folder_cannot_be_hidden() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let script = r#"[{"call": {"name": "peek", "args": {}}}, {"reply": "Done."}]"#;
+    let servers = r#"{"mcpServers": {"nobody": {"url": "http://127.0.0.1:1/mcp",
+        "headers": {"X-Key": "secret"}}}}"#;
+    let peek = "#!/bin/sh\ntext=$(cat mcp.json | tr -dc a-z)\necho \"\\\"$text\\\"\"\n";
+    let manifest = r#"{"description": "Reads files.", "read_only": true}"#;
+    let folder = Folder::new(&[
+        ("tools/peek", peek),
+        ("tools/peek.tool.json", manifest),
+        ("tools/mcp.json", servers),
+        ("s.json", script),
+    ]);
+    let program = folder.path().join("tools/peek");
+    fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+    let args = "run Go --script s.json --tools tools --mcp tools/mcp.json --mcp-wait 0 --json";
+    let args: Vec<_> = args.split(' ').collect();
+    let Some(output) = output_at_guarded(&args, folder.path()) else {
+        eprintln!("SKIPPED: unshare or setpriv is missing, or user namespaces are disabled");
+        return;
+    };
+    check(&output, 0, "cannot hide the denied files of its folder");
+    let results = tool_results(&output);
+    assert!(results[0].contains("not_found"), "{results:#?}");
+}
+
+#[test]
+fn journal_of_earlier_call_is_out_of_reach_of_later_call() {
+    let steps = r#"[
+        {"calls": [
+            {"name": "write_file", "args": {"path": "runs/one.jsonl", "content": "forged"}},
+            {"name": "read_file", "args": {"path": "runs/one.jsonl"}},
+            {"name": "write_file", "args": {"path": "free.txt", "content": "free"}}
+        ]},
+        {"reply": "Done."}
+    ]"#;
+    let folder = Folder::new(&[("s.json", steps)]);
+    let run = |args: &str| {
+        let args: Vec<_> = args.split(' ').collect();
+        command(&args).current_dir(folder.path()).output().unwrap()
+    };
+    check(&run("run hi --journal runs --id one"), 0, "");
+    let journal = folder.path().join("runs/one.jsonl");
+    let before = fs::read(&journal).unwrap();
+    let output = run("run hi --script s.json --workspace . --json");
+    check(&output, 0, "Done.");
+    assert_eq!(fs::read(&journal).unwrap(), before);
+    let results = tool_results(&output);
+    assert!(
+        results[0].contains("denied") && results[1].contains("denied"),
+        "{results:#?}"
+    );
+    assert!(folder.path().join("free.txt").exists(), "{results:#?}");
 }
 
 /// The file of `--bus` is written at the end of the run, when a command may have replaced its
@@ -593,4 +656,26 @@ fn settings_file_behind_link_in_workspace_is_an_error() {
     // Links outside of the workspace are out of reach of its commands.
     check(&run("--journal", "safe/good.db"), 0, "Done.");
     check(&run("--journal", "work/real/plain.db"), 0, "Done.");
+}
+
+#[cfg(unix)]
+#[test]
+fn default_journal_is_not_followed_as_link() {
+    let folder = Folder::new(&[("elsewhere/x", "")]);
+    std::os::unix::fs::symlink("elsewhere", folder.path().join("runs")).unwrap();
+    fs::write(folder.path().join("r.jsonl"), "").unwrap();
+    for args in [&["runs", "import", "r.jsonl"][..], &["runs", "list"]] {
+        let output = command(args).current_dir(folder.path()).output().unwrap();
+        check(
+            &output,
+            1,
+            "`runs` is a link, which may lead to any folder; name the journal",
+        );
+    }
+    let named = ["runs", "list", "--journal", "elsewhere"];
+    check(
+        &command(&named).current_dir(folder.path()).output().unwrap(),
+        0,
+        "",
+    );
 }

@@ -1,0 +1,477 @@
+//! Settings of a folder and of the environment, as options of the commands.
+//!
+//! The file `levity.toml` in the current folder and variables such as `LEVITY_WORKSPACE` supply
+//! values for options that a call does not give. The names of settings are those of the options, so
+//! a new option that is added to one of the two lists below becomes a setting without more code.
+//!
+//! Settings are added to the arguments of the call before clap parses them. Defaults, conflicts,
+//! required options and errors therefore work as if the user had typed them. The order is: an
+//! option of the call, a variable, the table of the command in the file (`[run]`, `[serve.http]`),
+//! the top of the file, the default of the option. A value replaces the values of later sources as
+//! a whole, also in a list.
+//!
+//! The folder may come from a stranger. Only a few settings are harmless; all others need the
+//! agreement of the user, which `trust` stores. See the page on untrusted folders.
+
+mod file;
+mod show;
+mod trust;
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use clap::{Arg, ArgAction, Command, Id};
+
+pub(crate) use file::{FILE, SettingsFile, Value};
+pub(crate) use show::{ConfigArgs, config};
+pub(crate) use trust::{TrustArgs, trust, trust_new};
+
+/// Settings that a folder may make without the agreement of the user.
+///
+/// They can neither start a program, nor change a file or an address, nor show a file to a model.
+/// `model` is one of them only if it names neither an address nor a project.
+const HARMLESS: [&str; 29] = [
+    "about",
+    "ask",
+    "ask-plan",
+    "guard",
+    "instructions",
+    "limit-calls",
+    "limit-cost",
+    "limit-time",
+    "limit-tokens",
+    "limit-tool-calls",
+    "max-delegations",
+    "max-parallel",
+    "max-replans",
+    "max-runs",
+    "max-tasks",
+    "max-turns",
+    "mcp-wait",
+    "model",
+    "name",
+    "no-context",
+    "park",
+    "python",
+    "quiet",
+    "read-only",
+    "talk",
+    "thinking",
+    "token-share",
+    "view",
+    "worker",
+];
+
+/// Settings that take effect only in a trusted folder.
+const NEEDS_TRUST: [&str; 28] = [
+    "agents",
+    "allow",
+    "allow-host",
+    "allow-origin",
+    "allow-plaintext",
+    "assume-price",
+    "bus",
+    "cache",
+    "client-model",
+    "commander",
+    "facts",
+    "http",
+    "journal",
+    "listen",
+    "logs",
+    "mcp",
+    "memory",
+    "network",
+    "offer",
+    "prompts",
+    "read-limit",
+    "script",
+    "sessions",
+    "tool-routes",
+    "tools",
+    "weak",
+    "web",
+    "workspace",
+];
+
+/// Settings whose files decide about what levity does and which programs it starts.
+///
+/// The content of these files is part of what a user trusts. A variable must name them by an
+/// absolute path, because a relative one would mean another file in each folder.
+const CONTROL_FILES: [&str; 5] = ["agents", "mcp", "prompts", "script", "tools"];
+
+/// Commands whose results must not depend on the folder in which they are called, or that deal with
+/// settings themselves.
+const WITHOUT_SETTINGS: [&str; 7] = [
+    "config", "eval", "help", "init", "models", "sandbox", "trust",
+];
+
+/// Options of commands that levity reads from the environment by other names, without settings.
+///
+/// A variable of this list only replaces the value in the file.
+const OWN_VARIABLES: [(&str, &[&str]); 2] = [
+    ("model", &["LEVITY_MODEL"]),
+    ("mcp", &["LEVITY_MCP_SERVERS", "MCP_SERVERS_CONFIG"]),
+];
+
+/// The options that settings supplied to this process, by the ids that clap gives them.
+static SUPPLIED: OnceLock<BTreeSet<String>> = OnceLock::new();
+
+/// The files that settings name, also those for other commands.
+static NAMED_FILES: OnceLock<Vec<PathBuf>> = OnceLock::new();
+
+/// Returns the files that the settings of this folder name, also those for other commands: an agent
+/// must not change what a later command does.
+pub(crate) fn named_files() -> &'static [PathBuf] {
+    NAMED_FILES.get().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// Returns `true` if a setting supplied the option, and not the user in this call.
+///
+/// Some commands refuse an option without effect. A setting serves many commands, so it may have no
+/// effect on one of them.
+pub(crate) fn is_supplied(id: &str) -> bool {
+    SUPPLIED.get().is_some_and(|options| options.contains(id))
+}
+
+/// Returns the names of all settings.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    HARMLESS.into_iter().chain(NEEDS_TRUST)
+}
+
+/// The source of a setting's value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// An option of the call.
+    Call,
+    /// A variable of the environment.
+    Variable(String),
+    /// A line of the file.
+    Line(usize),
+}
+
+/// The value of one setting for a command.
+#[derive(Debug)]
+pub(crate) struct Choice {
+    /// The name of the setting.
+    pub(crate) name: &'static str,
+    /// The id of the option.
+    id: Id,
+    /// `None` if the option is given in the call.
+    pub(crate) value: Option<Value>,
+    pub(crate) origin: Origin,
+    /// The position in the arguments at which the option can be inserted.
+    at: usize,
+}
+
+/// A call of the command, divided into its levels: the program, a command, a command below it.
+struct Call<'a> {
+    words: Vec<OsString>,
+    levels: Vec<Level<'a>>,
+}
+
+/// A command of a call, and the options that were given to it.
+struct Level<'a> {
+    command: &'a Command,
+    /// The position after the name of the command.
+    at: usize,
+    given: BTreeSet<Id>,
+}
+
+/// Returns the arguments of a call with the settings that apply to it.
+///
+/// # Errors
+/// The file or a variable is invalid, or the file has settings that need trust and is not trusted.
+pub(crate) fn add(root: &Command, words: Vec<OsString>) -> Result<Vec<OsString>, String> {
+    let call = Call::new(root, words);
+    if !call.has_settings() {
+        return Ok(call.words);
+    }
+    let file = SettingsFile::read(root)?;
+    let choices = call.choices(file.as_ref())?;
+    if let Some(file) = &file {
+        trust::check(file, &choices)?;
+        let _ = NAMED_FILES.set(file.paths());
+    }
+    let supplied = choices.iter().filter(|choice| choice.value.is_some());
+    let _ = SUPPLIED.set(supplied.map(|choice| choice.id.to_string()).collect());
+    Ok(call.with(&choices))
+}
+
+impl<'a> Call<'a> {
+    /// Finds the commands of a call and the options that were given to each. A flag with a value
+    /// (`--web=false`) becomes a flag that is given or absent.
+    ///
+    /// Words that are no options or commands of levity stay as they are; clap reports them.
+    fn new(root: &'a Command, words: Vec<OsString>) -> Self {
+        let mut call = Self {
+            words,
+            levels: vec![Level::new(root, 1)],
+        };
+        let mut at = 1;
+        while let Some(word) = call.words.get(at) {
+            let word = word.to_str().unwrap_or_default().to_owned();
+            if word == "--" {
+                break;
+            }
+            at = match (word.strip_prefix("--"), word.strip_prefix('-')) {
+                (Some(long), _) => call.long(long, at),
+                (None, Some(short)) if !short.is_empty() => call.short(short, at),
+                _ => call.command(&word, at),
+            };
+        }
+        call
+    }
+
+    /// Notes an option such as `--model X` or `--model=X`, and returns the position after it.
+    fn long(&mut self, text: &str, at: usize) -> usize {
+        let (name, value) = text
+            .split_once('=')
+            .map_or((text, None), |(name, value)| (name, Some(value)));
+        let Some(level) = self.levels.last_mut() else {
+            return at + 1;
+        };
+        let Some(arg) = option(level.command, name) else {
+            return at + 1;
+        };
+        level.given.insert(arg.get_id().clone());
+        match value {
+            Some("true") if is_flag(arg) => self.words[at] = format!("--{name}").into(),
+            Some("false") if is_flag(arg) => {
+                self.words.remove(at);
+                return at;
+            }
+            None if needs_value(arg) => return at + 2,
+            _ => {}
+        }
+        at + 1
+    }
+
+    /// Notes options such as `-q`, and returns the position after them.
+    fn short(&mut self, letters: &str, at: usize) -> usize {
+        let Some(level) = self.levels.last_mut() else {
+            return at + 1;
+        };
+        for (index, letter) in letters.char_indices() {
+            let mut args = level.command.get_arguments();
+            let Some(arg) = args.find(|arg| arg.get_short() == Some(letter)) else {
+                break;
+            };
+            level.given.insert(arg.get_id().clone());
+            if needs_value(arg) {
+                let is_last = index + letter.len_utf8() == letters.len();
+                return at + 1 + usize::from(is_last);
+            }
+        }
+        at + 1
+    }
+
+    /// Descends into a command, if the word names one, and returns the position after it.
+    fn command(&mut self, word: &str, at: usize) -> usize {
+        let level = self.levels.last().map(|level| level.command);
+        if let Some(command) = level.and_then(|level| level.find_subcommand(word)) {
+            self.levels.push(Level::new(command, at + 1));
+        }
+        at + 1
+    }
+
+    /// The names of the commands, such as `serve` and `http`.
+    fn path(&self) -> Vec<&'a str> {
+        let commands = self.levels.iter().skip(1);
+        commands.map(|level| level.command.get_name()).collect()
+    }
+
+    /// Returns `false` for commands without settings, and for calls that ask for help.
+    fn has_settings(&self) -> bool {
+        let is_given = |id: &str| self.levels.iter().any(|level| level.given.contains(id));
+        let is_help = |word: &OsString| word == "--help" || word == "-h";
+        let has_settings = self
+            .path()
+            .first()
+            .is_some_and(|command| !WITHOUT_SETTINGS.contains(command));
+        has_settings && !is_given("no_settings") && !self.words.iter().any(is_help)
+    }
+
+    /// Returns the value of each setting that an option of the call, a variable or the file gives.
+    ///
+    /// # Errors
+    /// A variable has a value that its option does not accept.
+    fn choices(&self, file: Option<&SettingsFile>) -> Result<Vec<Choice>, String> {
+        let path = self.path();
+        let mut choices = Vec::new();
+        for level in &self.levels {
+            for name in names() {
+                let Some(arg) = option(level.command, name).filter(|arg| !arg.is_global_set())
+                else {
+                    continue;
+                };
+                let choice = |value, origin| Choice {
+                    name,
+                    id: arg.get_id().clone(),
+                    value,
+                    origin,
+                    at: level.at,
+                };
+                if level.given.contains(arg.get_id()) {
+                    choices.push(choice(None, Origin::Call));
+                } else if level.excludes(arg) {
+                } else if let Some((variable, value)) = variable(name, arg)? {
+                    choices.push(choice(value, Origin::Variable(variable)));
+                } else if let Some(setting) = file.and_then(|file| file.find(&path, name)) {
+                    let value = Some(setting.value.clone());
+                    choices.push(choice(value, Origin::Line(setting.line)));
+                }
+            }
+        }
+        Ok(choices)
+    }
+
+    /// Returns the arguments with the settings after the names of their commands.
+    fn with(self, choices: &[Choice]) -> Vec<OsString> {
+        let mut words = self.words;
+        for choice in choices.iter().rev() {
+            let name = choice.name;
+            let name = self
+                .levels
+                .iter()
+                .filter(|level| level.at == choice.at)
+                .find_map(|level| option(level.command, name)?.get_long())
+                .unwrap_or(name);
+            let inserted: Vec<OsString> = match &choice.value {
+                None | Some(Value::Flag(false)) => Vec::new(),
+                Some(Value::Flag(true)) => vec![format!("--{name}").into()],
+                Some(Value::Texts(texts)) => texts
+                    .iter()
+                    .map(|text| format!("--{name}={text}").into())
+                    .collect(),
+            };
+            words.splice(choice.at..choice.at, inserted);
+        }
+        words
+    }
+}
+
+impl<'a> Level<'a> {
+    fn new(command: &'a Command, at: usize) -> Self {
+        Self {
+            command,
+            at,
+            given: BTreeSet::new(),
+        }
+    }
+
+    /// Returns `true` if an option of the call excludes this one.
+    fn excludes(&self, arg: &Arg) -> bool {
+        let given = self
+            .command
+            .get_arguments()
+            .filter(|other| self.given.contains(other.get_id()));
+        let conflicts = |one: &Arg, other: &Arg| {
+            let conflicts = self.command.get_arg_conflicts_with(one);
+            conflicts.iter().any(|arg| arg.get_id() == other.get_id())
+        };
+        given
+            .into_iter()
+            .any(|other| conflicts(arg, other) || conflicts(other, arg))
+    }
+}
+
+/// Returns the option of a command by its long name or one of its other names.
+fn option<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
+    let is_named = |arg: &&Arg| {
+        arg.get_long() == Some(name)
+            || arg
+                .get_all_aliases()
+                .is_some_and(|names| names.contains(&name))
+    };
+    command.get_arguments().find(is_named)
+}
+
+fn is_flag(arg: &Arg) -> bool {
+    matches!(arg.get_action(), ArgAction::SetTrue)
+}
+
+fn is_list(arg: &Arg) -> bool {
+    matches!(arg.get_action(), ArgAction::Append)
+}
+
+/// Returns `true` if the next word is the value of the option.
+fn needs_value(arg: &Arg) -> bool {
+    let values = arg.get_num_args();
+    arg.get_action().takes_values() && values.is_none_or(|values| values.min_values() > 0)
+}
+
+/// Returns `true` if the option also works without a value, as `--cache` does.
+fn has_optional_value(arg: &Arg) -> bool {
+    arg.get_action().takes_values() && !needs_value(arg)
+}
+
+/// Checks a value by the rules of its option.
+///
+/// # Errors
+/// Returns the reason in the words that clap would print for the option on the command line.
+fn check_value(arg: &Arg, value: &Value) -> Result<(), String> {
+    let Value::Texts(texts) = value else {
+        return Ok(());
+    };
+    let plain = Arg::new("value")
+        .long("value")
+        .action(arg.get_action().clone())
+        .num_args(arg.get_num_args().unwrap_or_else(|| 1.into()))
+        .value_parser(arg.get_value_parser().clone());
+    let command = Command::new("levity").no_binary_name(true).arg(plain);
+    let words = texts.iter().map(|text| format!("--value={text}"));
+    let parsed = command.try_get_matches_from(words);
+    parsed.map(drop).map_err(|error| {
+        let line = crate::usage::one_line(&error.render().to_string());
+        // The option is not on the command line, so only the reason is useful.
+        let reason = line.split_once("': ").map(|(_, reason)| reason.to_owned());
+        let choice = line.split_once("; use ");
+        let choice = choice.map(|(_, names)| format!("it is invalid; use {names}"));
+        reason.or(choice).unwrap_or(line)
+    })
+}
+
+/// Returns the variable that sets an option, and its value. There is no value if levity reads the
+/// variable elsewhere.
+///
+/// # Errors
+/// The option does not accept the value, or a file that controls levity has a relative path.
+fn variable(name: &str, arg: &Arg) -> Result<Option<(String, Option<Value>)>, String> {
+    let is_set = |variable: &str| std::env::var(variable).is_ok_and(|value| !value.is_empty());
+    if let Some((_, variables)) = OWN_VARIABLES.iter().find(|(own, _)| *own == name) {
+        let variable = variables.iter().find(|variable| is_set(variable));
+        return Ok(variable.map(|variable| ((*variable).to_owned(), None)));
+    }
+    let variable = variable_name(name);
+    if !is_set(&variable) {
+        return Ok(None);
+    }
+    let text = std::env::var(&variable).unwrap_or_default();
+    let value = match (is_flag(arg) || has_optional_value(arg), &*text) {
+        (true, "true" | "1") => Value::Flag(true),
+        (true, "false" | "0") => Value::Flag(false),
+        _ if is_flag(arg) => {
+            return Err(format!("`{variable}` is `{text}`; use `true` or `false`"));
+        }
+        _ => Value::Texts(vec![text]),
+    };
+    if let Value::Texts(texts) = &value
+        && CONTROL_FILES.contains(&name)
+        && !texts.iter().all(|text| Path::new(text).is_absolute())
+    {
+        return Err(format!(
+            "`{variable}` is a relative path, which means another file in each folder; use an \
+                absolute path, or set `{name}` in `{FILE}`"
+        ));
+    }
+    check_value(arg, &value).map_err(|reason| format!("`{variable}`: {reason}"))?;
+    Ok(Some((variable, Some(value))))
+}
+
+/// Returns the variable of a setting, such as `LEVITY_MAX_TURNS`.
+fn variable_name(name: &str) -> String {
+    format!("LEVITY_{}", name.to_uppercase().replace('-', "_"))
+}

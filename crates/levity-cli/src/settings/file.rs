@@ -1,0 +1,249 @@
+//! The file `levity.toml`.
+//!
+//! The file is a TOML table. Keys at the top are names of options and apply to each command that
+//! has the option. A table with the name of a command applies to this command and those below it:
+//! `[serve]` applies to `serve http` and `serve mcp`, `[serve.http]` to the first alone.
+//!
+//! Every key and value is checked when the file is read, also those of other commands, because a
+//! wrong setting is otherwise found weeks later. Errors name the line, the column and the next
+//! step.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use clap::Command;
+use levity::core::text::nearest;
+use levity_system::files;
+use toml::de::{DeTable, DeValue};
+
+use crate::own_files;
+
+use super::{check_value, has_optional_value, is_flag, is_list, names, option};
+
+/// The name of the file.
+pub(crate) const FILE: &str = "levity.toml";
+
+/// The maximum size of the file: 1 MiB.
+const MAX_SIZE: u64 = 1 << 20;
+
+/// The content of the file.
+#[derive(Debug)]
+pub(crate) struct SettingsFile {
+    settings: Vec<Setting>,
+}
+
+/// One setting in the file.
+#[derive(Debug)]
+pub(crate) struct Setting {
+    /// The command whose table has the setting; empty at the top of the file.
+    command: Vec<String>,
+    pub(crate) name: String,
+    pub(crate) value: Value,
+    /// The line of the file, from 1.
+    pub(crate) line: usize,
+}
+
+/// The value of a setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Value {
+    Flag(bool),
+    /// The values of an option, in the form that the command line has.
+    Texts(Vec<String>),
+}
+
+impl SettingsFile {
+    /// Reads the file of the current folder, if there is one.
+    ///
+    /// # Errors
+    /// The file cannot be read, is not TOML, or has a setting that no command accepts.
+    pub(crate) fn read(root: &Command) -> Result<Option<Self>, String> {
+        let path = Path::new(FILE);
+        if path.symlink_metadata().is_err() {
+            return Ok(None);
+        }
+        let text = files::read_at_most(path, MAX_SIZE)
+            .map_err(|error| format!("cannot read `{FILE}`: {error}"))?;
+        let text = String::from_utf8(text)
+            .map_err(|_| format!("cannot read `{FILE}`: it is not UTF-8; save it as UTF-8"))?;
+        Self::parse(&text, root).map(Some)
+    }
+
+    /// Reads the settings from the text of a file.
+    pub(crate) fn parse(text: &str, root: &Command) -> Result<Self, String> {
+        let table = DeTable::parse(text).map_err(|error| {
+            let place = place(text, error.span().unwrap_or_default());
+            format!("`{FILE}`, {place}: {}", one_line(error.message()))
+        })?;
+        let mut file = Self {
+            settings: Vec::new(),
+        };
+        file.add_table(text, table.get_ref(), root, &[])?;
+        Ok(file)
+    }
+
+    /// Adds the settings of a table and of the tables of commands in it.
+    fn add_table(
+        &mut self,
+        text: &str,
+        table: &DeTable<'_>,
+        command: &Command,
+        path: &[String],
+    ) -> Result<(), String> {
+        for (key, value) in table {
+            let name = key.get_ref().as_ref();
+            let failed = |span: Range<usize>, problem: String| {
+                format!("`{FILE}`, {}: {problem}", place(text, span))
+            };
+            if let Some(below) = command.find_subcommand(name)
+                && let DeValue::Table(table) = value.get_ref()
+            {
+                let path = [path, &[name.to_owned()]].concat();
+                self.add_table(text, table, below, &path)?;
+                continue;
+            }
+            let arg = option_below(command, name).filter(|_| names().any(|known| known == name));
+            let Some(arg) = arg else {
+                return Err(failed(key.span(), unknown(name, command)));
+            };
+            let parsed = parse_value(arg, value.get_ref())
+                .and_then(|value| check_value(arg, &value).map(|()| value))
+                .map_err(|problem| failed(value.span(), format!("`{name}`: {problem}")))?;
+            self.settings.push(Setting {
+                command: path.to_vec(),
+                name: name.to_owned(),
+                value: parsed,
+                line: line_and_column(text, key.span().start).0,
+            });
+        }
+        Ok(())
+    }
+
+    /// Returns the setting of this name for a command; that of the longest matching table wins.
+    pub(crate) fn find(&self, command: &[&str], name: &str) -> Option<&Setting> {
+        let applies = |setting: &&Setting| {
+            let table = &setting.command;
+            setting.name == name
+                && table.len() <= command.len()
+                && table
+                    .iter()
+                    .zip(command)
+                    .all(|(table, command)| table == command)
+        };
+        let settings = self.settings.iter().filter(applies);
+        settings.max_by_key(|setting| setting.command.len())
+    }
+
+    /// Returns the paths of levity's own files that the settings name.
+    pub(super) fn paths(&self) -> Vec<PathBuf> {
+        let is_own = |setting: &&Setting| own_files::is_own(&setting.name);
+        let own = self.settings.iter().filter(is_own);
+        let texts = own.filter_map(|setting| match &setting.value {
+            Value::Texts(texts) => Some(texts),
+            Value::Flag(_) => None,
+        });
+        texts.flatten().map(PathBuf::from).collect()
+    }
+
+    /// Returns all settings, in the order of the file's tables.
+    pub(crate) fn all(&self) -> &[Setting] {
+        &self.settings
+    }
+}
+
+impl Setting {
+    /// Returns the setting as a line of the file.
+    pub(crate) fn text(&self) -> String {
+        let table = match self.command.is_empty() {
+            true => String::new(),
+            false => format!("[{}] ", self.command.join(".")),
+        };
+        format!("{table}{} = {}", self.name, self.value)
+    }
+}
+
+impl std::fmt::Display for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Flag(flag) => write!(f, "{flag}"),
+            Self::Texts(texts) => match &texts[..] {
+                [number] if number.parse::<f64>().is_ok() => write!(f, "{number}"),
+                [text] => write!(f, "{text:?}"),
+                texts => write!(f, "{texts:?}"),
+            },
+        }
+    }
+}
+
+/// Returns the option of a command, or else of the commands below it.
+pub(super) fn option_below<'a>(command: &'a Command, name: &str) -> Option<&'a clap::Arg> {
+    option(command, name)
+        .filter(|arg| !arg.is_global_set())
+        .or_else(|| {
+            command
+                .get_subcommands()
+                .find_map(|below| option_below(below, name))
+        })
+}
+
+/// Converts a value of TOML by the kind of its option.
+fn parse_value(arg: &clap::Arg, value: &DeValue<'_>) -> Result<Value, String> {
+    match value {
+        DeValue::Boolean(flag) if is_flag(arg) || has_optional_value(arg) => Ok(Value::Flag(*flag)),
+        _ if is_flag(arg) => Err("use `true` or `false`".to_owned()),
+        DeValue::Array(values) if is_list(arg) => {
+            let texts = values.iter().map(|value| scalar(value.get_ref()));
+            Ok(Value::Texts(texts.collect::<Result<_, _>>()?))
+        }
+        DeValue::Array(_) => Err("it has one value; use no list".to_owned()),
+        value => Ok(Value::Texts(vec![scalar(value)?])),
+    }
+}
+
+/// Returns a single value as text. Control characters have no use in an option and could hide the
+/// rest of a line from the user.
+fn scalar(value: &DeValue<'_>) -> Result<String, String> {
+    match value {
+        DeValue::String(text) if text.contains('\0') => {
+            Err("it contains a zero byte; remove it".to_owned())
+        }
+        DeValue::String(text) => Ok(text.to_string()),
+        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
+            .map(|number| number.to_string())
+            .map_err(|_| "the number is too large".to_owned()),
+        DeValue::Float(number) => Ok(number.as_str().to_owned()),
+        _ => Err("use a text in quotes or a number".to_owned()),
+    }
+}
+
+/// Describes an unknown key, with the nearest known name.
+fn unknown(name: &str, command: &Command) -> String {
+    let known = names().filter(|known| option_below(command, known).is_some());
+    let mut known: Vec<&str> = known.collect();
+    known.extend(command.get_subcommands().map(Command::get_name));
+    match nearest(name, known) {
+        Some(near) => format!("unknown setting `{name}`; did you mean `{near}`?"),
+        None => format!(
+            "unknown setting `{name}`; `levity config show` lists the settings of a command"
+        ),
+    }
+}
+
+/// Returns a position for an error message.
+fn place(text: &str, span: Range<usize>) -> String {
+    let (line, column) = line_and_column(text, span.start);
+    format!("line {line}, column {column}")
+}
+
+/// Returns the line and the column of a byte, both from 1; columns count characters.
+fn line_and_column(text: &str, at: usize) -> (usize, usize) {
+    let before = text.get(..at).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+    (
+        before.matches('\n').count() + 1,
+        before[line_start..].chars().count() + 1,
+    )
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
