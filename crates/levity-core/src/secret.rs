@@ -1,4 +1,5 @@
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -116,7 +117,7 @@ pub struct FoundSecret {
 /// Cloning is cheap.
 #[derive(Clone, Default)]
 pub struct Secrets {
-    known: Arc<Vec<String>>,
+    known: Arc<BTreeSet<String>>,
     known_only: bool,
 }
 
@@ -138,12 +139,7 @@ impl Secrets {
     pub fn known(mut self, value: impl AsRef<str>) -> Self {
         let value = value.as_ref().trim();
         if value.len() >= MIN_KNOWN_LENGTH {
-            let known = Arc::make_mut(&mut self.known);
-            for form in encoded_forms(value) {
-                if !known.contains(&form) {
-                    known.push(form);
-                }
-            }
+            Arc::make_mut(&mut self.known).extend(encoded_forms(value));
         }
         self
     }
