@@ -11,7 +11,7 @@ use std::sync::Arc;
 use levity_core::Secrets;
 use levity_core::text::{bare_url, squeezed};
 
-use super::expand::{Expander, with_placeholders};
+use super::expand::{Expander, restore_variables, with_placeholders};
 use super::keys::{Setting, setting, suggestion};
 use super::node::Node;
 use super::problem::{ConfigProblem, below, short};
@@ -169,9 +169,7 @@ impl<'a> Entry<'a> {
             return None;
         };
         let (placeholder, names) = with_placeholders(text);
-        let restore =
-            |text: String, (placeholder, name): &(String, String)| text.replace(placeholder, name);
-        (!names.is_empty()).then(|| names.iter().fold(bare_url(&placeholder), restore))
+        (!names.is_empty()).then(|| restore_variables(&bare_url(&placeholder), &names))
     }
 
     /// Reads `enabled` and `disabled`, which other programs use; the default is enabled.

@@ -18,6 +18,14 @@ use std::collections::BTreeMap;
 /// The maximum number of bytes that one configuration may expand to. A file could name a large
 /// variable any number of times.
 const MAX_BYTES: usize = 4 << 20;
+/// The maximum number of variables in one value. No setting needs as many, and each one takes part
+/// in the display of the value.
+const MAX_VARIABLES: usize = 100;
+/// The start of a placeholder; its number and its end follow. All are letters, which may be part of
+/// a host or a path.
+const PLACEHOLDER: &str = "levityvariable";
+/// The end of a placeholder, which occurs in no number.
+const PLACEHOLDER_END: char = 'x';
 
 /// Expands variables with values from a lookup function.
 pub(super) struct Expander<'a> {
@@ -45,7 +53,7 @@ impl<'a> Expander<'a> {
     pub(super) fn expand(&mut self, text: &str) -> Result<String, Vec<String>> {
         let mut whole = String::with_capacity(text.len());
         let mut problems = Vec::new();
-        let mut rest = text;
+        let (mut rest, mut count) = (text, 0);
         while let Some(at) = rest.find("${") {
             let (before, after) = (&rest[..at], &rest[at + 2..]);
             if let Some(before) = before.strip_suffix('$') {
@@ -60,6 +68,13 @@ impl<'a> Expander<'a> {
                 return Err(problems);
             };
             rest = after;
+            count += 1;
+            if count > MAX_VARIABLES {
+                problems.push(format!(
+                    "it contains more than {MAX_VARIABLES} variables; use fewer"
+                ));
+                return Err(problems);
+            }
             match self.variable(inside) {
                 Ok(value) => whole.push_str(&value),
                 Err(problem) => problems.push(problem),
@@ -124,23 +139,43 @@ impl<'a> Expander<'a> {
     }
 }
 
-/// Replaces each variable with a placeholder of letters, and returns the placeholders with the
-/// variables. The display of a URL then treats them as part of it.
-pub(super) fn with_placeholders(text: &str) -> (String, Vec<(String, String)>) {
-    let (mut whole, mut names, mut rest) = (String::new(), Vec::new(), text);
+/// Replaces each variable with a placeholder of letters, and returns the variables by the numbers
+/// of their placeholders. The display of a URL then treats them as part of it.
+pub(super) fn with_placeholders(text: &str) -> (String, BTreeMap<String, String>) {
+    let (mut whole, mut names, mut rest) = (String::new(), BTreeMap::new(), text);
     while let Some((before, (inside, after))) = rest
         .split_once("${")
         .and_then(|(before, after)| Some((before, after.split_once('}')?)))
     {
         let name = inside.split(":-").next().unwrap_or_default();
-        let placeholder = format!("levityvariable{}x", "y".repeat(names.len()));
+        // A binary number in letters: with digits, a part of a path would look like a key.
+        let number = format!("{:b}", names.len())
+            .replace('0', "y")
+            .replace('1', "z");
         whole.push_str(before);
-        whole.push_str(&placeholder);
-        names.push((placeholder, format!("${{{name}}}")));
+        whole.push_str(PLACEHOLDER);
+        whole.push_str(&number);
+        whole.push(PLACEHOLDER_END);
+        names.insert(number, format!("${{{name}}}"));
         rest = after;
     }
     whole.push_str(rest);
     (whole, names)
+}
+
+/// Replaces the placeholders that are left in a text with their variables, in one pass.
+pub(super) fn restore_variables(text: &str, names: &BTreeMap<String, String>) -> String {
+    let mut parts = text.split(PLACEHOLDER);
+    let mut whole = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let found = part
+            .split_once(PLACEHOLDER_END)
+            .and_then(|(number, after)| Some((names.get(number)?.as_str(), after)));
+        let (name, after) = found.unwrap_or((PLACEHOLDER, part));
+        whole.push_str(name);
+        whole.push_str(after);
+    }
+    whole
 }
 
 /// Returns `true` for letters, digits and `_`, not starting with a digit, up to 128 bytes.
@@ -216,6 +251,52 @@ mod tests {
         fails("${input:key}", &["an input"]);
         fails("${NONE:-${A}}", &["default of `NONE`"]);
         fails("${BIG}${BIG}${BIG}", &["more than"]);
+    }
+
+    #[test]
+    fn expand_limits_number_of_variables() {
+        check(&"${NONE:-}".repeat(MAX_VARIABLES), "");
+        check(&"$${A}".repeat(1_000), &"${A}".repeat(1_000));
+        fails(
+            &"${A:-}".repeat(90_000),
+            &["more than 100 variables; use fewer"],
+        );
+    }
+
+    #[test]
+    fn restore_variables_returns_original_names() {
+        for text in [
+            "",
+            "plain",
+            "${A}",
+            "a${A}b${B}${A}c",
+            "levityvariable${A}x",
+        ] {
+            let (placeholders, names) = with_placeholders(text);
+            assert!(!placeholders.contains(['$', '{', '}']), "{placeholders}");
+            assert_eq!(restore_variables(&placeholders, &names), text);
+        }
+        let (placeholders, names) = with_placeholders("${A:-b}/${C}");
+        let (_, second) = placeholders.split_once('/').unwrap();
+        assert_eq!(
+            restore_variables(second, &names),
+            "${C}",
+            "the first one is hidden"
+        );
+    }
+
+    #[test]
+    fn with_placeholders_of_many_variables_stays_short() {
+        const COUNT: usize = 90_000;
+        let text = "${A}".repeat(COUNT);
+        let (placeholders, names) = with_placeholders(&text);
+        assert!(
+            placeholders.len() < COUNT * 40,
+            "{} bytes",
+            placeholders.len()
+        );
+        // With one pass for each variable, more than 200 GB would be read.
+        assert_eq!(restore_variables(&placeholders, &names), text);
     }
 
     #[test]

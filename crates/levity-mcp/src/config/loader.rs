@@ -1,8 +1,8 @@
 //! The settings of many servers, loaded from one file.
 //!
 //! Reading never fails as a whole: each problem has a place and a reason, and only the server that
-//! it belongs to is left out. A hostile file is bounded: 1 MiB of text, 4 MiB of expanded variables
-//! and 1,000 listed problems.
+//! it belongs to is left out. A hostile file is bounded: 1 MiB of text, 100 variables in one value,
+//! 4 MiB of expanded variables and 1,000 listed problems.
 
 use std::fmt;
 use std::fs::File;

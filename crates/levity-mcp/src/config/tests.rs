@@ -501,6 +501,20 @@ fn problem_of_disabled_server_is_only_a_warning() {
 }
 
 #[test]
+fn url_with_many_variables_is_rejected_or_shown_briefly() {
+    let url = |part: &str| {
+        let parts = part.repeat(90_000);
+        format!(r#"{{"url": "https://h.example/a?q={parts}"}}"#)
+    };
+    check_errors(
+        &url("${A:-}"),
+        &["`/mcpServers/x/url`: it contains more than 100 variables; use fewer"],
+    );
+    // Escaped variables have no limit: they are text.
+    assert_eq!(one(&url("$${A}")).display_target(), "https://h.example/a");
+}
+
+#[test]
 fn problems_beyond_limit_are_counted() {
     let text = format!("[{}]", vec!["1"; 5_000].join(","));
     let config = parse(&text);
