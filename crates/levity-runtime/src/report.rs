@@ -3,6 +3,7 @@
 //! A report is a fold over records and needs neither the machine nor the program that wrote them.
 //! So it also works for runs of older versions that can no longer be resumed.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -116,7 +117,7 @@ impl RunReport {
             _ => {}
         }
         if let Entry::Started { effect, note } = entry {
-            calls.begun.push((*effect, note.clone()));
+            calls.begun.insert(*effect, note.clone());
         }
         if let Entry::Finished {
             effect, outcome, ..
@@ -146,14 +147,14 @@ impl RunReport {
 #[derive(Default)]
 struct Calls {
     asked: RequestedCalls,
-    begun: Vec<(EffectId, EffectNote)>,
+    /// Effects that have started and not finished.
+    begun: BTreeMap<EffectId, EffectNote>,
 }
 
 impl Calls {
     /// Questions and waits are no steps: they return `None`.
     fn step(&mut self, effect: EffectId, outcome: &Outcome) -> Option<ReportStep> {
-        let at = self.begun.iter().position(|(id, ..)| *id == effect)?;
-        let (_, note) = self.begun.swap_remove(at);
+        let note = self.begun.remove(&effect)?;
         if let Outcome::Decision(Decision::Edit { args }) = outcome {
             self.asked.edit(&note, args);
         }
@@ -257,5 +258,32 @@ impl RunComparison {
             }
             same => writeln!(f, "after {same} steps in common: {left} | {right}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use levity_core::{EffectClass, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn of_many_open_effects_finds_each_by_its_number() {
+        // With a scan of the open effects, 20,000,000,000 of them would be compared.
+        const COUNT: u64 = 200_000;
+        let note = EffectNote::new(EffectKind::Tool, "run", EffectClass::ReadOnly);
+        let started = (0..COUNT).map(|effect| Entry::Started {
+            effect: EffectId::new(effect),
+            note: note.clone(),
+        });
+        let finished = (0..COUNT)
+            .rev()
+            .map(|effect| Entry::finished(EffectId::new(effect), Outcome::Unknown));
+        let records: Vec<_> = (0..)
+            .zip(started.chain(finished))
+            .map(|(seq, entry)| Record::new(seq, Timestamp::default(), entry))
+            .collect();
+        let report = RunReport::of(&RunId::new("r1"), &records);
+        assert_eq!(report.steps.len() as u64, COUNT);
     }
 }
