@@ -331,7 +331,7 @@ async fn comparison_shows_arguments_of_executed_call() {
     run.await.unwrap();
     let id = RunId::new("edited");
     let report = RunReport::of(&id, &journal.records(&id));
-    assert_eq!(report.steps[0].args, r#"{"a":2,"b":2}"#);
+    assert_eq!(&*report.steps[0].args, r#"{"a":2,"b":2}"#);
     agent.replay(&id).await.unwrap();
 }
 

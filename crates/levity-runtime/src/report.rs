@@ -3,13 +3,14 @@
 //! A report is a fold over records and needs neither the machine nor the program that wrote them.
 //! So it also works for runs of older versions that can no longer be resumed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{
-    Decision, EffectId, EffectKind, EffectNote, Entry, ForkPoint, Outcome, Record, RunId, Status,
-    Usage,
+    CallId, Decision, EffectId, EffectKind, EffectNote, Entry, ForkPoint, Outcome, Record, RunId,
+    Status, Usage,
 };
 use serde::Serialize;
 
@@ -70,8 +71,9 @@ pub struct RunReport {
 pub struct ReportStep {
     /// The name of the tool or the agent.
     pub name: String,
-    /// The arguments of the call, as JSON; empty if the records do not contain them.
-    pub args: String,
+    /// The arguments of the call, as JSON; empty if the records do not contain them. Steps of the
+    /// same call share the text.
+    pub args: Arc<str>,
     /// `true` if the call failed.
     pub failed: bool,
 }
@@ -149,6 +151,9 @@ struct Calls {
     asked: RequestedCalls,
     /// Effects that have started and not finished.
     begun: BTreeMap<EffectId, EffectNote>,
+    /// The arguments of calls as JSON. Records of a stranger may have any number of effects for one
+    /// call.
+    args: HashMap<CallId, Arc<str>>,
 }
 
 impl Calls {
@@ -156,6 +161,9 @@ impl Calls {
     fn step(&mut self, effect: EffectId, outcome: &Outcome) -> Option<ReportStep> {
         let note = self.begun.remove(&effect)?;
         if let Outcome::Decision(Decision::Edit { args }) = outcome {
+            if let Some(call) = self.asked.find(&note) {
+                self.args.remove(&call.id);
+            }
             self.asked.edit(&note, args);
         }
         let failed = match outcome {
@@ -164,14 +172,14 @@ impl Calls {
             Outcome::Unknown => true,
             _ => return None,
         };
-        let args = self
-            .asked
-            .find(&note)
-            .map(|asked| asked.args.to_string())
-            .unwrap_or_default();
+        let asked = self.asked.find(&note);
+        let args = asked.map(|call| {
+            let text = self.args.entry(call.id.clone());
+            text.or_insert_with(|| call.args.to_string().into()).clone()
+        });
         Some(ReportStep {
             name: note.name.to_string(),
-            args,
+            args: args.unwrap_or_default(),
             failed,
         })
     }
@@ -263,9 +271,47 @@ impl RunComparison {
 
 #[cfg(test)]
 mod tests {
-    use levity_core::{EffectClass, Timestamp};
+    use levity_core::{EffectClass, Message, Part, Response, Role, Timestamp, ToolCall};
+    use serde_json::json;
 
     use super::*;
+
+    fn report(entries: impl IntoIterator<Item = Entry>) -> RunReport {
+        let records: Vec<_> = (0..)
+            .zip(entries)
+            .map(|(seq, entry)| Record::new(seq, Timestamp::default(), entry))
+            .collect();
+        RunReport::of(&RunId::new("r1"), &records)
+    }
+
+    #[test]
+    fn of_many_effects_of_one_call_shares_its_arguments() {
+        let call = ToolCall::new("c", "run", json!({"n": 1}));
+        let reply = Message::new(Role::Assistant, [Part::ToolCall(call)]);
+        let mut note = EffectNote::new(EffectKind::Tool, "run", EffectClass::ReadOnly);
+        note.call = Some("c".into());
+        let finished = |effect, outcome| {
+            let (effect, note) = (EffectId::new(effect), note.clone());
+            [
+                Entry::Started { effect, note },
+                Entry::finished(effect, outcome),
+            ]
+        };
+        let edit = Decision::Edit {
+            args: json!({"n": 2}),
+        };
+        let entries = [
+            finished(0, Outcome::Model(Ok(Response::new(reply)))),
+            finished(1, Outcome::Unknown),
+            finished(2, Outcome::Unknown),
+            finished(3, Outcome::Decision(edit)),
+            finished(4, Outcome::Unknown),
+        ];
+        let steps = report(entries.into_iter().flatten()).steps;
+        assert!(Arc::ptr_eq(&steps[0].args, &steps[1].args));
+        let args: Vec<_> = steps.iter().map(|step| &*step.args).collect();
+        assert_eq!(args, [r#"{"n":1}"#, r#"{"n":1}"#, r#"{"n":2}"#]);
+    }
 
     #[test]
     fn of_many_open_effects_finds_each_by_its_number() {
@@ -279,11 +325,7 @@ mod tests {
         let finished = (0..COUNT)
             .rev()
             .map(|effect| Entry::finished(EffectId::new(effect), Outcome::Unknown));
-        let records: Vec<_> = (0..)
-            .zip(started.chain(finished))
-            .map(|(seq, entry)| Record::new(seq, Timestamp::default(), entry))
-            .collect();
-        let report = RunReport::of(&RunId::new("r1"), &records);
+        let report = report(started.chain(finished));
         assert_eq!(report.steps.len() as u64, COUNT);
     }
 }
