@@ -124,7 +124,8 @@ impl ContextSource for Sources {
                 remaining.skipped_sources += 1;
                 continue;
             }
-            let ask = ContextRequest::new(remaining.tokens).for_goal(ask.goal.as_str());
+            let mut ask = ask.clone();
+            ask.budget = remaining.tokens;
             found[n] = remaining.take(slot.source.blocks(&ask).await?);
         }
         let note = remaining.note(reserved);

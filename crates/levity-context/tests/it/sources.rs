@@ -119,6 +119,26 @@ async fn context_fn_receives_budget_and_goal() {
 }
 
 #[tokio::test]
+async fn sources_pass_goal_and_conversation_to_every_source() {
+    let echo = |ask: ContextRequest| async move {
+        Ok::<_, ContextError>(format!("{} in {:?}", ask.goal, ask.conversation))
+    };
+    let sources = Sources::new()
+        .source(ContextFn::new("first", echo))
+        .source_with_priority(1, ContextFn::new("second", echo));
+    let ask = ContextRequest::new(1_000)
+        .for_goal("Tidy up")
+        .in_conversation(Some("monday".into()));
+    let found = sources.blocks(&ask).await.unwrap();
+    assert_eq!(names(&found), ["first", "second"]);
+    let expected = format!("Tidy up in {:?}", ask.conversation);
+    assert!(
+        found.iter().all(|block| block.text == expected),
+        "{found:?}"
+    );
+}
+
+#[tokio::test]
 async fn failing_source_returns_error_or_note() {
     let fails = || {
         ContextFn::new("tickets", |_| async {
