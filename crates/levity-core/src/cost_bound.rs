@@ -18,7 +18,7 @@ use crate::{ModelCard, Money, Price, Request, ToolSpec};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CostBound {
-    /// The maximum number of tokens sent.
+    /// The maximum number of tokens sent; `u64::MAX` if it is not limited.
     pub input: u64,
     /// The maximum number of tokens received, if it is limited.
     pub output: Option<u64>,
@@ -26,8 +26,8 @@ pub struct CostBound {
     pub price: Option<Price>,
     /// The maximum fees of tools that the provider runs, per sending of the request.
     pub fees: Money,
-    /// A part of the request whose cost is unknown, with the remedy. If money is limited, the
-    /// request is not sent.
+    /// A part of the request whose cost is unknown, with the remedy. The request is not sent if
+    /// money is limited, or if tokens are limited and `input` is not.
     pub unknown: Option<&'static str>,
     /// The maximum number of times that the request is sent: once, unless a wrapper repeats it.
     /// Such a wrapper adds the usage of all attempts to the usage it returns. If it fails, all
@@ -105,7 +105,7 @@ impl CostBound {
     ///
     /// Each use of such a tool has a fee, and the model reads the result, each time up to its whole
     /// window. The request must limit the number of uses (`max_uses`, `max_tool_calls`), or
-    /// [`Fees::max_uses`](crate::Fees::max_uses) must.
+    /// [`Fees::max_uses`](crate::Fees::max_uses) must; otherwise the input has no limit.
     #[must_use]
     pub fn with_fields(mut self, card: &ModelCard, fields: &Map<String, Value>) -> Self {
         if let Some(price) = self.price.filter(|_| hosted::is_prioritised(fields)) {
@@ -117,7 +117,7 @@ impl CostBound {
             self.price = Some(price.prioritised());
         }
         let fees = card.price.map(|price| price.fees).unwrap_or_default();
-        let mut uses = 0_u64;
+        let (mut uses, mut is_unlimited) = (0_u64, false);
         for tool in hosted::tools(fields) {
             let max_uses = if tool.is_free {
                 Some(0)
@@ -130,18 +130,14 @@ impl CostBound {
                 hosted::Kind::Session => fees.session,
                 hosted::Kind::Other => None,
             };
-            match (max_uses, fee) {
-                (Some(max_uses), Some(fee)) => {
-                    uses = uses.saturating_add(max_uses.max(1));
-                    self.fees += fee.saturating_mul(max_uses);
-                }
-                (None, _) => {
-                    self.unknown = Some(
-                        "a provider tool with an unlimited number of uses; limit it by `max_uses` \
-                         or `max_tool_calls`, or by `max_uses` in the fees of its price",
-                    );
-                }
-                (_, None) => {
+            let Some(max_uses) = max_uses else {
+                is_unlimited = true;
+                continue;
+            };
+            uses = uses.saturating_add(max_uses.max(1));
+            match fee {
+                Some(fee) => self.fees += fee.saturating_mul(max_uses),
+                None => {
                     self.unknown = Some(
                         "a provider tool without a known fee; set its fee in the model's price",
                     );
@@ -154,6 +150,13 @@ impl CostBound {
                 .input
                 .max(window)
                 .saturating_mul(uses.saturating_add(1));
+        }
+        if is_unlimited {
+            self.input = u64::MAX;
+            self.unknown = Some(
+                "a provider tool with an unlimited number of uses; limit it by `max_uses` or \
+                 `max_tool_calls`, or by `max_uses` in the fees of its price",
+            );
         }
         self
     }

@@ -113,7 +113,8 @@ pub enum ModelErrorKind {
     Malformed,
     /// The provider failed in a way that no other kind describes.
     Server,
-    /// The run has a money limit and the model has no known price; it was not called.
+    /// The run has a limit on money or tokens and the maximum cost of the call is unknown; the
+    /// model was not called.
     Unpriced,
 }
 

@@ -156,9 +156,18 @@ fn reserve(
         );
         return Err(unknown(what));
     }
-    if let Some(what) = worst.unknown.filter(|_| meter.counts_money()) {
+    let is_unlimited = worst.input == u64::MAX;
+    if let Some(what) = worst
+        .unknown
+        .filter(|_| meter.counts_money() || is_unlimited)
+    {
+        let limited = if meter.counts_money() {
+            "money is"
+        } else {
+            "tokens are"
+        };
         let what = format!(
-            "the run's money is limited, but the request for `{}` uses {what}",
+            "the run's {limited} limited, but the request for `{}` uses {what}",
             effect.name()
         );
         return Err(unknown(what));

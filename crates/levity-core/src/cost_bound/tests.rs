@@ -280,7 +280,7 @@ fn cost_bound_includes_provider_tools() {
     ] {
         check(
             fields.clone(),
-            None,
+            Some(u64::MAX),
             0.0,
             Some("an unlimited number of uses"),
         );
@@ -292,11 +292,11 @@ fn cost_bound_includes_provider_tools() {
         );
         check_fields(&limited, fields.clone(), Some(5_000), 0.04, None);
         let without_fee = priced(Fees::new().with_max_uses(4));
-        check_fields(&without_fee, fields, None, 0.0, Some("set its fee"));
+        check_fields(&without_fee, fields, Some(5_000), 0.0, Some("set its fee"));
     }
     check(
         json!({"tools": [{"type": "image_generation"}], "max_tool_calls": 1}),
-        None,
+        Some(2_000),
         0.0,
         Some("set its fee"),
     );

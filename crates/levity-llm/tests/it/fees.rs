@@ -262,11 +262,26 @@ async fn one_hour_cache_cost_is_reserved_if_requested() {
 
 /// Runs an agent whose model adds these fields to each request, with this budget.
 async fn run(server: &Server, fees: Fees, fields: &Value, money: f64) -> Result<Money, Error> {
+    run_within(
+        server,
+        fees,
+        fields,
+        Limits::new().money(Money::from_dollars(money)),
+    )
+    .await
+}
+
+/// Runs an agent whose model adds these fields to each request, within these limits.
+async fn run_within(
+    server: &Server,
+    fees: Fees,
+    fields: &Value,
+    limits: Limits,
+) -> Result<Money, Error> {
     let mut model = anthropic(server, fees).without_streaming();
     for (name, value) in fields.as_object().unwrap() {
         model = model.with_endpoint(|endpoint| endpoint.with_field(name, value.clone()));
     }
-    let limits = Limits::new().money(Money::from_dollars(money));
     let agent = Agent::builder(model).limits(limits).build().unwrap();
     agent
         .run("?")
@@ -312,6 +327,45 @@ async fn request_with_unknown_fee_is_not_sent_under_cost_limit() {
         .await
         .unwrap();
     assert_eq!(cost, Money::from_dollars(0.02 + 0.000_15));
+}
+
+#[tokio::test]
+async fn provider_tool_is_sent_under_token_limit_only_with_limited_uses() {
+    let usage = json!({"input_tokens": 10, "output_tokens": 5});
+    let server = Server::with_answer(reply_with_usage(&usage)).await;
+    let endless = json!({"type": "web_search_20250305", "name": "web_search"});
+    let run = async |fees, fields, tokens| {
+        run_within(&server, fees, &fields, Limits::new().tokens(tokens)).await
+    };
+    match run(Fees::new(), json!({"tools": [endless]}), 1_000_000).await {
+        Err(Error::Model { source, .. }) => {
+            assert_eq!(source.kind(), ModelErrorKind::Unpriced, "{source}");
+            let text = source.to_string();
+            assert!(text.contains("the run's tokens are limited"), "{text}");
+            assert!(text.contains("`max_uses`"), "{text}");
+        }
+        other => panic!("{other:?}"),
+    }
+    // The fee does not matter, but a window of 10,000 tokens for the request and for each use does.
+    let twice = json!({"tools": [{"type": "web_search_20250305", "max_uses": 2}]});
+    match run(Fees::new(), twice.clone(), 30_000).await {
+        Err(Error::Limit { .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    assert!(server.seen().is_empty(), "nothing was sent");
+    run(Fees::new(), twice, 40_000).await.unwrap();
+    run(
+        Fees::new().with_max_uses(2),
+        json!({"tools": [endless]}),
+        40_000,
+    )
+    .await
+    .unwrap();
+    // A tier costs money and no tokens.
+    run(Fees::new(), json!({"service_tier": "priority"}), 40_000)
+        .await
+        .unwrap();
+    assert_eq!(server.seen().len(), 3);
 }
 
 #[test]
