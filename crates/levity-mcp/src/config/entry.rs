@@ -233,10 +233,9 @@ impl<'a> Entry<'a> {
             "http" | "https" | "streamablehttp" | "streamable" | "remote" => Kind::Http,
             "sse" => Kind::Sse,
             _ => {
-                let text = short(text);
                 self.reject(
                     key,
-                    &format!("`{text}` is not a transport; use `stdio`, `http` or `sse`"),
+                    "it is not a known transport; use `stdio`, `http` or `sse`",
                 );
                 return Some(None);
             }

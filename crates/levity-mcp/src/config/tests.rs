@@ -425,7 +425,7 @@ fn parse_rejects_contradictory_settings() {
     );
     check_errors(
         r#"{"transport": "websocket", "url": "http://h"}"#,
-        &["`websocket` is not a transport; use `stdio`, `http` or `sse`"],
+        &["`/mcpServers/x/transport`: it is not a known transport; use `stdio`, `http` or `sse`"],
     );
     check_errors(
         r#"{"command": "a", "enabled": true, "disabled": true}"#,
@@ -457,6 +457,14 @@ fn parse_rejects_contradictory_settings() {
         r#"{"command": "a", "maxConcurrent": 1.5}"#,
         &["a whole number from 1 to 10000"],
     );
+}
+
+#[test]
+fn problem_of_unknown_transport_contains_no_value() {
+    let config = parse(r#"{"mcpServers": {"x": {"transport": "s3cret", "url": "http://h"}}}"#);
+    let problems: Vec<_> = config.problems().iter().map(ToString::to_string).collect();
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(!problems[0].contains("s3cret"), "{problems:?}");
 }
 
 #[test]
