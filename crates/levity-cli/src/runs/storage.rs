@@ -7,14 +7,14 @@
 //!
 //! An input of an import has a limit (`MAX_SIZE`). Deleting is final; a run that another process
 //! drives cannot be deleted. Exit codes: 0, 1 if one of the runs could not be handled (the others
-//! are), 2 for a wrong call.
+//! are) or if long texts of deleted runs remain, 2 for a wrong call.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use levity::core::{Journal, RunId, RunQuery};
-use levity::runtime::{export, import};
+use levity::core::{Journal, JournalErrorKind, RunId, RunQuery};
+use levity::runtime::{FileJournal, export, import};
 use levity_system::files::{MAX_SIZE, read_at_most};
 
 use super::list::RunFilter;
@@ -151,6 +151,36 @@ impl Remove {
                 Err(error) => code = crate::terminal::report_error(&chain(&error), 1),
             }
         }
+        if !removed.is_empty()
+            && let Err(problem) = self.remove_unused_texts().await
+        {
+            code = crate::terminal::report_error(&problem, 1);
+        }
         Ok(code)
+    }
+
+    /// Removes the long texts that only deleted runs needed, from a journal that is a folder. Other
+    /// processes may drive runs meanwhile.
+    async fn remove_unused_texts(&self) -> Result<(), String> {
+        let folder = &self.place.journal;
+        if !folder.is_dir() {
+            return Ok(());
+        }
+        let swept = async { FileJournal::new(folder)?.remove_unused_texts().await }.await;
+        swept.map(drop).map_err(|error| {
+            let reason = match error.kind() {
+                JournalErrorKind::Busy => "a run is just writing one".to_owned(),
+                _ => chain(&error),
+            };
+            let texts = folder.join("bodies");
+            let problem = format!(
+                "long texts of deleted runs may remain in `{}`: {reason}",
+                texts.display()
+            );
+            advise(
+                problem,
+                "the next `levity runs rm` that deletes a run removes them",
+            )
+        })
     }
 }

@@ -527,6 +527,45 @@ fn plan_does_not_continue_session_of_other_user() {
     );
 }
 
+/// Returns the names of the long texts in a journal.
+fn long_texts(journal: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(journal.join("bodies"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.len() == 64)
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn runs_rm_removes_long_texts_that_no_other_run_needs() {
+    let dir = tempfile::tempdir().unwrap();
+    let call = |args: &[&str]| {
+        let mut command = command(args);
+        command.current_dir(dir.path()).env("HOME", dir.path());
+        command.stdin(Stdio::null()).output().unwrap()
+    };
+    let (first, second) = ("a".repeat(80 << 10), "b".repeat(80 << 10));
+    for (id, reply) in [("one", &first), ("two", &first), ("three", &second)] {
+        let script = json!([{"reply": reply}]).to_string();
+        fs::write(dir.path().join("script.json"), script).unwrap();
+        let run = ["run", "Go", "--id", id, "--journal", "runs", "--script"];
+        check(&call(&[&run[..], &["script.json"]].concat()), 0, "");
+    }
+    let journal = dir.path().join("runs");
+    assert_eq!(long_texts(&journal).len(), 2);
+    check(&call(&["runs", "rm", "nobody"]), 1, "there is no run");
+    check(&call(&["runs", "rm", "three"]), 0, "removed three");
+    let shared = long_texts(&journal);
+    assert_eq!(shared.len(), 1);
+    check(&call(&["runs", "rm", "one"]), 0, "removed one");
+    assert_eq!(long_texts(&journal), shared, "run `two` needs it");
+    check(&call(&["runs", "show", "two"]), 0, "two");
+    check(&call(&["runs", "rm", "two"]), 0, "removed two");
+    assert!(long_texts(&journal).is_empty());
+}
+
 #[test]
 fn run_id_with_another_goal_is_rejected_with_both_goals() {
     for journal in FORMS {
