@@ -5,13 +5,13 @@
 
 use async_trait::async_trait;
 use levity_core::{Hints, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
-use levity_sandbox::{EntryKind, Workspace};
+use levity_sandbox::{EntryKind, Listing, PathError, Workspace};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::args::{check_cancelled, parse};
 use super::display;
-use super::walk::{Filter, Folder, Glob};
+use super::walk::{Filter, Folder, Glob, is_unread};
 
 /// The tool `list_files`, which lists the files of a workspace.
 ///
@@ -40,7 +40,7 @@ use super::walk::{Filter, Folder, Glob};
 ///
 /// A list has 500 entries by default and 5,000 at most, in at most 48 KiB. Folders deeper than 100
 /// levels are not entered. Hidden files, ignored files and denied files are omitted; the first two
-/// can be requested.
+/// can be requested. A list names a folder that could not be read, and is then not complete.
 #[derive(Debug)]
 pub struct ListFiles {
     spec: ToolSpec,
@@ -120,6 +120,8 @@ impl ListFiles {
             entries: Vec::new(),
             complete: true,
             unreadable: 0,
+            unread: 0,
+            first_unread: None,
             cx,
         };
         list.fill(folder)?;
@@ -136,6 +138,9 @@ struct List<'a> {
     entries: Vec<ListEntry>,
     complete: bool,
     unreadable: usize,
+    /// The number of folders that could not be read, and the path of the first one.
+    unread: u64,
+    first_unread: Option<String>,
     cx: &'a ToolCx,
 }
 
@@ -159,27 +164,42 @@ impl List<'_> {
                 if self.filter.matches(&path, &entry.name) && !self.add(&folder, path, &entry) {
                     return Ok(());
                 }
-                let descend =
-                    self.recursive && entry.kind == EntryKind::Dir && folder.may_descend();
-                if descend && let Ok(inner) = folder.enter(&entry.name) {
-                    stack.push((folder, entries));
-                    stack.push(self.open(inner));
-                    break;
+                if !self.recursive || entry.kind != EntryKind::Dir || !folder.may_descend() {
+                    continue;
+                }
+                match folder.enter(&entry.name) {
+                    Ok(inner) => {
+                        stack.push((folder, entries));
+                        stack.push(self.open(inner));
+                        break;
+                    }
+                    Err(error) => self.skip(folder.dir.path_of(&entry.name), &error),
                 }
             }
         }
         Ok(())
     }
 
-    /// A folder that cannot be read counts as empty: it may have been removed since it was listed.
+    /// Reads the entries of a folder. A folder that cannot be read has none, and is reported.
     fn open(
         &mut self,
         mut folder: Folder,
     ) -> (Folder, std::vec::IntoIter<levity_sandbox::FolderEntry>) {
-        let listing = folder.list(&self.filter).unwrap_or_default();
+        let listing = folder.list(&self.filter).unwrap_or_else(|error| {
+            self.skip(folder.dir.path().to_owned(), &error);
+            Listing::default()
+        });
         self.complete &= !listing.truncated;
         self.unreadable += listing.unreadable;
         (folder, listing.entries.into_iter())
+    }
+
+    /// Counts a folder that could not be read.
+    fn skip(&mut self, path: String, error: &PathError) {
+        if is_unread(error) {
+            self.unread += 1;
+            self.first_unread.get_or_insert(path);
+        }
     }
 
     /// Adds an entry; returns `false` if it exceeds the limits.
@@ -213,7 +233,7 @@ impl List<'_> {
     /// Builds the text and the value. Notes about omissions follow the entries.
     fn into_output(self) -> ToolOutput {
         let mut text: String = self.entries.iter().map(ListEntry::line).collect();
-        if self.entries.is_empty() {
+        if self.entries.is_empty() && self.unread == 0 {
             text.push_str("[nothing to list; hidden and ignored files are omitted by default]\n");
         }
         if !self.complete {
@@ -229,6 +249,14 @@ impl List<'_> {
                 self.unreadable
             ));
         }
+        if let Some(first) = &self.first_unread {
+            let path = display::path(if first.is_empty() { "." } else { first });
+            let more = match self.unread {
+                1 => String::new(),
+                unread => format!(" and {}", display::count(unread - 1, "more folder")),
+            };
+            text.push_str(&format!("[could not be read: {path}/{more}]\n"));
+        }
         let entry = |listed: &ListEntry| match listed.size {
             Some(size) => {
                 json!({"path": listed.path, "kind": listed.kind.to_string(), "size": size})
@@ -237,7 +265,8 @@ impl List<'_> {
         };
         let entries: Vec<_> = self.entries.iter().map(entry).collect();
         let mut output = ToolOutput::text(text);
-        output.value = Some(json!({"entries": entries, "complete": self.complete}));
+        let complete = self.complete && self.unread == 0;
+        output.value = Some(json!({"entries": entries, "complete": complete}));
         output
     }
 }

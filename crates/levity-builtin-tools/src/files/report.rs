@@ -14,13 +14,18 @@ use super::display;
 use super::hits::{FileHits, Line, overhead};
 use super::search::MAX_TEXT;
 
+/// The numbers of files and folders that a search visited.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counts {
+    pub(super) searched: u64,
+    /// The files that could not be searched.
+    pub(super) failed: u64,
+    /// The folders that could not be read.
+    pub(super) unread: u64,
+}
+
 /// Formats the first `max` matches as text and as a value.
-pub(super) fn report(
-    files: &BTreeMap<String, FileHits>,
-    max: usize,
-    searched: u64,
-    failed: u64,
-) -> ToolOutput {
+pub(super) fn report(files: &BTreeMap<String, FileHits>, max: usize, counts: Counts) -> ToolOutput {
     let mut report = Report {
         max,
         ..Report::default()
@@ -32,7 +37,7 @@ pub(super) fn report(
     let (matches, in_files) = (report.matches.len() as u64, report.files);
     text.push_str(&match (complete, matches) {
         (true, 0) => {
-            let files = display::count(searched, "file");
+            let files = display::count(counts.searched, "file");
             format!("[no match in {files}; hidden, ignored and binary files are omitted]")
         }
         (true, _) => format!(
@@ -47,13 +52,19 @@ pub(super) fn report(
             )
         }
     });
-    if failed > 0 {
-        let _ = write!(
-            text,
-            "\n[{} could not be searched]",
-            display::count(failed, "file")
-        );
+    for (count, what, done) in [
+        (counts.failed, "file", "searched"),
+        (counts.unread, "folder", "read"),
+    ] {
+        if count > 0 {
+            let _ = write!(
+                text,
+                "\n[{} could not be {done}]",
+                display::count(count, what)
+            );
+        }
     }
+    let complete = complete && counts.unread == 0;
     let mut output = ToolOutput::text(text);
     output.value = Some(json!({"matches": report.matches, "complete": complete}));
     output

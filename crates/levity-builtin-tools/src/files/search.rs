@@ -16,7 +16,7 @@ use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
 use levity_core::{
     CancelToken, Hints, Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec,
 };
-use levity_sandbox::{EntryKind, OpenFile, Workspace};
+use levity_sandbox::{EntryKind, OpenFile, PathError, Workspace};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -24,8 +24,8 @@ use super::args::{check_cancelled, parse, path_error};
 use super::cancellable::{self, CancellableMatcher};
 use super::hits::{Collector, FileHits, Hits, Size, overhead};
 use super::queue::{Job, Queue};
-use super::report::report;
-use super::walk::{Filter, Folder, Glob};
+use super::report::{Counts, report};
+use super::walk::{Filter, Folder, Glob, is_unread};
 
 /// The tool `search_files`, which searches the files of a workspace.
 ///
@@ -50,7 +50,8 @@ use super::walk::{Filter, Folder, Glob};
 ///
 /// A result has 100 matches by default and 2,000 at most, in at most 48 KiB. Patterns match within
 /// one line. Hidden, ignored and binary files are omitted, and files with a line that needs more
-/// than 32 MiB are reported as not searched.
+/// than 32 MiB are reported as not searched. A result says how many folders could not be read, and
+/// is then not complete.
 #[derive(Debug)]
 pub struct SearchFiles {
     spec: ToolSpec,
@@ -165,6 +166,7 @@ impl SearchFiles {
             room,
             searched: AtomicU64::new(0),
             failed: AtomicU64::new(0),
+            unread: AtomicU64::new(0),
             cx,
         };
         match is_dir {
@@ -172,8 +174,12 @@ impl SearchFiles {
             false => search.search_one(self.space.open_file(&args.path).map_err(path_error)?),
         }
         check_cancelled(cx)?;
-        let (searched, failed) = (search.searched.into_inner(), search.failed.into_inner());
-        Ok(report(&search.hits.into_files(), max, searched, failed))
+        let counts = Counts {
+            searched: search.searched.into_inner(),
+            failed: search.failed.into_inner(),
+            unread: search.unread.into_inner(),
+        };
+        Ok(report(&search.hits.into_files(), max, counts))
     }
 }
 
@@ -199,6 +205,7 @@ struct Search<'a> {
     room: Size,
     searched: AtomicU64,
     failed: AtomicU64,
+    unread: AtomicU64,
     cx: &'a ToolCx,
 }
 
@@ -248,16 +255,13 @@ impl Search<'_> {
     /// Performs a job and returns the jobs that follow from it, smallest path last.
     fn perform(&self, job: Job, searcher: &mut Searcher) -> Vec<Job> {
         match job {
-            Job::Folder(folder) => self.list(folder),
+            Job::Folder(folder) => self.list(Ok(folder)),
             Job::Below(above, name)
                 if self
                     .hits
                     .may_include(&format!("{}/", above.dir.path_of(&name))) =>
             {
-                above
-                    .enter(&name)
-                    .map(|folder| self.list(folder))
-                    .unwrap_or_default()
+                self.list(above.enter(&name))
             }
             Job::Below(..) => Vec::new(),
             Job::Files(folder, names) => {
@@ -271,8 +275,21 @@ impl Search<'_> {
 
     /// Turns a folder into jobs. The queue returns the last job first, so they are in reverse
     /// order: files are searched before subfolders, and both by name.
-    fn list(&self, mut folder: Folder) -> Vec<Job> {
-        let entries = folder.list(&self.filter).unwrap_or_default().entries;
+    ///
+    /// A folder that cannot be read has no jobs, and is counted.
+    fn list(&self, folder: Result<Folder, PathError>) -> Vec<Job> {
+        let listed = folder.and_then(|mut folder| {
+            let entries = folder.list(&self.filter)?.entries;
+            Ok((folder, entries))
+        });
+        let (folder, entries) = match listed {
+            Ok(listed) => listed,
+            Err(error) => {
+                self.unread
+                    .fetch_add(u64::from(is_unread(&error)), Ordering::Relaxed);
+                return Vec::new();
+            }
+        };
         let (mut files, mut jobs) = (Vec::new(), Vec::new());
         for entry in entries {
             match entry.kind {
@@ -481,6 +498,7 @@ mod tests {
             room,
             searched: AtomicU64::new(0),
             failed: AtomicU64::new(0),
+            unread: AtomicU64::new(0),
             cx: &cx,
         };
         assert_eq!(search.cancellable().step, step);

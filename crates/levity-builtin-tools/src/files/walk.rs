@@ -101,6 +101,12 @@ impl Folder {
     }
 }
 
+/// Returns `true` if a folder could not be read although it is there. A folder that was removed or
+/// replaced since it was listed counts as empty.
+pub(super) fn is_unread(error: &PathError) -> bool {
+    !matches!(error, PathError::NotFound(_) | PathError::NotADirectory(_))
+}
+
 /// A glob that the model wrote.
 #[derive(Clone, Debug)]
 pub(super) struct Glob {

@@ -12,6 +12,8 @@ use std::sync::{Arc, Mutex};
 
 use levity_builtin_tools::FileTools;
 use levity_core::{Progress, ToolCall, ToolErrorKind, ToolReport, ToolResult};
+#[cfg(target_os = "linux")]
+use levity_core::{Tool, ToolCx, ToolOutput};
 use levity_sandbox::Workspace;
 use levity_test::ManualWorld;
 use levity_tools::{CallCx, Dispatched, Dispatcher, Registry};
@@ -23,6 +25,33 @@ struct Fixture {
     temp: TempDir,
     dispatcher: Dispatcher,
     changed: Arc<Mutex<Vec<String>>>,
+}
+
+/// Calls a tool on a thread that has no more rights than an owner of files, even if root runs the
+/// test.
+#[cfg(target_os = "linux")]
+fn call_without_privileges(tool: &dyn Tool, args: Value) -> ToolOutput {
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            let mut sets = capabilities(None).unwrap();
+            sets.effective = CapabilitySet::empty();
+            set_capabilities(None, sets).unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread().build();
+            runtime
+                .unwrap()
+                .block_on(tool.call(args, &ToolCx::detached()))
+                .unwrap()
+        });
+        thread.join().unwrap()
+    })
+}
+
+/// Sets the mode of a folder.
+#[cfg(target_os = "linux")]
+fn set_mode(path: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
 impl Fixture {

@@ -1,7 +1,13 @@
+#[cfg(target_os = "linux")]
+use levity_builtin_tools::ListFiles;
 use levity_core::ToolErrorKind;
+#[cfg(target_os = "linux")]
+use levity_sandbox::Workspace;
 use serde_json::{Value, json};
 
 use super::Fixture;
+#[cfg(target_os = "linux")]
+use super::{call_without_privileges, set_mode};
 
 async fn list(fixture: &Fixture, args: Value) -> String {
     let value = fixture.value("list_files", args).await;
@@ -228,6 +234,48 @@ async fn list_handles_deep_tree_and_odd_names() {
     let text = fixture.text("list_files", json!({"recursive": true})).await;
     assert!(text.contains("\"two\\nlines\" (0)\n"), "{text}");
     assert!(text.lines().count() > 50);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn list_names_folder_that_cannot_be_read() {
+    let fixture = Fixture::with_files(&[("a.txt", ""), ("b/c.txt", ""), ("d/e.txt", "")]);
+    let tool = ListFiles::new(Workspace::open(fixture.path()).unwrap());
+    let list = |args: Value| {
+        let output = call_without_privileges(&tool, args);
+        let complete = output.value.as_ref().unwrap()["complete"].clone();
+        (output.as_text().into_owned(), complete)
+    };
+    set_mode(&fixture.path().join("b"), 0o000);
+    for (args, expected, complete) in [
+        (json!({}), "a.txt (0)\nb/\nd/\n", true),
+        (
+            json!({"recursive": true}),
+            "a.txt (0)\nb/\nd/\nd/e.txt (0)\n[could not be read: b/]\n",
+            false,
+        ),
+        (
+            json!({"glob": "e*"}),
+            "d/e.txt (0)\n[could not be read: b/]\n",
+            false,
+        ),
+        (json!({"path": "b"}), "[could not be read: b/]\n", false),
+    ] {
+        assert_eq!(
+            list(args.clone()),
+            (expected.to_owned(), json!(complete)),
+            "{args}"
+        );
+    }
+    set_mode(&fixture.path().join("d"), 0o000);
+    let (text, _) = list(json!({"recursive": true}));
+    assert!(
+        text.ends_with("[could not be read: b/ and 1 more folder]\n"),
+        "{text}"
+    );
+    for folder in ["b", "d"] {
+        set_mode(&fixture.path().join(folder), 0o755);
+    }
 }
 
 #[tokio::test]

@@ -6,6 +6,8 @@ use levity_sandbox::Workspace;
 use serde_json::{Value, json};
 
 use super::Fixture;
+#[cfg(target_os = "linux")]
+use super::{call_without_privileges, set_mode};
 
 async fn found(fixture: &Fixture, args: Value) -> String {
     let value = fixture.value("search_files", args).await;
@@ -215,6 +217,29 @@ async fn long_results_are_limited_and_deterministic() {
             first
         );
     }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn search_counts_folders_that_cannot_be_read() {
+    let fixture = Fixture::with_files(&[("a.txt", "needle"), ("b/c.txt", "needle")]);
+    let tool = SearchFiles::new(Workspace::open(fixture.path()).unwrap());
+    set_mode(&fixture.path().join("b"), 0o000);
+    let search = |args: Value| {
+        let output = call_without_privileges(&tool, args);
+        assert_eq!(output.value.as_ref().unwrap()["complete"], false);
+        output.as_text().into_owned()
+    };
+    assert_eq!(
+        search(json!({"pattern": "needle"})),
+        "a.txt\n1: needle\n\n[1 match, in 1 file]\n[1 folder could not be read]"
+    );
+    assert_eq!(
+        search(json!({"pattern": "needle", "path": "b"})),
+        "[no match in 0 files; hidden, ignored and binary files are omitted]\n\
+            [1 folder could not be read]"
+    );
+    set_mode(&fixture.path().join("b"), 0o755);
 }
 
 #[tokio::test]
