@@ -1,10 +1,23 @@
-//! Errors for the model when a request fails.
+//! Errors for the model when a request fails or cannot be made.
 //!
 //! Each message says what happened and what the model can do instead. Statuses that another attempt
 //! may change are retryable; all others are not, since a model would repeat them in vain.
 
 use levity_core::{ToolError, ToolErrorKind};
 use levity_sandbox::{AddressError, NetError, Reply};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// Returns an error for arguments that a tool cannot use.
+pub(super) fn invalid(text: impl Into<String>) -> ToolError {
+    ToolError::new(ToolErrorKind::InvalidArgs, text)
+}
+
+/// Parses the arguments of a call. The dispatcher has validated them, but a direct caller has not.
+pub(super) fn parse<T: DeserializeOwned>(args: Value) -> Result<T, ToolError> {
+    serde_json::from_value(args)
+        .map_err(|error| invalid("the arguments do not match the tool's schema").with_source(error))
+}
 
 /// Converts a network error into a tool error.
 pub(super) fn net(error: NetError) -> ToolError {

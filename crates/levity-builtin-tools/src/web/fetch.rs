@@ -319,9 +319,7 @@ impl Tool for WebFetch {
     }
 
     async fn call(&self, args: Value, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
-        let args: Args = serde_json::from_value(args).map_err(|error| {
-            ToolError::failed("the arguments do not match the tool's schema").with_source(error)
-        })?;
+        let args: Args = failure::parse(args)?;
         let url = self
             .client
             .guard
@@ -330,7 +328,7 @@ impl Tool for WebFetch {
         let page = self.page(&url, args.offset, cx).await?;
         if args.offset > 0 && args.offset >= page.text.len() {
             let total = page.text.len();
-            return Err(ToolError::failed(format!(
+            return Err(failure::invalid(format!(
                 "the text ends at {total}; use a smaller offset"
             )));
         }

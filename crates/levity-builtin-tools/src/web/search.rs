@@ -11,7 +11,7 @@ use levity_core::{Hints, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::frame;
+use super::{failure, frame};
 
 mod brave;
 mod remote;
@@ -242,12 +242,10 @@ impl Tool for WebSearch {
     }
 
     async fn call(&self, args: Value, _: &ToolCx) -> Result<ToolOutput, ToolError> {
-        let args: Args = serde_json::from_value(args).map_err(|error| {
-            ToolError::failed("the arguments do not match the tool's schema").with_source(error)
-        })?;
+        let args: Args = failure::parse(args)?;
         let query = args.query.trim();
         if query.is_empty() {
-            return Err(ToolError::failed(
+            return Err(failure::invalid(
                 "the query is empty; write what to search for",
             ));
         }

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use levity_builtin_tools::{WebFetch, WebFetchBuilder};
-use levity_core::{ToolErrorKind, ToolResult};
+use levity_core::{Tool as _, ToolCx, ToolErrorKind, ToolResult};
 use levity_sandbox::NetGuard;
 use serde_json::{Value, json};
 
@@ -121,6 +121,7 @@ async fn long_page_is_returned_in_parts_from_one_request() {
     )
     .await;
     assert!(past.text().contains("the text ends at"), "{}", past.text());
+    assert_eq!(past.error, Some(ToolErrorKind::InvalidArgs));
     // The first part is always fetched again, and so is a page that is too old.
     call(&dispatcher, "web_fetch", json!({"url": server.url("/")})).await;
     assert_eq!(server.heads().len(), 2);
@@ -386,7 +387,6 @@ async fn forbidden_address_is_denied_without_request() {
         wrong.text()
     );
     // A tool that is called without a dispatcher rejects it as well.
-    use levity_core::{Tool as _, ToolCx};
     let tool = WebFetch::builder().guard(NetGuard::default()).build();
     let error = tool
         .call(json!({"url": server.url("/")}), &ToolCx::detached())
@@ -396,6 +396,18 @@ async fn forbidden_address_is_denied_without_request() {
         (error.kind(), server.heads().len()),
         (ToolErrorKind::Denied, 1)
     );
+}
+
+#[tokio::test]
+async fn fetch_rejects_invalid_arguments_of_direct_call() {
+    let error = WebFetch::new()
+        .call(
+            json!({"address": "https://example.org"}),
+            &ToolCx::detached(),
+        )
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ToolErrorKind::InvalidArgs);
 }
 
 #[tokio::test]

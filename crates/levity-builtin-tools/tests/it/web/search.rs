@@ -1,6 +1,6 @@
 use async_trait::async_trait;
 use levity_builtin_tools::{Brave, SearXng, SearchHit, SearchProvider, WebSearch};
-use levity_core::{ToolError, ToolErrorKind};
+use levity_core::{Tool as _, ToolCx, ToolError, ToolErrorKind};
 use serde_json::json;
 
 use super::server::{Answer, Server};
@@ -182,6 +182,12 @@ async fn results_of_custom_provider_are_limited() {
         );
     }
     let blank = call(&dispatcher, "web_search", json!({"query": "  "})).await;
-    assert_eq!(blank.error, Some(ToolErrorKind::Failed));
+    assert_eq!(blank.error, Some(ToolErrorKind::InvalidArgs));
+    // A tool that is called without a dispatcher rejects wrong arguments as well.
+    let error = WebSearch::new(Echo)
+        .call(json!({"words": "a"}), &ToolCx::detached())
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ToolErrorKind::InvalidArgs);
     levity_test::conformance::tool(|| WebSearch::new(Echo), json!({"query": "a"})).await;
 }
