@@ -28,7 +28,8 @@ use crate::{
 ///   all of it, and it may have been undone before. It is no longer running: its future was
 ///   dropped, or its thread has returned. After `Ok`, none of its effects remain, and it may be
 ///   made again.
-/// - `permit` does no I/O and returns immediately. A call that it denies fails in `call` as well.
+/// - `permit` does no I/O and returns immediately, unless `permit_blocks` returns `true`. A call
+///   that it denies fails in `call` as well, because a rule of the policy can allow that call.
 ///
 /// Use `levity_test::conformance::tool` to check an implementation.
 ///
@@ -83,6 +84,9 @@ pub trait Tool: Send + Sync {
 
     /// Returns the permission for a call that no rule of the agent's policy covers. Implement it
     /// for a tool that is harmless with some arguments only, such as one that runs commands.
+    ///
+    /// A rule of the policy that allows a call takes precedence, so [`call`](Self::call) must
+    /// refuse what the tool must never do.
     fn permit(&self, args: &Value) -> Permit {
         let _ = args;
         Permit::Allow
