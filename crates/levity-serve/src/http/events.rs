@@ -1,9 +1,10 @@
 //! The events of a run as server-sent events.
 //!
-//! The stream begins with `retry: 1000`, so that browsers reconnect after a second. Each durable
-//! event has an `id`, which the browser sends back as `Last-Event-ID`. Besides the events of the
-//! run, `missed`, `reset` and `end` can occur, and comments as heartbeats. After `end` the stream
-//! is closed, and the client need not reconnect.
+//! The stream begins with `retry: 1000`, so that clients reconnect after a second. Each durable
+//! event has an `id`, which a client that reconnects sends as `Last-Event-ID`. A page in a browser
+//! reads the stream with `fetch` and does both itself, because `EventSource` cannot send a token.
+//! Besides the events of the run, `missed`, `reset` and `end` can occur, and comments as
+//! heartbeats. After `end` the stream is closed, and the client need not reconnect.
 //!
 //! Small events are copied into pieces of up to 16 KiB, which saves system calls. Events of 4 KiB
 //! or more are sent from the buffer that all readers share.
@@ -37,7 +38,7 @@ use crate::runs::{RunOutcome, RunStatus};
 const PIECE: usize = 16 << 10;
 /// The size in bytes from which an event is sent as is, shared by all readers.
 const LARGE: usize = 4 << 10;
-/// The reconnection delay for browsers, which also makes the server send the response head at once.
+/// The reconnection delay for clients, which also makes the server send the response head at once.
 const PREAMBLE: &str = "retry: 1000\n\n";
 
 /// The parameters `after`, `children` and `transient`. The last two are true by default.
