@@ -81,6 +81,13 @@ impl RequestError {
         Self::refused(ErrorCode(-32000), message, None)
     }
 
+    /// Creates an error for a filled prompt that exceeds the limit.
+    pub(crate) fn prompt_too_long(limit: usize) -> Self {
+        Self::invalid(format!(
+            "the prompt has more than {limit} bytes with these arguments; shorten them"
+        ))
+    }
+
     /// Creates an error for a client that lacks a required capability.
     pub(super) fn lacks(needed: ClientCapabilities) -> Self {
         let ErrorData {

@@ -31,7 +31,8 @@ pub struct McpLimits {
     pub body_time: Duration,
     /// The maximum memory for the arguments of calls in progress, in bytes, for all clients
     /// together. 256 MiB by default; a call beyond that is rejected as busy, unless it is the only
-    /// one. Arguments take more memory than their JSON.
+    /// one. Arguments take more memory than their JSON. Requests for prompts, resources and
+    /// completions count as calls.
     pub arguments: usize,
     /// The share of each of `calls`, `arguments`, `waiting`, `tasks`, `sessions` and `listeners`
     /// that one named token may use, in percent. 25 by default, and at least one unit. Tokens of
@@ -43,7 +44,7 @@ pub struct McpLimits {
     /// The timeout of tools whose hints set none. 5 minutes by default.
     pub tool: Duration,
     /// The maximum number of bytes of text in a tool's result; the rest is omitted. 8 MiB by
-    /// default.
+    /// default. A prompt whose text is longer is rejected.
     pub output: usize,
     /// The number of items in a page of a list. 500 by default.
     pub page: usize,

@@ -171,6 +171,8 @@ pub struct ResourceRequest {
 /// - `cursor` is the `next` value of the previous page. It comes from a client, which may have
 ///   changed it.
 /// - The names and values of arguments are untrusted text; some may be missing.
+/// - A prompt that repeats its arguments checks [`PromptRequest::max_bytes`] before it builds the
+///   text.
 /// - `get` fails with [`RequestError::not_found`] for a name that it does not know.
 ///
 /// ```
@@ -248,6 +250,8 @@ pub struct PromptRequest {
     pub args: BTreeMap<String, String>,
     /// The client that asks.
     pub client: Client,
+    /// The maximum number of bytes of text in the reply. The server rejects a longer one.
+    pub max_bytes: usize,
 }
 
 /// Proposes values while a user types them.

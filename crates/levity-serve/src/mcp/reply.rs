@@ -174,6 +174,16 @@ impl PromptReply {
         self
     }
 
+    /// Returns the number of bytes of text in the messages.
+    pub(super) fn text_bytes(&self) -> usize {
+        let text = |block: &Block| match block {
+            Block::Text(text) => text.len(),
+            Block::Resource(content) => content.text.as_ref().map_or(0, String::len),
+            _ => 0,
+        };
+        self.messages.iter().map(|(_, block)| text(block)).sum()
+    }
+
     /// Sets the description of the prompt.
     #[must_use]
     pub fn with_description(mut self, description: impl Into<String>) -> Self {

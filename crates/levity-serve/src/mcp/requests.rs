@@ -96,15 +96,8 @@ impl Session {
         } = request;
         let mut input = ClientInput::new(modern, request_state, input_responses);
         let args = Value::Object(arguments.unwrap_or_default());
-        let bytes = memory_of(&args)
-            + input
-                .answers
-                .iter()
-                .flatten()
-                .map(|(_, value)| memory_of(value))
-                .sum::<usize>();
-        let memory = self.inner.reserve_memory(&self.caller(&context), bytes);
-        input.memory = Some(memory.map_err(|error| error.into_error(modern))?);
+        self.reserve_memory(&mut input, memory_of(&args), &context)
+            .map_err(|error| error.into_error(modern))?;
         let call = ToolCall::new(self.inner.call_id(), name, args);
         self.may_call(&call.name, &context)
             .map_err(|error| error.into_error(modern))?;
@@ -118,6 +111,20 @@ impl Session {
                 .into_tool_error(modern)
                 .map(|error| wire::failed(&error).into()),
         }
+    }
+
+    /// Reserves memory for the arguments and the answers of a request, until its work has ended.
+    fn reserve_memory(
+        &self,
+        input: &mut ClientInput,
+        args: usize,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<(), RequestError> {
+        let answers = input.answers.iter().flatten();
+        let bytes = args + answers.map(|(_, value)| memory_of(value)).sum::<usize>();
+        let memory = self.inner.reserve_memory(&self.caller(context), bytes)?;
+        input.memory = Some(memory);
+        Ok(())
     }
 
     /// Rejects a caller that may only read, unless the tool is read-only.
@@ -239,7 +246,9 @@ impl Session {
             request_state,
             ..
         } = request;
-        let input = ClientInput::new(modern, request_state, input_responses);
+        let mut input = ClientInput::new(modern, request_state, input_responses);
+        self.reserve_memory(&mut input, uri.len(), &context)
+            .map_err(|error| error.into_error(modern))?;
         let (all, wanted) = (self.inner.resources.clone(), uri.clone());
         let begin = |client: Client, _: CancelToken| async move {
             for resources in all {
@@ -288,18 +297,26 @@ impl Session {
             request_state,
             ..
         } = request;
-        let input = ClientInput::new(modern, request_state, input_responses);
-        let args = text_arguments(arguments);
+        let mut input = ClientInput::new(modern, request_state, input_responses);
+        let args = Value::Object(arguments.unwrap_or_default());
+        self.reserve_memory(&mut input, memory_of(&args), &context)
+            .map_err(|error| error.into_error(modern))?;
+        let args = text_arguments(args);
         let (all, wanted, given) = (self.inner.prompts.clone(), name.clone(), args.clone());
+        let max_bytes = self.inner.limits.output;
         let begin = |client: Client, _: CancelToken| async move {
             for prompts in all {
                 let ask = PromptRequest {
                     name: wanted.clone(),
                     args: given.clone(),
                     client: client.clone(),
+                    max_bytes,
                 };
                 match prompts.get(ask).await {
                     Err(error) if error.is_not_found() => {}
+                    Ok(reply) if reply.text_bytes() > max_bytes => {
+                        return Err(RequestError::prompt_too_long(max_bytes));
+                    }
                     other => return other.map(Product::Prompt),
                 }
             }

@@ -461,6 +461,17 @@ impl ServerHandler for Session {
             value: request.argument.value,
             others: others.into_iter().collect(),
         };
+        let others = completing.others.iter();
+        let bytes = completing.of.len()
+            + completing.argument.len()
+            + completing.value.len()
+            + others
+                .map(|(name, value)| name.len() + value.len())
+                .sum::<usize>();
+        let _memory = self
+            .inner
+            .reserve_memory(&self.caller(&context), bytes)
+            .map_err(error)?;
         let mut found = self
             .run_provider(&context, completer.complete(completing))
             .await?;
@@ -562,15 +573,15 @@ fn error(fault: RequestError) -> ErrorData {
 }
 
 /// Returns the arguments of a prompt as text, whatever type the client sent.
-pub(super) fn text_arguments(
-    args: Option<serde_json::Map<String, Value>>,
-) -> BTreeMap<String, String> {
+pub(super) fn text_arguments(args: Value) -> BTreeMap<String, String> {
     let word = |value: Value| match value {
         Value::String(text) => text,
         other => other.to_string(),
     };
-    args.unwrap_or_default()
-        .into_iter()
+    let Value::Object(args) = args else {
+        return BTreeMap::new();
+    };
+    args.into_iter()
         .map(|(key, value)| (key, word(value)))
         .collect()
 }

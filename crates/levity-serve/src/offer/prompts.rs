@@ -3,7 +3,7 @@
 //! Arguments are inserted as they are and are not scanned for placeholders again, so a value that
 //! contains `{{x}}` stays text.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use async_trait::async_trait;
@@ -194,26 +194,28 @@ impl Template {
     /// Returns the prompt as clients list it, with each placeholder once, in order of appearance.
     fn describe(&self, name: &str) -> Prompt {
         let mut prompt = Prompt::new(name).with_description(self.description.as_str());
+        let mut known = BTreeSet::new();
         for placeholder in pieces(&self.template)
             .into_iter()
             .filter_map(|(_, placeholder)| placeholder)
         {
-            if prompt
-                .arguments
-                .iter()
-                .all(|known| known.name != placeholder)
-            {
+            if known.insert(placeholder) {
                 prompt = prompt.with_argument(PromptArgument::required(placeholder));
             }
         }
         prompt
     }
 
-    /// Fails if an argument is missing. Arguments without a placeholder are ignored.
-    fn fill(&self, args: &BTreeMap<String, String>) -> Result<String, RequestError> {
-        let mut text = String::new();
+    /// Fails if an argument is missing, or if the text would be longer than `max_bytes`. Arguments
+    /// without a placeholder are ignored.
+    fn fill(
+        &self,
+        args: &BTreeMap<String, String>,
+        max_bytes: usize,
+    ) -> Result<String, RequestError> {
+        let mut parts = Vec::new();
         for (before, placeholder) in pieces(&self.template) {
-            text.push_str(before);
+            parts.push(before);
             if let Some(placeholder) = placeholder {
                 let value = args.get(placeholder).ok_or_else(|| {
                     RequestError::invalid(format!(
@@ -221,10 +223,18 @@ impl Template {
                         `{placeholder}`"
                     ))
                 })?;
-                text.push_str(value);
+                parts.push(value);
             }
         }
-        Ok(text)
+        // A template can repeat an argument often, so the length is known before any text is
+        // copied.
+        let bytes = parts
+            .iter()
+            .fold(0, |sum: usize, part| sum.saturating_add(part.len()));
+        if bytes > max_bytes {
+            return Err(RequestError::prompt_too_long(max_bytes));
+        }
+        Ok(parts.concat())
     }
 }
 
@@ -243,7 +253,8 @@ impl Prompts for TextPrompts {
                 ask.name
             )));
         };
-        Ok(PromptReply::user(text.fill(&ask.args)?).with_description(text.description.as_str()))
+        let filled = text.fill(&ask.args, ask.max_bytes)?;
+        Ok(PromptReply::user(filled).with_description(text.description.as_str()))
     }
 }
 
@@ -270,10 +281,23 @@ mod tests {
         ]
         .into();
         assert_eq!(
-            text.fill(&args).unwrap(),
+            text.fill(&args, 44).unwrap(),
             "{{b}} and 2, {{b}}; {{}} {{not this}} {{open"
         );
-        assert!(text.fill(&BTreeMap::new()).is_err());
+        assert!(text.fill(&args, 43).is_err());
+        assert!(text.fill(&BTreeMap::new(), 44).is_err());
+    }
+
+    #[test]
+    fn template_beyond_the_limit_is_rejected_before_it_is_filled() {
+        let text = Template {
+            description: String::new(),
+            template: "{{a}}".repeat(1_000),
+        };
+        let args = [("a".to_owned(), "x".repeat(10_000))].into();
+        let error = text.fill(&args, 9_999_999).unwrap_err().to_string();
+        assert!(error.contains("more than 9999999 bytes"), "{error}");
+        assert_eq!(text.fill(&args, 10_000_000).unwrap().len(), 10_000_000);
     }
 
     #[test]

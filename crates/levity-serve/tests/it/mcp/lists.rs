@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::ToolOutput;
+use levity_serve::TextPrompts;
 use levity_serve::mcp::{HandlerReply, McpLimits, McpServer};
 use levity_test::{ManualWorld, RecordingTool};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use super::fixture::{
     Changing, ERAS, Era, Greetings, NumberedResources, Peer, TestHandler, builder,
@@ -206,6 +208,79 @@ async fn prompts_are_filled_and_completed() {
             (&completion["total"], &completion["hasMore"]),
             (&json!(150), &json!(true))
         );
+    }
+}
+
+#[tokio::test]
+async fn prompt_beyond_the_output_limit_is_rejected() {
+    let repeated = TextPrompts::new().prompt("repeat", "", "{{name}}".repeat(10));
+    let server = builder()
+        .prompts(Greetings)
+        .prompts(repeated)
+        .limits(McpLimits::default().output(1_000))
+        .build()
+        .unwrap();
+    for era in ERAS {
+        let mut peer = Peer::connect(&server, era, json!({})).await;
+        for (prompt, fits) in [("greet", 900), ("repeat", 100)] {
+            let ask =
+                |length: usize| json!({"name": prompt, "arguments": {"name": "x".repeat(length)}});
+            let filled = peer.ask("prompts/get", ask(fits)).await;
+            let text = filled["result"]["messages"][0]["content"]["text"].as_str();
+            assert!(text.is_some_and(|text| text.len() > 900), "{filled}");
+            let error = peer.ask("prompts/get", ask(fits + 100)).await["error"].clone();
+            assert_eq!(error["code"], -32602, "{error}");
+            let message = error["message"].as_str().unwrap();
+            assert!(message.contains("more than 1000 bytes"), "{message}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn arguments_of_prompts_and_reads_count_against_the_memory_limit() {
+    let held = Arc::new(Notify::new());
+    let (started, hold) = (Arc::new(Notify::new()), held.clone());
+    let told = started.clone();
+    let waiter = TestHandler::new("wait", move |_| {
+        let (told, hold) = (told.clone(), hold.clone());
+        async move {
+            told.notify_one();
+            hold.notified().await;
+            Ok(HandlerReply::text("done"))
+        }
+    });
+    let server = builder()
+        .handler(waiter)
+        .resources(NumberedResources(5))
+        .prompts(Greetings)
+        .completions(Greetings)
+        .limits(McpLimits::default().arguments(4_000))
+        .build()
+        .unwrap();
+    for era in ERAS {
+        let mut peer = Peer::connect(&server, era, json!({})).await;
+        let wait = json!({"name": "wait", "arguments": {}});
+        let waiting = peer.send("tools/call", wait).await;
+        started.notified().await;
+        let long = "x".repeat(5_000);
+        let typed = json!({"ref": {"type": "ref/prompt", "name": "greet"},
+            "argument": {"name": "name", "value": long}});
+        for (method, params) in [
+            (
+                "prompts/get",
+                json!({"name": "greet", "arguments": {"name": long}}),
+            ),
+            ("resources/read", json!({"uri": long})),
+            ("completion/complete", typed),
+        ] {
+            let answer = peer.ask(method, params).await;
+            assert_eq!(answer["error"]["code"], -32000, "{method}: {answer}");
+        }
+        let short = json!({"name": "greet", "arguments": {"name": "Ada"}});
+        let greeted = peer.ask("prompts/get", short).await;
+        assert!(greeted["result"].is_object(), "{greeted}");
+        held.notify_one();
+        peer.answer(waiting).await;
     }
 }
 
