@@ -25,7 +25,7 @@ use serde_json::json;
 use crate::access::{Caller, TokenScope, Tokens};
 use crate::access_log::{AccessLog, AccessRecord};
 use crate::error::{Error, Result};
-use crate::listen::{ConnectionInfo, Failures, NoSlot, Penalty};
+use crate::listen::{ConnectionInfo, Failures, ListenNotice, NoSlot, Penalty};
 use crate::proof::{self, Challenger, Exchange};
 use crate::token::Token;
 
@@ -588,8 +588,8 @@ async fn check_access(
     let address = connection.as_ref().map(|connection| connection.address);
     let mut record = layer
         .log
-        .clone()
-        .map(|log| PendingRecord::of(log, &request, address));
+        .is_some()
+        .then(|| PendingRecord::of(layer.clone(), &request, address));
     let local = connection.as_ref().and_then(|connection| connection.local);
     if request.uri().path() == proof::PATH
         && let Some(local) = local
@@ -630,7 +630,7 @@ const CLIENT_DISCONNECTED: u16 = 499;
 /// The path is cut to 256 characters and the method to 16, because both come from clients that may
 /// not have a token.
 struct PendingRecord {
-    log: AccessLog,
+    layer: Arc<AccessLayer>,
     at: levity_core::Timestamp,
     address: Option<IpAddr>,
     method: String,
@@ -640,10 +640,10 @@ struct PendingRecord {
 }
 
 impl PendingRecord {
-    fn of(log: AccessLog, request: &Request, address: Option<IpAddr>) -> Self {
+    fn of(layer: Arc<AccessLayer>, request: &Request, address: Option<IpAddr>) -> Self {
         const LONGEST: usize = 256;
         Self {
-            log,
+            layer,
             at: SystemWorld.now(),
             caller: None,
             status: CLIENT_DISCONNECTED,
@@ -656,8 +656,11 @@ impl PendingRecord {
 
 impl Drop for PendingRecord {
     fn drop(&mut self) {
+        let Some(log) = &self.layer.log else {
+            return;
+        };
         let caller = self.caller.as_ref();
-        self.log.write(&AccessRecord {
+        let problem = log.write(&AccessRecord {
             at: self.at,
             address: self.address,
             token: caller.and_then(Caller::name).map(str::to_owned),
@@ -667,6 +670,10 @@ impl Drop for PendingRecord {
             status: self.status,
             duration: SystemWorld.now().since(self.at),
         });
+        if let Some(problem) = problem {
+            let notice = ListenNotice::AccessLog { problem };
+            self.layer.failures.report(&notice);
+        }
     }
 }
 

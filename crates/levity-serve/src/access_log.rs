@@ -1,7 +1,8 @@
 //! The access log: one record per request, written when the request ends.
 //!
 //! A record is written on drop, so requests that are cancelled or whose client disconnects are
-//! logged as well. Errors of the log file are ignored: a full disk must not stop the server.
+//! logged as well. Errors of the log file are reported once and do not fail requests: a full disk
+//! must not stop the server.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -128,7 +129,9 @@ impl AccessLog {
     /// Creates a log that appends JSON Lines to a file that only its owner can read. At most two
     /// files exist: the file and `FILE.1`.
     ///
-    /// An existing file is continued, so a restart loses no records.
+    /// An existing file is continued, so a restart loses no records. If the file cannot be rotated,
+    /// for example because `FILE.1` is a folder, it grows to twice its limit and is then emptied.
+    /// [`Listener::on_notice`](crate::Listener::on_notice) reports such errors.
     ///
     /// # Errors
     /// Fails if the file cannot be opened.
@@ -157,16 +160,18 @@ impl AccessLog {
         Ok(Self(Arc::new(Sink::File(Mutex::new(opened)))))
     }
 
-    pub(crate) fn write(&self, record: &AccessRecord) {
+    /// Writes a record. A failing log does not fail the request: returns the problem for the
+    /// operator when it occurs for the first time.
+    pub(crate) fn write(&self, record: &AccessRecord) -> Option<String> {
         match &*self.0 {
-            Sink::Function(write) => write(record),
-            Sink::File(file) => {
-                // A failing log must not fail the request.
-                let _ = file
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .write(&record.line());
+            Sink::Function(write) => {
+                write(record);
+                None
             }
+            Sink::File(file) => file
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .write(&record.line()),
         }
     }
 }
@@ -184,6 +189,10 @@ struct RotatingFile {
     file: File,
     bytes: u64,
     max_bytes: u64,
+    /// `true` if the last rotation failed, which was reported.
+    rotation_failed: bool,
+    /// `true` if a line could not be written, which was reported.
+    write_failed: bool,
 }
 
 impl RotatingFile {
@@ -195,22 +204,60 @@ impl RotatingFile {
             file,
             bytes,
             max_bytes,
+            rotation_failed: false,
+            write_failed: false,
         })
     }
 
-    /// Appends a line. If the line does not fit, the file is first renamed to `FILE.1`; a single
-    /// line may be longer than the limit.
-    fn write(&mut self, line: &str) -> io::Result<()> {
+    /// Appends a line. If the line does not fit, the file is first rotated; a single line may be
+    /// longer than the limit. Returns a problem that was not reported before.
+    fn write(&mut self, line: &str) -> Option<String> {
         let length = line.len() as u64 + 1;
+        let mut problem = None;
         if self.bytes > 0 && self.bytes + length > self.max_bytes {
-            let mut rotated = self.path.clone().into_os_string();
-            rotated.push(".1");
-            match fs::rename(&self.path, rotated) {
-                // An earlier rotation renamed the file, but could not open a new one.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                renamed => renamed?,
-            }
-            self.file = open_for_append(&self.path)?;
+            let rotated = self.rotate();
+            let first = !std::mem::replace(&mut self.rotation_failed, rotated.is_err());
+            problem = rotated.err().filter(|_| first).map(|error| {
+                format!(
+                    "cannot rename the access log `{0}` to `{0}.1`: {error}; remove `{0}.1`, or \
+                        the log is emptied whenever it reaches {1} bytes",
+                    self.path.display(),
+                    self.max_bytes.saturating_mul(2),
+                )
+            });
+        }
+        if let Err(error) = self.append(line)
+            && !std::mem::replace(&mut self.write_failed, true)
+        {
+            problem = Some(format!(
+                "cannot write to the access log `{}`, so requests are missing in it: {error}; \
+                    free space on its disk",
+                self.path.display()
+            ));
+        }
+        problem
+    }
+
+    /// Renames the file to `FILE.1` and opens a new one. After an error, the old file is continued.
+    fn rotate(&mut self) -> io::Result<()> {
+        let mut rotated = self.path.clone().into_os_string();
+        rotated.push(".1");
+        match fs::rename(&self.path, rotated) {
+            // An earlier rotation renamed the file, but could not open a new one.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            renamed => renamed?,
+        }
+        self.file = open_for_append(&self.path)?;
+        self.bytes = 0;
+        Ok(())
+    }
+
+    /// Appends a line to the current file. A file that could not be rotated uses the space of both
+    /// files, and then begins again: the newest requests are always in the log.
+    fn append(&mut self, line: &str) -> io::Result<()> {
+        let length = line.len() as u64 + 1;
+        if self.bytes > 0 && self.bytes + length > self.max_bytes.saturating_mul(2) {
+            self.file.set_len(0)?;
             self.bytes = 0;
         }
         self.file.write_all(format!("{line}\n").as_bytes())?;
@@ -277,6 +324,32 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn access_log_that_cannot_rotate_continues_within_twice_its_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("access.log");
+        let blocked = folder.path().join("access.log.1");
+        fs::create_dir(&blocked).unwrap();
+        let log = AccessLog::file_with_limit(&path, 1_000).unwrap();
+        let mut problems = Vec::new();
+        for status in 0..100 {
+            problems.extend(log.write(&AccessRecord { status, ..record() }));
+            let text = fs::read_to_string(&path).unwrap();
+            assert!(text.len() <= 2_000, "{}", text.len());
+            let last: serde_json::Value =
+                serde_json::from_str(text.lines().last().unwrap()).unwrap();
+            assert_eq!(last["status"], status, "each request is logged");
+        }
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(problems[0].contains("access.log.1`"), "{problems:?}");
+        // The rotation works again once its place is free.
+        fs::remove_dir(&blocked).unwrap();
+        for _ in 0..10 {
+            assert_eq!(log.write(&record()), None);
+        }
+        assert!(blocked.is_file() && fs::metadata(&path).unwrap().len() <= 1_000);
     }
 
     #[test]

@@ -73,10 +73,8 @@ impl Failures {
     pub(crate) async fn wrong(self: &Arc<Self>, address: IpAddr) -> Penalty {
         let (count, delay_response) = self.count(address);
         // Reporting only powers of ten reduces a flood to a few lines.
-        if count.ilog10() != (count - 1).checked_ilog10().unwrap_or(u32::MAX)
-            && let Some(on_notice) = &self.on_notice
-        {
-            on_notice(&ListenNotice::WrongTokens { address, count });
+        if count.ilog10() != (count - 1).checked_ilog10().unwrap_or(u32::MAX) {
+            self.report(&ListenNotice::WrongTokens { address, count });
         }
         if count <= self.free {
             return Penalty::None;
@@ -90,6 +88,13 @@ impl Failures {
             self.world.sleep(self.delay).await;
         }
         Penalty::Throttled
+    }
+
+    /// Passes a notice to the operator.
+    pub(crate) fn report(&self, notice: &ListenNotice) {
+        if let Some(on_notice) = &self.on_notice {
+            on_notice(notice);
+        }
     }
 
     /// Returns the number of invalid tokens in this window, and `true` if the response must be

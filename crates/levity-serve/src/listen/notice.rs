@@ -5,10 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::error::{Error, Result};
 
-/// A notice for the operator of a server about its connections.
+/// A notice for the operator of a server about its connections or its access log.
 ///
-/// Notices are rare by design: they are reported at powers of ten, so that an attack produces a few
-/// lines and not a full disk.
+/// Notices are rare by design: they are reported once or at powers of ten, so that an attack
+/// produces a few lines and not a full disk.
 ///
 /// ```
 /// use levity_serve::ListenNotice;
@@ -37,6 +37,11 @@ pub enum ListenNotice {
         /// The number of connections closed since the server started.
         closed: usize,
     },
+    /// The access log could not be rotated or written. Each of the two is reported once.
+    AccessLog {
+        /// The problem and how to fix it.
+        problem: String,
+    },
 }
 
 impl fmt::Display for ListenNotice {
@@ -56,6 +61,7 @@ impl fmt::Display for ListenNotice {
                 "closed {closed} connections without a token to make room, most recently for \
                     {address}"
             ),
+            Self::AccessLog { problem } => f.write_str(problem),
         }
     }
 }

@@ -334,6 +334,29 @@ async fn wrong_token_closes_its_connection() {
 }
 
 #[tokio::test]
+async fn access_log_that_cannot_rotate_is_reported_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("access.log");
+    std::fs::create_dir(folder.path().join("access.log.1")).unwrap();
+    let log = AccessLog::file_with_limit(&path, 300).unwrap();
+    let (server, notices) = limited(ConnectionLimits::default(), |listener| {
+        listener.access_log(log)
+    })
+    .await;
+    for _ in 0..10 {
+        server.client.get("/v1/runs").await;
+    }
+    server.client.get("/v1/last").await;
+    server.stop().await;
+    assert!(std::fs::read_to_string(&path).unwrap().contains("/v1/last"));
+    let notices = notices.lock().unwrap();
+    assert!(
+        matches!(&notices[..], [ListenNotice::AccessLog { problem }] if problem.contains("rename")),
+        "{notices:?}"
+    );
+}
+
+#[tokio::test]
 async fn access_log_names_client_and_request_without_secrets() {
     let mut tokens = Tokens::new();
     let ci = tokens.add("ci", [TokenScope::Run]).unwrap();
