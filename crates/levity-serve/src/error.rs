@@ -92,8 +92,8 @@ pub enum Error {
     /// The prompt contains no text.
     #[error("the prompt is empty; describe the task")]
     EmptyPrompt,
-    /// The prompt exceeds the size limit.
-    #[error("the prompt has more than {limit} bytes; put long text into a file and name the file")]
+    /// A prompt, or another text for a run, exceeds the size limit.
+    #[error("the text has more than {limit} bytes; put long text into a file and name the file")]
     PromptTooLong {
         /// The maximum size in bytes.
         limit: usize,

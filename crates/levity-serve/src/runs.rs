@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use levity_core::text::is_blank;
 use levity_core::{
-    Ask, ConversationId, Ending, Event, EventKind, JournalError, Message, RunId, RunQuery,
-    RunSummary, SharedError, World,
+    Ask, ConversationId, Decision, Ending, Event, EventKind, JournalError, Message, RunId,
+    RunQuery, RunSummary, SharedError, World,
 };
 use levity_runtime::{Runtime, Watcher};
 use tokio::task::JoinSet;
@@ -316,7 +316,8 @@ impl Runs {
     /// Sets the maximum length of a prompt; [`DEFAULT_PROMPT_LIMIT`](Self::DEFAULT_PROMPT_LIMIT) by
     /// default. It applies to HTTP, MCP and the bridge. Call it before the first run.
     ///
-    /// Messages to a run and answers to its questions are limited in the same way.
+    /// Messages to a run, answers to its questions, and reasons of denials and cancellations are
+    /// limited in the same way.
     #[must_use]
     pub fn prompt_limit(self, bytes: usize) -> Self {
         let settings = Settings {
@@ -399,11 +400,30 @@ impl Runs {
     /// # Errors
     /// Fails if the prompt has no visible characters, or exceeds the length limit.
     pub fn check_prompt(&self, prompt: &str) -> Result<()> {
-        let most = self.inner.settings.prompt_limit;
-        match prompt.len() > most {
-            true => Err(Error::PromptTooLong { limit: most }),
-            false if is_blank(prompt) => Err(Error::EmptyPrompt),
+        self.check_length(prompt)?;
+        match is_blank(prompt) {
+            true => Err(Error::EmptyPrompt),
             false => Ok(()),
+        }
+    }
+
+    /// Fails if a text of a client exceeds the length limit of prompts. All such texts are written
+    /// to the journal.
+    pub(crate) fn check_length(&self, text: &str) -> Result<()> {
+        let limit = self.inner.settings.prompt_limit;
+        match text.len() > limit {
+            true => Err(Error::PromptTooLong { limit }),
+            false => Ok(()),
+        }
+    }
+
+    /// Fails if the text of a decision exceeds the length limit of prompts. Edited arguments are
+    /// limited by the size of their request.
+    pub(crate) fn check_decision(&self, decision: &Decision) -> Result<()> {
+        match decision {
+            Decision::Answer { text, .. } => self.check_length(text),
+            Decision::Deny { reason, .. } => self.check_length(reason),
+            _ => Ok(()),
         }
     }
 

@@ -19,7 +19,8 @@ pub struct HostLimits {
     /// The maximum size of a message, in bytes. 1 MiB by default. A client that sends a longer one
     /// is disconnected with code 1009.
     pub message: usize,
-    /// The maximum length of a prompt, in bytes. 100,000 by default.
+    /// The maximum length of a prompt, or of the reason of a cancellation, in bytes. 100,000 by
+    /// default.
     pub prompt: usize,
     /// The maximum number of connected clients. 1,024 by default.
     pub clients: usize,

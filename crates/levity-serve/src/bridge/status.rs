@@ -14,7 +14,7 @@ use super::error::{Error, ErrorKind, Result};
 use super::host::Inner;
 use super::methods::MethodReply;
 use super::task_store::{Stage, TaskRecord};
-use super::tasks::runs;
+use super::tasks::{check_length, runs};
 use crate::access::Caller;
 use crate::runs::{RunOutcome, Runs};
 
@@ -149,6 +149,7 @@ pub(super) async fn cancel(host: &Arc<Inner>, request: CancelParams) -> Result<V
     let reason = request
         .reason
         .unwrap_or_else(|| "cancelled by a client of the bridge".to_owned());
+    check_length(host, "reason", &reason)?;
     let control = run.control()?;
     control.cancel(reason).await.map_err(crate::Error::from)?;
     Ok(json!({"task": record.task}))

@@ -79,14 +79,7 @@ type StartedTask = (TaskRecord, Option<Arc<LiveRun>>, bool);
 /// Returns the record, the run if this process has it, and `true` if the task existed before.
 async fn start_task(host: &Arc<Inner>, client: u64, request: Dispatch) -> Result<StartedTask> {
     let runs = runs(host)?;
-    let limit = host.limits.prompt;
-    if request.prompt.len() > limit {
-        let message = format!(
-            "the prompt has more than {limit} bytes; write it to a file, and name the file in the \
-                prompt"
-        );
-        return Err(Error::new(ErrorKind::TooLarge, message));
-    }
+    check_length(host, "prompt", &request.prompt)?;
     if is_blank(&request.prompt) {
         return Err(Error::invalid("the prompt is empty; describe the task"));
     }
@@ -122,6 +115,19 @@ async fn start_task(host: &Arc<Inner>, client: u64, request: Dispatch) -> Result
     });
     watch_run(host, record.clone(), run.clone());
     Ok((record, Some(run), false))
+}
+
+/// Fails if a text for a run is longer than a prompt may be.
+pub(super) fn check_length(host: &Inner, what: &str, text: &str) -> Result<()> {
+    let limit = host.limits.prompt;
+    if text.len() <= limit {
+        return Ok(());
+    }
+    let message = format!(
+        "the {what} has more than {limit} bytes; write it to a file, and name the file in the \
+            {what}"
+    );
+    Err(Error::new(ErrorKind::TooLarge, message))
 }
 
 fn task_id(runs: &Runs, requested: Option<String>) -> Result<String> {

@@ -108,6 +108,7 @@ pub(super) async fn decide(
             `deny`";
         return Err(Problem::invalid("wants_answer", message));
     }
+    api.runs.check_decision(&decision)?;
     if let Decision::Answer { text, .. } = &decision {
         api.runs.check_prompt(text)?;
     }

@@ -82,6 +82,7 @@ pub(super) async fn cancel(
     let reason = body
         .reason
         .unwrap_or_else(|| "cancelled by HTTP".to_owned());
+    api.runs.check_length(&reason)?;
     match live_target(&api, &id) {
         Some(target) => {
             let target = LiveTarget {

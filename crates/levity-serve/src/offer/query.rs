@@ -321,7 +321,7 @@ impl Handler for Query {
             runs: self.runs.clone(),
             run: run.clone(),
         };
-        let outcome = follow(&run, &call, updates).await;
+        let outcome = follow(&self.runs, &run, &call, updates).await;
         drop(guard);
         reply(&run, session.as_ref(), &outcome, &history)
     }
@@ -345,6 +345,7 @@ impl Drop for CancelOnDrop {
 /// Each question is sent to the client once. Several questions can be open at the same time, and
 /// each decision is applied as soon as it arrives.
 async fn follow(
+    runs: &Runs,
     run: &LiveRun,
     call: &HandlerCall,
     mut updates: watch::Receiver<Progress>,
@@ -368,6 +369,11 @@ async fn follow(
                 }
             }
             Some((ask, decision)) = deciding.next() => {
+                // A client can send more than fits into the journal.
+                let decision = match runs.check_decision(&decision) {
+                    Ok(()) => decision,
+                    Err(error) => Decision::deny(format!("the user's reply is not used: {error}")),
+                };
                 if let Ok(control) = run.control() {
                     // An error means that the run has ended in the meantime and needs no decision.
                     let _ = control.decide(&ask, decision).await;

@@ -440,6 +440,34 @@ async fn questions_of_a_run_are_forwarded_to_the_client() {
     );
 }
 
+#[tokio::test]
+async fn decision_text_beyond_the_prompt_limit_is_not_used() {
+    let ask = || {
+        ScriptedModel::new()
+            .call("ask_user", json!({"question": "Which colour?"}))
+            .reply("Thanks.")
+    };
+    let send = || ScriptedModel::new().call("send", json!({})).reply("Done.");
+    for (length, is_used) in [(1_000, true), (1_001, false)] {
+        let text = "x".repeat(length);
+        for (script, said) in [
+            (ask(), json!({"answer": text})),
+            (send(), json!({"decision": "deny", "reason": text})),
+        ] {
+            let runs = runs(script).prompt_limit(1_000);
+            let client = connect(offered(runs.clone()), |servers| {
+                servers.elicitor(FixedAnswer(said))
+            })
+            .await;
+            let answer = client.value("query", json!({"prompt": "Go"})).await;
+            let run = answer["run_id"].as_str().unwrap().into();
+            let events = json!(runs.history(&run).await.unwrap()).to_string();
+            assert_eq!(events.contains(&text), is_used, "{length}: {events}");
+            assert_eq!(events.contains("more than 1000 bytes"), !is_used);
+        }
+    }
+}
+
 /// A client that allows everything it may, and records the questions.
 #[derive(Clone, Default)]
 struct AllowingUser(Arc<std::sync::Mutex<Vec<levity_mcp::ElicitForm>>>);

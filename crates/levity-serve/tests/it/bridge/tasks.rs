@@ -131,6 +131,21 @@ async fn failed_or_cancelled_task_reports_its_status() {
 }
 
 #[tokio::test]
+async fn cancel_with_too_long_reason_is_rejected() {
+    let stage = TestHost::scripted(ScriptedModel::new().hang()).await;
+    let mut raw = stage.raw().await;
+    raw.request("agent/dispatch", json!({"prompt": "x", "task": "a"}))
+        .await
+        .unwrap();
+    let cancel = |length: usize| json!({"task": "a", "reason": "x".repeat(length)});
+    assert_eq!(
+        raw.refusal("agent/cancel", cancel(100_001)).await,
+        "too_large"
+    );
+    raw.request("agent/cancel", cancel(100_000)).await.unwrap();
+}
+
+#[tokio::test]
 async fn repeated_dispatch_with_same_id_starts_one_task() {
     let stage = TestHost::scripted(ScriptedModel::new().reply("one").reply("two")).await;
     let client = stage.client();

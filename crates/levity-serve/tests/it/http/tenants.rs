@@ -552,10 +552,16 @@ async fn answer_to_the_model_requires_the_scope_run() {
             .await
             .assert_error(422, "invalid");
     }
-    let long = json!({"decision": "answer", "text": "x".repeat((256 << 10) + 1)});
-    ann.post(&ask, long)
-        .await
-        .assert_error(413, "goal_too_long");
+    let long = "x".repeat((256 << 10) + 1);
+    for (path, body) in [
+        (&*ask, json!({"decision": "answer", "text": long})),
+        (&*ask, json!({"decision": "deny", "reason": long})),
+        ("/v1/runs/q/cancel", json!({"reason": long})),
+    ] {
+        ann.post(path, body)
+            .await
+            .assert_error(413, "goal_too_long");
+    }
     ann.post(&ask, answer).await.is(200);
     let done = site
         .server
