@@ -28,7 +28,7 @@ use levity::serve::{AgentServer, Listener, RecallLibrary, Runs, TextPrompts};
 use levity::test::FunctionModel;
 
 use super::access::{AccessArgs, ListenerConfig};
-use super::{resume, resume_only_marked, scheme, serve_until_shutdown, shutdown_signal};
+use super::{resume_only_marked, scheme, serve_until_shutdown, shutdown_signal};
 use crate::agent::{AgentShape, NoteOutput};
 use crate::kind::{GroupOptions, Kind};
 use crate::logs::Logs;
@@ -153,17 +153,16 @@ struct BuiltServer {
 /// Cancels the runs that an earlier server left: their clients have disconnected, so no one can
 /// answer their questions.
 ///
-/// A run must be resumed before it can be cancelled, since only its driver writes to the journal.
-/// Errors of single runs are ignored; only a journal that cannot be listed is an error.
+/// Runs beyond the limit are cancelled as well, and end when other runs have ended. A single run
+/// that cannot be cancelled is a note; only a journal that cannot be listed is an error.
 async fn cancel_abandoned(runs: &Runs) -> Result<(), String> {
-    resume(runs).await?;
-    for run in runs.in_memory() {
-        if let Ok(control) = run.control() {
-            // A run that another server drives must not be cancelled here.
-            let _ = control
-                .cancel("the server was restarted, and the client of this run has disconnected")
-                .await;
-        }
+    let reason = "the server was restarted, and the client of this run has disconnected";
+    let failed = runs.cancel_all(reason).await;
+    for (run, error) in failed.map_err(|error| chain(&error))? {
+        note(&format!(
+            "run {run} was not resumed to be cancelled: {}",
+            chain(&error)
+        ));
     }
     Ok(())
 }

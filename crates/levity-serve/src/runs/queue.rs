@@ -7,7 +7,9 @@
 use std::sync::PoisonError;
 
 use futures_util::future::BoxFuture;
-use levity_core::{JournalErrorKind, RunId, RunQuery, RunState};
+use levity_core::{
+    ControlCommand, JournalErrorKind, RunId, RunQuery, RunRequest, RunState, RuntimeError,
+};
 use tokio::runtime::Handle;
 
 use super::{RunOrigin, Runs};
@@ -42,12 +44,59 @@ impl Runs {
     /// # Errors
     /// Fails if the journal cannot be listed.
     pub async fn resume_all(&self) -> Result<Vec<(RunId, Error)>> {
+        self.resume_or_cancel_all(None).await
+    }
+
+    /// Cancels all runs that an earlier process left, without continuing their work. Returns the
+    /// runs that could not be cancelled, with the errors. Runs that other processes drive are
+    /// skipped.
+    ///
+    /// Call it once when the server starts, instead of [`resume_all`](Self::resume_all), if the
+    /// clients of the runs cannot come back to them. The cancellation of every run is in the
+    /// journal when this method returns. A run ends when it is resumed: at once, or beyond the
+    /// limit of runs when others have ended.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_runtime::{MemoryJournal, Runtime};
+    /// use levity_serve::Runs;
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runtime = Runtime::new().with_journal(MemoryJournal::new());
+    /// let runs = Runs::new(Agent::builder(ScriptedModel::new()).runtime(runtime).build()?);
+    /// for (run, error) in runs.cancel_all("the server was restarted").await? {
+    ///     eprintln!("cannot cancel {run}: {error}");
+    /// }
+    /// assert_eq!((runs.running(), runs.queued()), (0, 0));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Fails if the journal cannot be listed.
+    pub async fn cancel_all(&self, reason: &str) -> Result<Vec<(RunId, Error)>> {
+        self.resume_or_cancel_all(Some(reason)).await
+    }
+
+    /// Resumes all runs that an earlier process left. With a reason, each run is cancelled before
+    /// it is resumed, so that it ends without further work.
+    async fn resume_or_cancel_all(&self, cancel: Option<&str>) -> Result<Vec<(RunId, Error)>> {
         let mut failed = Vec::new();
         for state in [RunState::Open, RunState::Waiting] {
             let query = RunQuery::new().state(state).roots();
             for found in self.runtime().journal().list(&query).await? {
-                match self.resume(&found.run).await {
-                    Ok(_) => {}
+                let cancelled = match cancel {
+                    Some(reason) => self.cancel_in_journal(&found.run, reason).await,
+                    None => Ok(()),
+                };
+                let resumed = match cancelled {
+                    Ok(()) => self.resume(&found.run).await.map(drop),
+                    Err(error) => Err(error),
+                };
+                match resumed {
+                    Ok(()) => {}
                     Err(Error::Full { .. } | Error::JournalBusy { .. }) => self.enqueue(found.run),
                     Err(error) if is_driven_elsewhere(&error) => {}
                     Err(error) => failed.push((found.run, error)),
@@ -57,6 +106,22 @@ impl Runs {
         // Some runs may have ended while others were being queued.
         self.resume_queued().await;
         Ok(failed)
+    }
+
+    /// Writes a cancellation to the journal of a run, unless a process drives the run.
+    async fn cancel_in_journal(&self, id: &RunId, reason: &str) -> Result<()> {
+        if let Some(check) = &self.inner.settings.may_resume {
+            check(id)?;
+        }
+        // If another process drives the run, this fails, and the run is not cancelled.
+        drop(self.runtime().journal().open(id).await?);
+        let reason = reason.to_owned();
+        let cancel = RunRequest::Command(ControlCommand::Cancel { reason });
+        match self.runtime().send_request(id, cancel).await {
+            Ok(_) => Ok(()),
+            Err(RuntimeError::Journal(error)) => Err(error.into()),
+            Err(error) => Err(Error::run(id, error)),
+        }
     }
 
     /// Returns the number of runs of an earlier process that wait for a slot; see

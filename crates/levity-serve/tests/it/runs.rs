@@ -430,6 +430,39 @@ async fn queued_runs_resume_as_slots_become_free() {
 }
 
 #[tokio::test]
+async fn cancel_all_ends_queued_runs_without_work() {
+    let runtime = in_memory();
+    leave_runs(&runtime, 7).await;
+    let driven = runtime.journal().open(&"r3".into()).await.unwrap();
+    let (agent, permits) = holding(runtime.clone());
+    permits.add_permits(7);
+    let runs = Runs::new(agent).max_runs(2);
+    assert!(runs.cancel_all("no client").await.unwrap().is_empty());
+    let left = [0, 1, 2, 4, 5, 6].map(|number| RunId::from(format!("r{number}")));
+    let ended = async {
+        for id in &left {
+            while runs.ending(id).await.unwrap().is_none() {
+                assert!(runs.running() <= 2);
+                tokio::task::yield_now().await;
+            }
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(30), ended)
+        .await
+        .expect("some were forgotten");
+    for id in &left {
+        let status = runs.ending(id).await.unwrap().unwrap().status;
+        assert!(matches!(status, Status::Cancelled { .. }), "{id}: {status}");
+    }
+    assert_eq!(permits.available_permits(), 7, "no tool was called");
+    assert_eq!((runs.queued(), runs.running()), (0, 0));
+    // A run that another process drives is not cancelled.
+    drop(driven);
+    let run = runs.resume(&"r3".into()).await.unwrap();
+    assert_eq!(text(&run).await, "Done.");
+}
+
+#[tokio::test]
 async fn queued_run_resumes_once_also_on_request() {
     let runtime = in_memory();
     leave_runs(&runtime, 3).await;
