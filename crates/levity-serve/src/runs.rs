@@ -344,8 +344,10 @@ impl Runs {
     }
 
     /// Calls `check` before any run of the journal is resumed. A journal may contain runs that
-    /// other users started, with calls that other users approved. The function must not block. Call
-    /// this method before the first run.
+    /// other users started, with calls that other users approved. A
+    /// [`BridgeHost`](crate::bridge::BridgeHost) also writes no signal file for a task of an
+    /// earlier process if its run is rejected. The function must not block. Call this method before
+    /// the first run.
     ///
     /// ```
     /// use levity_core::{JournalError, JournalErrorKind};
@@ -528,15 +530,21 @@ impl Runs {
         self.resume_at(id, RunOrigin::Caller(caller)).await
     }
 
+    /// Fails if the check of [`resume_if`](Self::resume_if) rejects the run.
+    pub(crate) fn check_resumable(&self, id: &RunId) -> Result<()> {
+        match &self.inner.settings.may_resume {
+            Some(check) => Ok(check(id)?),
+            None => Ok(()),
+        }
+    }
+
     /// Reads the run before it takes a slot, because reading may wait for a permit. Two tasks that
     /// resume the same run at once get the same one: the second finds the run of the first.
     async fn resume_at(&self, id: &RunId, origin: RunOrigin<'_>) -> Result<Arc<LiveRun>> {
         if let Some(run) = self.live(id) {
             return Ok(run);
         }
-        if let Some(check) = &self.inner.settings.may_resume {
-            check(id)?;
-        }
+        self.check_resumable(id)?;
         let events = match &origin {
             RunOrigin::Caller(caller) => {
                 let (runner, run) = (self.inner.runner.clone(), id.clone());

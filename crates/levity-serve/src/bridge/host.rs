@@ -144,8 +144,9 @@ impl BridgeHost {
     /// files of those that have ended are published. After that, the host accepts tasks; before,
     /// clients are asked to try again.
     ///
-    /// A task that cannot be resumed does not fail this call; the operator gets a
-    /// [`Notice::Problem`].
+    /// A task whose run [`Runs::resume_if`] rejects is neither resumed nor published, because
+    /// others may have written its record. A task that cannot be resumed does not fail this call;
+    /// the operator gets a [`Notice::Problem`].
     ///
     /// # Errors
     /// Fails if the host already has a commander.

@@ -20,6 +20,19 @@ const MAX_ANSWER: usize = 32 << 10;
 ///
 /// It must be a plain relative path that means the same on every system, and must not exist yet.
 pub(super) fn validate_name(space: &Workspace, done: &str) -> Result<String> {
+    if done.starts_with('/') || done.split('/').any(|name| name == "..") {
+        return Err(PathError::Outside(done.to_owned()).into());
+    }
+    if !is_plain_path(done) {
+        let message = "`done` must be a plain relative path, such as `DONE_plan` or `signals/plan`";
+        return Err(Error::invalid(message));
+    }
+    ensure_free(space, done)?;
+    Ok(done.to_owned())
+}
+
+/// Returns `true` for a relative path that is plain on every system.
+fn is_plain_path(path: &str) -> bool {
     // Glob characters are rejected as well, because clients wait for the file with a glob.
     let is_forbidden = |char: char| char.is_control() || "\\:*?\"<>|[]{},!".contains(char);
     let plain = |name: &str| {
@@ -27,15 +40,30 @@ pub(super) fn validate_name(space: &Workspace, done: &str) -> Result<String> {
             && !name.ends_with(['.', ' '])
             && !name.starts_with(".levity-")
     };
-    if done.starts_with('/') || done.split('/').any(|name| name == "..") {
-        return Err(PathError::Outside(done.to_owned()).into());
-    }
-    if done.len() > 400 || done.contains(is_forbidden) || !done.split('/').all(plain) {
-        let message = "`done` must be a plain relative path, such as `DONE_plan` or `signals/plan`";
-        return Err(Error::invalid(message));
-    }
-    ensure_free(space, done)?;
-    Ok(done.to_owned())
+    path.len() <= 400 && !path.contains(is_forbidden) && path.split('/').all(plain)
+}
+
+/// Returns `true` if a host can have chosen all file names of a record. Others may have written the
+/// record, and it must not rename or remove files that are not part of its task.
+pub(super) fn has_valid_names(record: &TaskRecord) -> bool {
+    let final_names = |good| {
+        let requested = if good { &record.done } else { &record.failed };
+        [requested.clone(), own_name(&record.task, good)]
+    };
+    let is_stage_valid = match &record.stage {
+        Stage::Open | Stage::Signalled { path: None, .. } => true,
+        Stage::Signalled {
+            path: Some(path),
+            good,
+        } => final_names(*good).contains(path),
+        // If the requested name is taken, the temporary file stays in the folder of that name.
+        Stage::Signalling { from, path, good } => {
+            let names = final_names(*good);
+            let is_temp = |name: &String| *from == temp_name(name, &record.task);
+            names.contains(path) && names.iter().any(is_temp)
+        }
+    };
+    is_plain_path(&record.done) && record.failed == own_name(&record.task, false) && is_stage_valid
 }
 
 /// Fails if a file or folder with the name already exists.

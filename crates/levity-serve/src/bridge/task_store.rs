@@ -1,9 +1,10 @@
 //! The records of tasks beside their journal: the signal files, and how far each has got.
 //!
 //! One JSON file per task, replaced atomically and synced. A lock file keeps a second host out.
-//! Files that are damaged, too large or not named after their task are ignored when the folder is
-//! opened, because it may come from an untrusted source. At most 10,000 records are kept; the
-//! oldest signalled ones are removed first, and unfinished tasks never.
+//! Files that are damaged, too large, not named after their task or name files that are not part of
+//! it are ignored when the folder is opened, because it may come from an untrusted source. At most
+//! 10,000 records are kept; the oldest signalled ones are removed first, and unfinished tasks
+//! never.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -16,7 +17,7 @@ use levity_system::Replace;
 use levity_system::files::{open as open_own, options, read_at_most, refuse_link};
 use serde::{Deserialize, Serialize};
 
-use super::signal::own_name;
+use super::signal::{has_valid_names, own_name};
 
 /// The maximum length of a task id in bytes.
 const MAX_ID: usize = 64;
@@ -128,7 +129,8 @@ impl TaskStore {
                 None
             };
             let record = bytes.and_then(|bytes| serde_json::from_slice::<TaskRecord>(&bytes).ok());
-            if let Some(record) = record.filter(|record| record.task == task) {
+            let is_valid = |record: &TaskRecord| record.task == task && has_valid_names(record);
+            if let Some(record) = record.filter(is_valid) {
                 records.insert(record.task.clone(), record);
             }
         }
@@ -313,6 +315,59 @@ mod tests {
         let task_store = TaskStore::open(&tasks).unwrap();
         assert_eq!(task_store.unsignalled(), []);
         assert_eq!(fs::read_to_string(&victim).unwrap(), "mine");
+    }
+
+    #[test]
+    fn open_ignores_records_with_forged_file_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let plant = |task: &str, change: &dyn Fn(&mut TaskRecord)| {
+            let mut record = record(task, 1, Stage::Open);
+            change(&mut record);
+            let path = folder.path().join(format!("{task}.json"));
+            fs::write(path, serde_json::to_vec(&record).unwrap()).unwrap();
+        };
+        let signalling = |from: &str, path: &str, good: bool| Stage::Signalling {
+            from: from.to_owned(),
+            path: path.to_owned(),
+            good,
+        };
+        let moved = [
+            signalling("mine.txt", "DONE_a", true),
+            signalling(".levity-signal-a", "mine.txt", true),
+            signalling(".levity-signal-b", "DONE_a", true),
+            signalling("sub/.levity-signal-a", "DONE_a", true),
+            signalling(".levity-signal-a", "DONE_a", false),
+            Stage::Signalled {
+                path: Some("mine.txt".to_owned()),
+                good: true,
+            },
+        ];
+        for stage in moved {
+            plant("a", &|record| record.stage = stage.clone());
+            assert_eq!(TaskStore::open(folder.path()).unwrap().newest(9), []);
+        }
+        for done in ["../x", "/etc/x", "a//b", ".levity-signal-b", "a*", ""] {
+            plant("a", &|record| record.done = done.to_owned());
+            assert_eq!(TaskStore::open(folder.path()).unwrap().newest(9), []);
+        }
+        plant("a", &|record| record.failed = "sub/mine.txt".to_owned());
+        assert_eq!(TaskStore::open(folder.path()).unwrap().newest(9), []);
+
+        // These are the names that a host chooses, also if the requested one is taken.
+        let own = [
+            signalling("sub/.levity-signal-a", "sub/READY", true),
+            signalling("sub/.levity-signal-a", "DONE_a", true),
+            signalling(".levity-signal-a", "DONE_a", true),
+            signalling(".levity-signal-a", "FAILED_a", false),
+        ];
+        for stage in own {
+            plant("a", &|record| {
+                record.done = "sub/READY".to_owned();
+                record.stage = stage.clone();
+            });
+            let records = TaskStore::open(folder.path()).unwrap().unsignalled();
+            assert_eq!(records.len(), 1, "{stage:?}");
+        }
     }
 
     #[cfg(unix)]

@@ -298,9 +298,14 @@ fn report_end(host: &Inner, task: String, status: String, signalled: Result<Task
 }
 
 /// Resumes a task of an earlier process, or publishes its end.
+///
+/// Others may have written the record or the run. Therefore no file of the workspace changes unless
+/// the run may be resumed.
 pub(super) async fn recover(host: &Arc<Inner>, runs: &Runs, record: TaskRecord) {
     let (id, task) = (RunId::new(record.task.as_str()), record.task.clone());
-    if let Stage::Signalling { good, .. } = record.stage {
+    let checked = runs.check_resumable(&id);
+    if let (Stage::Signalling { good, .. }, Ok(())) = (&record.stage, &checked) {
+        let good = *good;
         let inner = host.clone();
         let named = files::work(host, move |space| {
             signal::publish(space, &inner.task_store, record)
@@ -313,7 +318,8 @@ pub(super) async fn recover(host: &Arc<Inner>, runs: &Runs, record: TaskRecord) 
             named,
         );
     }
-    let problem = match runs.status(&id).await {
+    let found = runs.status(&id).await;
+    let problem = match found.and_then(|status| checked.map(|()| status)) {
         Ok(RunStatus {
             ending: Some(ending),
             updated,

@@ -1,11 +1,13 @@
 use std::fs;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use levity_core::{JournalError, JournalErrorKind};
 use levity_loop::Agent;
 use levity_runtime::{FileJournal, MemoryJournal, Runtime};
 use levity_sandbox::Workspace;
 use levity_serve::bridge::{BridgeClient, BridgeHost, ErrorKind, HostLimits};
-use levity_serve::{AccessControl, Listener, Runs, Token};
+use levity_serve::{AccessControl, Listener, NewRun, Runs, Token};
 use levity_test::ScriptedModel;
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -488,6 +490,76 @@ async fn queued_tasks_are_resumed_when_slots_become_free() {
     let signal: serde_json::Value =
         serde_json::from_slice(&fs::read(work.join("DONE_t0")).unwrap()).unwrap();
     assert!(signal["ended"].as_str().unwrap() > "2020", "{signal}");
+}
+
+/// Others may have written the records and the journal. The workspace changes only if the runs of
+/// the tasks may be resumed.
+#[tokio::test]
+async fn recorded_tasks_with_rejected_runs_change_no_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let (work, notes) = (folder.path().join("work"), folder.path().join("notes"));
+    fs::create_dir(&work).unwrap();
+    fs::create_dir(&notes).unwrap();
+    fs::write(work.join(".levity-signal-named"), "mine").unwrap();
+    fs::write(work.join(".levity-signal-lost"), "mine").unwrap();
+    let journal = MemoryJournal::new();
+    let runs = |model: ScriptedModel| {
+        let runtime = Runtime::new().with_journal(journal.clone());
+        Runs::new(Agent::builder(model).runtime(runtime).build().unwrap())
+    };
+    let first = runs(ScriptedModel::new().reply("theirs").reply("theirs"));
+    for task in ["ended", "named"] {
+        let run = first.start(NewRun::new("p").id(task)).unwrap();
+        assert!(within(run.outcome()).await.ending().is_some());
+    }
+    for task in ["ended", "named", "lost"] {
+        let stage = match task {
+            "ended" => json!("open"),
+            _ => json!({"signalling": {
+                "from": format!(".levity-signal-{task}"), "path": format!("R_{task}"), "good": true,
+            }}),
+        };
+        let record = json!({
+            "task": task, "prompt": "", "made": 1, "done": format!("R_{task}"),
+            "failed": format!("FAILED_{task}"), "stage": stage,
+        });
+        fs::write(notes.join(format!("{task}.json")), record.to_string()).unwrap();
+    }
+    let notices = Arc::new(Mutex::new(Vec::new()));
+    let build = || {
+        let notices = notices.clone();
+        BridgeHost::builder(Workspace::open(&work).unwrap())
+            .tasks(&notes)
+            .on_notice(move |notice| notices.lock().unwrap().push(notice.to_string()))
+            .build()
+            .unwrap()
+    };
+    let names = || {
+        let entries = fs::read_dir(&work).unwrap();
+        let mut names: Vec<_> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    };
+    let host = build();
+    let reject = |_: &_| Err(JournalError::new(JournalErrorKind::Refused, "not your run"));
+    host.commander(runs(ScriptedModel::new()).resume_if(reject))
+        .await
+        .unwrap();
+    assert_eq!(names(), [".levity-signal-lost", ".levity-signal-named"]);
+    let problems = std::mem::take(&mut *notices.lock().unwrap());
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    assert!(
+        problems
+            .iter()
+            .all(|notice| notice.contains("not your run"))
+    );
+    assert!(!notes.join("lost.json").exists(), "its run does not exist");
+    drop(host);
+    // The records remain, so the tasks are published once their runs are trusted.
+    build().commander(runs(ScriptedModel::new())).await.unwrap();
+    assert_eq!(names(), [".levity-signal-lost", "R_ended", "R_named"]);
 }
 
 async fn serve(host: &BridgeHost) -> (String, JoinSet<()>) {
