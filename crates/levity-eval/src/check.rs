@@ -3,14 +3,37 @@
 //! An expectation is data, stored with its case, so that a folder of results can be scored again by
 //! itself. The comparison of calls is in `matching`.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use levity_core::text::head;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{Case, Transcript, TrialCall};
 
 mod matching;
+
+/// The maximum length of a reason in bytes. Each trial has a reason, so one that repeats a long
+/// expectation would be stored once for each trial of the case.
+const MAX_REASON: usize = 2_000;
+
+/// The maximum length of one text or value in a reason, in bytes.
+const MAX_QUOTE: usize = 500;
+
+/// Returns the text, or its beginning and an ellipsis if it is longer than `limit` bytes.
+fn cut(text: &str, limit: usize) -> Cow<'_, str> {
+    if text.len() <= limit {
+        Cow::Borrowed(text)
+    } else {
+        Cow::Owned(format!("{}…", head(text, limit)))
+    }
+}
+
+/// Returns a foreign text as it is shown in a reason.
+fn quoted(text: &str) -> Cow<'_, str> {
+    cut(text, MAX_QUOTE)
+}
 
 /// A check that decides whether an answer is right.
 ///
@@ -57,7 +80,8 @@ pub struct Score {
     pub passed: bool,
     /// The score, from 0 to 1.
     pub value: f64,
-    /// The reason for a failure; empty if the answer passed.
+    /// The reason for a failure; empty if the answer passed. [`fail`](Self::fail) limits its
+    /// length.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }
@@ -72,12 +96,23 @@ impl Score {
         }
     }
 
-    /// Creates the score of a wrong answer.
+    /// Creates the score of a wrong answer. The reason is cut after 2,000 bytes.
+    ///
+    /// ```
+    /// use levity_eval::Score;
+    ///
+    /// assert_eq!(Score::fail("too late").reason, "too late");
+    /// assert!(Score::fail("x".repeat(1 << 20)).reason.ends_with("x…"));
+    /// ```
     pub fn fail(reason: impl Into<String>) -> Self {
+        let mut reason = reason.into();
+        if reason.len() > MAX_REASON {
+            reason = cut(&reason, MAX_REASON).into_owned();
+        }
         Self {
             passed: false,
             value: 0.0,
-            reason: reason.into(),
+            reason,
         }
     }
 
@@ -230,9 +265,11 @@ impl Expectation {
     pub fn score(&self, transcript: &Transcript) -> Score {
         match self {
             Self::Exact { text } if transcript.text.trim() == text.trim() => Score::pass(),
-            Self::Exact { text } => Score::fail(format!("the answer is not `{text}`")),
+            Self::Exact { text } => Score::fail(format!("the answer is not `{}`", quoted(text))),
             Self::Contains { text } if transcript.text.contains(text) => Score::pass(),
-            Self::Contains { text } => Score::fail(format!("the answer does not contain `{text}`")),
+            Self::Contains { text } => {
+                Score::fail(format!("the answer does not contain `{}`", quoted(text)))
+            }
             Self::Json { value } => match serde_json::from_str(transcript.text.trim()) {
                 Ok(answer) if matching::same(&answer, value) => Score::pass(),
                 Ok(_) => Score::fail("the answer is another JSON value"),
@@ -241,7 +278,7 @@ impl Expectation {
             Self::Calls { calls, ordered } => matching::calls(calls, &transcript.calls, *ordered),
             Self::NoCalls => match transcript.calls.first() {
                 None => Score::pass(),
-                Some(call) => Score::fail(format!("`{}` was called", call.name)),
+                Some(call) => Score::fail(format!("`{}` was called", quoted(&call.name))),
             },
             Self::JudgeOnly => Score::fail("only the judge of the suite can score it"),
         }
@@ -305,7 +342,8 @@ impl ExpectedCall {
         self
     }
 
-    /// Returns the reason why a call does not match; `None` if it does.
+    /// Returns the reason why a call does not match; `None` if it does. Names and values in it
+    /// are cut after 500 bytes.
     ///
     /// ```
     /// use levity_eval::{ExpectedCall, TrialCall};

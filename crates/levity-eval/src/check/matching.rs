@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use super::{ExpectedCall, Score};
+use super::{ExpectedCall, Score, quoted};
 use crate::TrialCall;
 
 pub(super) fn calls(expected: &[ExpectedCall], calls: &[TrialCall], ordered: bool) -> Score {
@@ -45,29 +45,33 @@ fn reason(expected: &ExpectedCall, calls: &[&TrialCall]) -> String {
         .or(calls.first());
     nearest
         .and_then(|call| expected.mismatch(call))
-        .unwrap_or_else(|| format!("`{}` was not called", expected.name))
+        .unwrap_or_else(|| format!("`{}` was not called", quoted(&expected.name)))
 }
 
 pub(super) fn mismatch(expected: &ExpectedCall, call: &TrialCall) -> Option<String> {
     if call.name != expected.name {
         return Some(format!(
             "`{}` was called instead of `{}`",
-            call.name, expected.name
+            quoted(&call.name),
+            quoted(&expected.name)
         ));
     }
     let Some(arguments) = call.arguments.as_object() else {
         return Some(format!(
             "the arguments of `{}` are not an object",
-            call.name
+            quoted(&call.name)
         ));
     };
     for (name, value) in arguments {
         match expected.arguments.get(name) {
-            None => return Some(format!("`{name}` is not expected")),
+            None => return Some(format!("`{}` is not expected", quoted(name))),
             Some(alternatives) if !alternatives.iter().any(|expected| fits(value, expected)) => {
+                let alternatives = serde_json::to_string(alternatives).unwrap_or_default();
                 return Some(format!(
-                    "`{name}` is {value}, not one of {}",
-                    Value::from(alternatives.clone())
+                    "`{}` is {}, not one of {}",
+                    quoted(name),
+                    quoted(&value.to_string()),
+                    quoted(&alternatives)
                 ));
             }
             Some(_) => {}
@@ -76,7 +80,7 @@ pub(super) fn mismatch(expected: &ExpectedCall, call: &TrialCall) -> Option<Stri
     let missing = expected.arguments.iter().find(|(name, alternatives)| {
         !arguments.contains_key(*name) && !may_be_absent(alternatives)
     });
-    missing.map(|(name, _)| format!("`{name}` is missing"))
+    missing.map(|(name, _)| format!("`{}` is missing", quoted(name)))
 }
 
 fn may_be_absent(alternatives: &[Value]) -> bool {

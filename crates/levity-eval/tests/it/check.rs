@@ -68,6 +68,46 @@ fn unexpected_calls_fail() {
     );
 }
 
+/// Each trial of a case stores a reason, so a long expectation must not be part of all of them.
+#[test]
+fn reasons_of_failures_are_short_for_long_texts() {
+    let long = || "ä".repeat(1 << 19);
+    let call = |name: &str, args: Value| Transcript::new().with_call(name, args);
+    let calls = |expected: ExpectedCall| Expectation::calls([expected]);
+    let text = Transcript::new().with_text("x");
+    for (expect, transcript) in [
+        (Expectation::exact(long()), text.clone()),
+        (Expectation::contains(long()), text.clone()),
+        (Expectation::NoCalls, call(&long(), json!({}))),
+        (Expectation::NoCalls, Transcript::failed(long())),
+        (calls(ExpectedCall::new(long())), call("f", json!({}))),
+        (calls(ExpectedCall::new("f")), call(&long(), json!({}))),
+        (
+            calls(ExpectedCall::new("f")),
+            call("f", json!({(long()): 1})),
+        ),
+        (
+            calls(ExpectedCall::new("f").with_argument(long(), [1])),
+            call("f", json!({})),
+        ),
+        (
+            calls(ExpectedCall::new("f").with_argument("a", [long()])),
+            call("f", json!({"a": long() + "x"})),
+        ),
+    ] {
+        let score = ExpectationCheck.check(&Case::new("1", "?", expect), &transcript);
+        let length = score.reason.len();
+        assert!(!score.passed && (1..=2_100).contains(&length), "{length}");
+        assert!(score.reason.contains('…'), "{}", score.reason);
+    }
+    // Both sides remain visible.
+    let expected = ExpectedCall::new("f").with_argument("a", [long()]);
+    let reason = expected.mismatch(&TrialCall::new("f", json!({"a": long() + "x"})));
+    let reason = reason.unwrap();
+    assert!(reason.starts_with("`a` is \"ä"), "{reason}");
+    assert!(reason.contains("not one of [\"ä"), "{reason}");
+}
+
 #[test]
 fn arguments_match_any_alternative() {
     let expected = ExpectedCall::new("book")
