@@ -1,7 +1,8 @@
 //! Judges: programs that score a whole folder of trials at once.
 //!
 //! One process scores all trials, because checkers take long to start. Its output is bounded by 256
-//! MiB, and its verdicts must match the trials one to one.
+//! MiB, and its verdicts must match the trials one to one. Its input is built line by line: each
+//! line repeats the case, and many trials of a long case would not fit in memory.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -11,7 +12,7 @@ use std::time::Duration;
 use levity_core::text::one_line;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::process::Command;
 
 use crate::python::Script;
@@ -123,17 +124,15 @@ impl Judge {
             .iter()
             .filter(|trial| trial.error().is_none())
             .collect();
-        let mut lines = Vec::new();
-        for trial in &judged {
+        let lines = judged.iter().map(|trial| {
             let line = json!({"case": cases.get(&*trial.case), "trial": trial});
-            lines.extend_from_slice(line.to_string().as_bytes());
-            lines.push(b'\n');
-        }
+            format!("{line}\n")
+        });
         let trials = u32::try_from(judged.len()).unwrap_or(u32::MAX);
         let time = self
             .timeout
             .unwrap_or_else(|| TIME.saturating_add(TIME_FOR_TRIAL.saturating_mul(trials)));
-        let output = tokio::time::timeout(time, self.exchange(&lines))
+        let output = tokio::time::timeout(time, self.exchange(lines))
             .await
             .map_err(|_| {
                 let (program, seconds) = (self.program.display(), time.as_secs_f64());
@@ -167,7 +166,7 @@ impl Judge {
         Ok(Scores::new(judge, scores.collect()))
     }
 
-    async fn exchange(&self, lines: &[u8]) -> Result<String> {
+    async fn exchange(&self, lines: impl Iterator<Item = String>) -> Result<String> {
         let failed = |error: std::io::Error| {
             Error::Judge(format!(
                 "`{}` cannot be run: {error}",
@@ -188,9 +187,9 @@ impl Judge {
             (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (mut output_text, mut error_text) = (String::new(), String::new());
         let write = async {
-            if let Some(mut input) = input.take() {
+            if let Some(input) = input.take() {
                 // The exit code reports a judge that ends early.
-                let _ = input.write_all(lines).await;
+                let _ = write_lines(input, lines).await;
             }
         };
         let read = async {
@@ -233,6 +232,17 @@ impl Judge {
     }
 }
 
+/// Writes lines one at a time, and stops at the first that cannot be written.
+async fn write_lines(
+    mut input: impl AsyncWrite + Unpin,
+    lines: impl Iterator<Item = String>,
+) -> std::io::Result<()> {
+    for line in lines {
+        input.write_all(line.as_bytes()).await?;
+    }
+    input.flush().await
+}
+
 fn parse<'a, T: Deserialize<'a>>(line: &'a str) -> Result<T> {
     serde_json::from_str(line).map_err(|error| {
         Error::Judge(format!(
@@ -240,4 +250,22 @@ fn parse<'a, T: Deserialize<'a>>(line: &'a str) -> Result<T> {
             one_line(line, 200)
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn write_lines_builds_no_line_after_one_that_cannot_be_written() {
+        let (input, judge) = tokio::io::duplex(8);
+        drop(judge);
+        let mut built = 0;
+        let lines = std::iter::repeat_with(|| {
+            built += 1;
+            "a line\n".to_owned()
+        });
+        assert!(write_lines(input, lines.take(100)).await.is_err());
+        assert_eq!(built, 1);
+    }
 }
