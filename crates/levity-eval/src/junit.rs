@@ -4,7 +4,12 @@
 
 use std::fmt::Write as _;
 
+use levity_core::text::head;
+
 use crate::{EvalReport, Score, Trial};
+
+/// The maximum length of the subject's name in bytes, which each test case repeats.
+const MAX_SUBJECT: usize = 200;
 
 pub(crate) fn xml(report: &EvalReport) -> String {
     let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
@@ -45,7 +50,7 @@ fn case(xml: &mut String, report: &EvalReport, trial: &Trial, score: &Score) {
     let _ = write!(
         xml,
         "    <testcase classname=\"{}\" name=\"{}\" time=\"{:.3}\"",
-        escaped(&report.header.subject),
+        escaped(head(&report.header.subject, MAX_SUBJECT)),
         escaped(&name),
         trial.millis as f64 / 1000.0
     );

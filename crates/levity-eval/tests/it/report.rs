@@ -103,6 +103,12 @@ fn junit_lists_escaped_failures_and_errors() {
 }
 
 #[test]
+fn junit_cuts_long_subject_in_each_test_case() {
+    let (subject, wrong) = ("x".repeat(1 << 20), [("a-1", "wrong"), ("a-2", "wrong")]);
+    assert!(report(&subject, &wrong).to_junit().len() < 2_000);
+}
+
+#[test]
 fn comparison_pairs_trials_and_computes_p_value() {
     let one: Vec<(String, &str)> = (0..10)
         .map(|n| (format!("a-{n}"), if n < 9 { "right" } else { "wrong" }))
