@@ -21,6 +21,7 @@ use crate::store::JournalArg;
 use crate::terminal::{chain, report_error};
 
 mod control;
+mod cost;
 mod drive;
 mod list;
 mod storage;
@@ -41,6 +42,8 @@ enum Action {
     Show(list::Show),
     /// Compare two runs: their answers, costs and actions.
     Compare(list::Compare),
+    /// Add up the cost of stored runs by day, model or agent.
+    Cost(cost::Cost),
     /// Resume a run from its last record.
     Resume(DriveArgs),
     /// Replay a run without performing any effect, and check that it has the same result.
@@ -160,6 +163,7 @@ pub(crate) async fn runs(args: Runs) -> ExitCode {
         Action::List(list) => list.list().await,
         Action::Show(show) => show.show().await,
         Action::Compare(compare) => compare.compare().await,
+        Action::Cost(cost) => cost.cost().await,
         Action::Resume(resume) => drive::resume(resume).await,
         Action::Replay(replay) => replay.replay().await,
         Action::Fork(fork) => fork.fork().await,

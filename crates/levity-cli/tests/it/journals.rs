@@ -1,14 +1,14 @@
 //! Tests of journals and caches that another user wrote: levity performs nothing in them without a
-//! question, and approves no hidden call.
+//! question, and approves no hidden call. Also a test of the cost of stored runs.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{check, command};
+use super::{check, command, text};
 
 /// The name of a file that only the call of the other user writes.
 const WRITTEN: &str = "written-by-the-call";
@@ -219,7 +219,7 @@ fn approved_call_without_question_is_named_before_trusted_run_resumes() {
     let text = fs::read_to_string(&path).unwrap();
     let mut lines = text
         .lines()
-        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
     let mut forged = format!("{}\n", lines.next().unwrap());
     let without_question = lines.filter(|line| line["entry"]["started"]["note"]["kind"] != "ask");
     for (seq, mut line) in without_question.enumerate() {
@@ -698,4 +698,52 @@ fn text_typed_before_question_approves_nothing() {
     assert!(!dir.path().join(WRITTEN).exists());
     terminal.until("Done.");
     assert_eq!(terminal.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn cost_is_added_up_by_day_model_and_agent() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"[
+        {"call": {"name": "add", "args": {"a": 1, "b": 2}}, "usage": {"input": 100, "output": 10}},
+        {"reply": "Three.", "usage": {"input": 120, "output": 5, "cost": 2000000}}
+    ]"#;
+    fs::write(folder.path().join("script.json"), script).unwrap();
+    let levity = |args: &str| {
+        let args: Vec<_> = args.split(' ').collect();
+        let mut command = command(&args);
+        command.current_dir(folder.path()).output().unwrap()
+    };
+    check(
+        &levity("run one --script script.json --journal runs --id one"),
+        0,
+        "Three.",
+    );
+    check(
+        &levity("run two --script script.json --journal runs --id two"),
+        0,
+        "Three.",
+    );
+    check(&levity("swarm three --journal runs --id three"), 0, "");
+    let sum = |output: &Output| -> Value {
+        let last = text(output).lines().last().unwrap().to_owned();
+        serde_json::from_str(&last).unwrap()
+    };
+    let by_day = levity("runs cost --json");
+    check(&by_day, 0, "model_calls");
+    let (all, printed) = (sum(&by_day), text(&by_day));
+    assert_eq!(printed.lines().count(), 2, "{printed}");
+    assert_eq!(all["group"], Value::Null);
+    assert!(all["model_calls"].as_u64() > Some(4), "{all}");
+    let by_agent = levity("runs cost --by agent");
+    check(&by_agent, 0, "agent  4 model calls  440 tokens in, 30 out");
+    check(&by_agent, 0, "researcher  ");
+    assert_eq!(sum(&levity("runs cost --by model --json")), all);
+    assert_eq!(sum(&levity("runs cost --by agent --json")), all);
+
+    // Records that a fork shares with its origin are counted once.
+    let fork = "runs fork one --after 4 --id four --script script.json --journal runs";
+    check(&levity(fork), 0, "Three.");
+    let forked = sum(&levity("runs cost --json"));
+    let more = forked["model_calls"].as_u64().unwrap() - all["model_calls"].as_u64().unwrap();
+    assert_eq!(more, 1, "{forked}");
 }

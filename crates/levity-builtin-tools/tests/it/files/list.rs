@@ -259,7 +259,6 @@ fn list_names_folder_that_cannot_be_read() {
             "d/e.txt (0)\n[could not be read: b/]\n",
             false,
         ),
-        (json!({"path": "b"}), "[could not be read: b/]\n", false),
     ] {
         assert_eq!(
             list(args.clone()),
