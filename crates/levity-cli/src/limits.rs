@@ -93,7 +93,7 @@ impl LimitArgs {
         limits
     }
 
-    /// The limits of a resumed run, if the call gives one: the stored limits with those of the call.
+    /// The limits of a resumed run, if the call changes one; the others are those of the journal.
     ///
     /// Settings do not count, because a run keeps the limits with which it was started.
     pub(crate) fn resumed(&self, records: &[Record]) -> Option<Limits> {

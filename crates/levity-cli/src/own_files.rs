@@ -50,8 +50,8 @@ const OPTIONS: [&str; 20] = [
     "tls_cert",
 ];
 
-/// Options whose files levity remembers for later calls: it writes them itself, and trusts what they
-/// contain.
+/// Options whose files levity remembers for later calls: it writes them itself, and trusts their
+/// content.
 const REMEMBERED_OPTIONS: [&str; 6] = [
     "journal",
     "memory",

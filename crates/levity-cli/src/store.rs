@@ -32,8 +32,8 @@ pub(crate) struct JournalArg {
 }
 
 impl JournalArg {
-    /// Rejects the default journal if it is a link: the user did not name it, so the folder may have
-    /// brought the link along.
+    /// Rejects the default journal if it is a link: the user did not name it, so the folder may
+    /// have brought the link along.
     pub(crate) fn check_link(&self) -> Result<(), String> {
         match self.journal == Path::new(DEFAULT_JOURNAL) && self.journal.is_symlink() {
             true => Err(format!(

@@ -251,8 +251,8 @@ struct Hashes {
 }
 
 impl Hashes {
-    /// Adds a file, or all files below a folder. A missing one has a hash of its own, since creating
-    /// it changes what levity does.
+    /// Adds a file, or all files below a folder. A missing one counts too, because levity would use
+    /// it once it exists.
     ///
     /// Links are followed only if they are named in the settings. Within a folder, the target of a
     /// link counts as its content, and what the target contains does too if it is a file.

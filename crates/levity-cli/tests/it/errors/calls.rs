@@ -25,9 +25,9 @@ pub(super) const ROWS: &[Row] = &[
     .documented(),
     Row::new(
         "unknown subcommand of runs",
-        "levity runs lst",
+        "levity runs shwo",
         2,
-        "unrecognized subcommand 'lst'; a similar subcommand exists: 'list'",
+        "unrecognized subcommand 'shwo'; a similar subcommand exists: 'show'",
     ),
     Row::new(
         "missing argument",
