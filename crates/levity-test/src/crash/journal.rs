@@ -4,11 +4,12 @@ use std::future::{pending, poll_fn};
 use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    EffectId, EffectKind, EffectNote, Entry, Journal, JournalError, OpenRun, Record, RunId, RunLog,
-    RunQuery, RunRequest, RunSummary, Snapshot,
+    EffectId, EffectKind, EffectNote, Entry, Journal, JournalError, JournalErrorKind, OpenRun,
+    Record, RunId, RunLog, RunQuery, RunRequest, RunSummary, Snapshot,
 };
 
 use super::{Moment, Point, WrittenRecord};
@@ -245,17 +246,45 @@ fn effect_name(note: &EffectNote) -> String {
     format!("{kind} {}", note.name)
 }
 
+/// Opens a run, and tries again for a second while it is busy: a thread of the previous life may
+/// still be closing its file, which the end of a process would do at once.
+async fn once_free<F>(open: impl Fn() -> F + Send) -> Result<OpenRun, JournalError>
+where
+    F: Future<Output = Result<OpenRun, JournalError>> + Send,
+{
+    const ATTEMPTS: usize = 1_000;
+    for _ in 0..ATTEMPTS {
+        match open().await {
+            Err(error) if error.kind() == JournalErrorKind::Busy => {
+                // The tasks of the previous life may need this thread.
+                let mut has_yielded = false;
+                poll_fn(|cx| {
+                    cx.waker().wake_by_ref();
+                    match std::mem::replace(&mut has_yielded, true) {
+                        true => Poll::Ready(()),
+                        false => Poll::Pending,
+                    }
+                })
+                .await;
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            opened => return opened,
+        }
+    }
+    open().await
+}
+
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl Journal for CrashJournal {
     async fn open(&self, run: &RunId) -> Result<OpenRun, JournalError> {
         self.alive().await;
-        Ok(self.crashing(run, self.0.inner.open(run).await?))
+        Ok(self.crashing(run, once_free(|| self.0.inner.open(run)).await?))
     }
 
     async fn open_latest(&self, run: &RunId) -> Result<OpenRun, JournalError> {
         self.alive().await;
-        Ok(self.crashing(run, self.0.inner.open_latest(run).await?))
+        Ok(self.crashing(run, once_free(|| self.0.inner.open_latest(run)).await?))
     }
 
     async fn read(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
