@@ -125,6 +125,17 @@ fn create(args: &InitArgs, root: &Command) -> Result<(), String> {
         false => &CONTROL,
     };
     let exists = |name: &&&str| folder.join(name).symlink_metadata().is_ok();
+    // A folder of somebody else may contain links that lead elsewhere.
+    let is_link = |name: &&&str| folder.join(name).is_symlink();
+    if let Some(name) = [".context", ".github", ".github/workflows"]
+        .iter()
+        .find(is_link)
+    {
+        return Err(format!(
+            "`{}` is a link, and levity writes through none; remove it",
+            folder.join(name).display()
+        ));
+    }
     if let Some(name) = must_be_new.iter().find(exists) {
         return Err(format!(
             "`{}` already exists; choose a folder without it",

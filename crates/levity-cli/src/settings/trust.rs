@@ -315,8 +315,15 @@ impl Hashes {
         }
     }
 
+    /// Two names that are not UTF-8 could look the same in the list, so they are errors.
     fn insert(&mut self, path: &Path, hash: String) -> Result<(), String> {
-        self.files.insert(path.display().to_string(), hash);
+        let Some(name) = path.to_str() else {
+            return Err(format!(
+                "the name of `{}` is not UTF-8, so it cannot be checked; rename the file",
+                path.display()
+            ));
+        };
+        self.files.insert(name.to_owned(), hash);
         self.check_number(self.files.len(), path)
     }
 

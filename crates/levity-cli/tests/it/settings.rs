@@ -622,3 +622,44 @@ fn agent_cannot_change_settings_of_its_folder() {
     assert!(!inside.join("tools/new.py").exists());
     check(&levity_in(&inside, &["run", "hi"]), 0, "scripted model");
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn files_with_ambiguous_names_cannot_be_trusted() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    let clone = folder(&[
+        ("levity.toml", "tools = \"tools\"\n"),
+        ("tools/x\u{fffd}.py", ""),
+    ]);
+    let other = clone
+        .path()
+        .join("tools")
+        .join(OsStr::from_bytes(b"x\xff.py"));
+    fs::write(other, "").unwrap();
+    let output = levity_in(clone.path(), &["trust", "--yes"]);
+    check(&output, 2, "is not UTF-8, so it cannot be checked; rename");
+    check(&levity_in(clone.path(), &["run", "hi"]), 2, "is not UTF-8");
+}
+
+#[cfg(unix)]
+#[test]
+fn init_does_not_write_through_links() {
+    for (link, template) in [(".context", "agent"), (".github", "rust")] {
+        let place = folder(&[("inside/x", ""), ("outside/x", "")]);
+        let inside = place.path().join("inside");
+        std::os::unix::fs::symlink("../outside", inside.join(link)).unwrap();
+        let output = levity_in(&inside, &["init", "--template", template]);
+        check(
+            &output,
+            2,
+            "is a link, and levity writes through none; remove it",
+        );
+        assert_eq!(
+            fs::read_dir(place.path().join("outside")).unwrap().count(),
+            1
+        );
+        assert_eq!(fs::read_dir(&inside).unwrap().count(), 2);
+    }
+}
