@@ -29,6 +29,7 @@ use crate::logs::LogArgs;
 use crate::mcp::{McpArgs, McpServers};
 use crate::memory;
 use crate::options::{RunOptions, place_of};
+use crate::settings;
 use crate::terminal::{chain, note, print_text, read_text};
 use crate::tools::ToolArgs;
 
@@ -303,6 +304,7 @@ impl ModelArgs {
                 .map(with_retries)
                 .map_err(|error| chain(&error))?;
             let address = models.address_from_file(name);
+            warn_of_settings(name);
             warn(address.as_deref());
             return Ok((model, place_of(name, address.as_deref())));
         }
@@ -363,6 +365,16 @@ pub(crate) fn warn(address: Option<&str>) {
     let mut printed = PRINTED.lock().unwrap_or_else(PoisonError::into_inner);
     if printed.insert(address.to_owned()) {
         note(&format!("the model is {address}"));
+    }
+}
+
+/// Prints the model if `levity.toml` sets it, for the same reason.
+pub(crate) fn warn_of_settings(name: &str) {
+    if settings::is_supplied("model") {
+        warn(Some(&format!(
+            "`{name}`, set by `model` in `{}`",
+            settings::FILE
+        )));
     }
 }
 

@@ -102,6 +102,7 @@ impl Complete {
             None => name.clone(),
         };
         let model = models.model(&name).map_err(|error| chain(&error))?;
+        crate::agent::warn_of_settings(&name);
         crate::agent::warn(models.address_from_file(&name).as_deref());
         Ok(model)
     }

@@ -167,10 +167,9 @@ fn remember(paths: Vec<PathBuf>) -> Vec<PathBuf> {
         .lines()
         .filter_map(|line| serde_json::from_str(line).ok())
         .collect();
-    let mut new: Vec<_> = paths
-        .into_iter()
-        .filter(|path| !known.contains(path))
-        .collect();
+    // A path that is not UTF-8 cannot be stored, and tools cannot name it.
+    let is_new = |path: &PathBuf| path.to_str().is_some() && !known.contains(path);
+    let mut new: Vec<_> = paths.into_iter().filter(is_new).collect();
     new.dedup();
     if !new.is_empty() && crate::state::create(&folder).is_ok() {
         // A list that cannot be written leaves later calls without this protection, and no other.
@@ -297,7 +296,13 @@ fn globs(root: &Path) -> Result<Vec<String>, String> {
 
 /// Returns the option or variable of the first of levity's own files that is below a folder.
 pub(crate) fn first_below(root: &Path) -> Option<String> {
-    let is_below = |path: &Path| places(path).iter().any(|place| place.starts_with(root));
+    // `root/../x` begins with the root and is not in it.
+    let is_resolved =
+        |place: &PathBuf| !place.components().any(|part| part == Component::ParentDir);
+    let is_below = |path: &Path| {
+        let places = places(path).into_iter().filter(is_resolved);
+        places.into_iter().any(|place| place.starts_with(root))
+    };
     let named = REGISTERED.get().map(Vec::as_slice).unwrap_or_default();
     let named = named.iter().find(|(_, path)| is_below(path));
     let state = crate::state::folder().ok();

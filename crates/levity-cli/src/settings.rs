@@ -291,7 +291,8 @@ impl<'a> Call<'a> {
             .path()
             .first()
             .is_some_and(|command| !WITHOUT_SETTINGS.contains(command));
-        has_settings && !is_given("no_settings") && !self.words.iter().any(is_help)
+        let mut options = self.words.iter().take_while(|word| *word != "--");
+        has_settings && !is_given("no_settings") && !options.any(is_help)
     }
 
     /// Returns the value of each setting that an option of the call, a variable or the file gives.

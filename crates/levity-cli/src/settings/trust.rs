@@ -343,7 +343,8 @@ impl Hashes {
 ///
 /// Every text from the folder is quoted or sanitized, so it cannot imitate a line of levity.
 fn show(settings: &[&Setting], agreement: &Agreement) {
-    print_text(&format!("{}\n", agreement.folder.join(FILE).display()));
+    let file = agreement.folder.join(FILE).display().to_string();
+    print_text(&format!("{}\n", file.replace('\n', "\u{fffd}")));
     for setting in settings {
         let text = setting.text();
         print_text(&format!("  {text}\n      {}\n", allows(&setting.name)));

@@ -663,3 +663,20 @@ fn init_does_not_write_through_links() {
         assert_eq!(fs::read_dir(&inside).unwrap().count(), 2);
     }
 }
+
+#[test]
+fn model_of_settings_is_named_even_with_quiet() {
+    let settings = "model = \"deepseek:deepseek-chat\"\nquiet = true\nlimit-calls = 0\n";
+    let clone = folder(&[("levity.toml", settings)]);
+    let key = [("DEEPSEEK_API_KEY", "sk-0123456789")];
+    let notice = "the model is `deepseek:deepseek-chat`, set by `model` in `levity.toml`";
+    // No call is allowed, so nothing is sent.
+    check(
+        &with_variables(clone.path(), &["run", "hi"], &key),
+        1,
+        notice,
+    );
+    let typed = ["run", "hi", "--model", "deepseek:deepseek-chat"];
+    let output = with_variables(clone.path(), &typed, &key);
+    assert!(!format!("{output:?}").contains(notice), "{output:?}");
+}

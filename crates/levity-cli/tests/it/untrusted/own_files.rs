@@ -472,6 +472,12 @@ fn commands_are_unavailable_if_own_files_cannot_be_hidden() {
         ];
         output_at_guarded(&args, folder.path())
     };
+    if let Some(beside) = run("ws/../beside") {
+        assert!(
+            !format!("{beside:?}").contains("cannot protect"),
+            "{beside:?}"
+        );
+    }
     // The second call is the one inside, because its journal also counts for later calls.
     let (Some(outside), Some(inside)) = (run("runs"), run("ws/runs")) else {
         eprintln!("SKIPPED: unshare or setpriv is missing, or user namespaces are disabled");
