@@ -9,12 +9,22 @@ use serde_json::Value;
 use super::{ExpectedCall, Score, quoted};
 use crate::TrialCall;
 
+/// The maximum number of calls that are compared: without an order, each call is compared with each
+/// expected one.
+const MAX_CALLS: usize = 1_000;
+
 pub(super) fn calls(expected: &[ExpectedCall], calls: &[TrialCall], ordered: bool) -> Score {
     if expected.len() != calls.len() {
         return Score::fail(format!(
             "{} calls instead of {}",
             calls.len(),
             expected.len()
+        ));
+    }
+    if calls.len() > MAX_CALLS {
+        return Score::fail(format!(
+            "{} calls cannot be compared; the limit is {MAX_CALLS}",
+            calls.len()
         ));
     }
     let mut remaining: Vec<&TrialCall> = calls.iter().collect();

@@ -70,6 +70,27 @@ fn unexpected_calls_fail() {
 
 /// Each trial of a case stores a reason, so a long expectation must not be part of all of them.
 #[test]
+fn too_many_calls_are_not_compared() {
+    let score = |count: usize| {
+        let name = |at: usize| format!("f{at}");
+        let expected = (0..count).map(|at| ExpectedCall::new(name(at)));
+        let expected: Vec<_> = expected.collect();
+        let mut transcript = Transcript::new();
+        for at in (0..count).rev() {
+            transcript = transcript.with_call(name(at), json!({}));
+        }
+        let case = Case::new("1", "?", Expectation::calls(expected));
+        ExpectationCheck.check(&case, &transcript)
+    };
+    assert!(score(200).passed);
+    assert!(
+        score(1_001).reason.contains("the limit is 1000"),
+        "{:?}",
+        score(1_001)
+    );
+}
+
+#[test]
 fn reasons_of_failures_are_short_for_long_texts() {
     let long = || "ä".repeat(1 << 19);
     let call = |name: &str, args: Value| Transcript::new().with_call(name, args);

@@ -23,7 +23,10 @@ use super::signal::{has_valid_names, own_name};
 const MAX_ID: usize = 64;
 
 /// The maximum size of a record file in bytes; a record has two file names and a digest.
-const MAX_RECORD_BYTES: u64 = 1 << 20;
+const MAX_RECORD_BYTES: u64 = 64 << 10;
+
+/// The maximum size of all records of a folder, which may come from an untrusted source.
+const MAX_FOLDER_BYTES: usize = 64 << 20;
 
 /// Returns `true` if a text is a valid task id, which is also part of a file name.
 pub(super) fn is_task_id(text: &str) -> bool {
@@ -113,6 +116,7 @@ impl TaskStore {
             fs::TryLockError::Error(error) => error,
         })?;
         let mut records = BTreeMap::new();
+        let mut total = 0;
         for entry in fs::read_dir(path)? {
             let path = entry?.path();
             let Some(task) = path
@@ -128,6 +132,17 @@ impl TaskStore {
             } else {
                 None
             };
+            total += bytes.as_ref().map_or(0, Vec::len);
+            if total > MAX_FOLDER_BYTES {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    format!(
+                        "the records have more than {} MiB, which no host writes; name another \
+                            journal",
+                        MAX_FOLDER_BYTES >> 20
+                    ),
+                ));
+            }
             let record = bytes.and_then(|bytes| serde_json::from_slice::<TaskRecord>(&bytes).ok());
             let is_valid = |record: &TaskRecord| record.task == task && has_valid_names(record);
             if let Some(record) = record.filter(is_valid) {
@@ -154,10 +169,10 @@ impl TaskStore {
 
     /// Returns the newest records first.
     pub(super) fn newest(&self, limit: usize) -> Vec<TaskRecord> {
-        let mut records: Vec<_> = self.records().values().cloned().collect();
-        records.sort_by(|a, b| (b.made, &b.task).cmp(&(a.made, &a.task)));
-        records.truncate(limit);
-        records
+        let records = self.records();
+        let mut newest: Vec<_> = records.values().collect();
+        newest.sort_by(|a, b| (b.made, &b.task).cmp(&(a.made, &a.task)));
+        newest.into_iter().take(limit).cloned().collect()
     }
 
     /// Returns the records of tasks whose end was not signalled, the oldest first.
@@ -315,6 +330,19 @@ mod tests {
         let task_store = TaskStore::open(&tasks).unwrap();
         assert_eq!(task_store.unsignalled(), []);
         assert_eq!(fs::read_to_string(&victim).unwrap(), "mine");
+    }
+
+    #[test]
+    fn open_limits_size_of_all_records() {
+        let folder = tempfile::tempdir().unwrap();
+        for at in 0..1_100 {
+            let task = format!("task{at}");
+            let text = serde_json::to_string(&record(&task, 1, Stage::Open)).unwrap();
+            let path = folder.path().join(format!("{task}.json"));
+            fs::write(path, format!("{text:<61440}")).unwrap();
+        }
+        let error = TaskStore::open(folder.path()).err().unwrap();
+        assert!(error.to_string().contains("more than 64 MiB"), "{error}");
     }
 
     #[test]
