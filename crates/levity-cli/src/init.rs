@@ -59,7 +59,7 @@ macro_rules! template {
 }
 
 /// The files of a folder for agents, except those of the built-in agents.
-const FOLDER: [TemplateFile; 12] = [
+const FOLDER: [TemplateFile; 13] = [
     template!("levity.toml", "folder/levity.toml"),
     template!("mcp.json", "folder/mcp.json"),
     template!(
@@ -79,6 +79,8 @@ const FOLDER: [TemplateFile; 12] = [
     template!("AGENTS.md", "folder/AGENTS.md"),
     template!(".env.example", "folder/env.example"),
     template!(".gitignore", "folder/gitignore"),
+    // Without it, the image would contain the keys in `.env`.
+    template!(".dockerignore", "folder/dockerignore"),
     template!("Dockerfile", "folder/Dockerfile"),
     template!("compose.yaml", "folder/compose.yaml"),
     template!("README.md", "folder/README.md"),

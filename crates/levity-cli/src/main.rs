@@ -173,8 +173,13 @@ fn matches(root: &clap::Command) -> Result<ArgMatches, ExitCode> {
     }
     let all = settings::add(root, given.clone()).map_err(|problem| report_error(&problem, 2))?;
     let parse = |words| root.clone().try_get_matches_from(words);
+    // The usage that follows a problem differs with the options that are given.
+    let problem = |error: &clap::Error| {
+        let text = error.to_string();
+        text.split("\n\n").next().map(str::to_owned)
+    };
     parse(all).map_err(|error| match parse(given) {
-        Err(own) if own.to_string() == error.to_string() => usage::report(&own),
+        Err(own) if problem(&own) == problem(&error) => usage::report(&own),
         _ if error.use_stderr() => {
             let text = usage::one_line(&error.render().to_string());
             report_error(&format!("`{}`: {text}", settings::FILE), 2)

@@ -159,6 +159,8 @@ pub(crate) struct Choice {
     pub(crate) name: &'static str,
     /// The id of the option.
     id: Id,
+    /// The name of the option on the command line, which may differ from that of the setting.
+    long: String,
     /// `None` if the option is given in the call.
     pub(crate) value: Option<Value>,
     pub(crate) origin: Origin,
@@ -311,6 +313,7 @@ impl<'a> Call<'a> {
                 let choice = |value, origin| Choice {
                     name,
                     id: arg.get_id().clone(),
+                    long: arg.get_long().unwrap_or(name).to_owned(),
                     value,
                     origin,
                     at: level.at,
@@ -333,13 +336,7 @@ impl<'a> Call<'a> {
     fn with(self, choices: &[Choice]) -> Vec<OsString> {
         let mut words = self.words;
         for choice in choices.iter().rev() {
-            let name = choice.name;
-            let name = self
-                .levels
-                .iter()
-                .filter(|level| level.at == choice.at)
-                .find_map(|level| option(level.command, name)?.get_long())
-                .unwrap_or(name);
+            let name = &choice.long;
             let inserted: Vec<OsString> = match &choice.value {
                 None | Some(Value::Flag(false)) => Vec::new(),
                 Some(Value::Flag(true)) => vec![format!("--{name}").into()],

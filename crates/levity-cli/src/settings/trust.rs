@@ -51,7 +51,7 @@ pub(crate) struct TrustArgs {
     remove: bool,
 }
 
-/// What the user agreed to: the hash of each file, by its path.
+/// The files to which the user agreed: the hash of each, by its path.
 #[derive(Serialize, Deserialize, PartialEq, Eq)]
 struct Agreement {
     folder: PathBuf,

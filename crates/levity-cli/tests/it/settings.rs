@@ -386,6 +386,10 @@ fn invalid_settings_name_line_column_and_next_step() {
             "scripted",
         );
     }
+    // An error in the call itself does not name the file.
+    let valid = folder(&[("levity.toml", "max-turns = 3\nquiet = true\n")]);
+    let output = levity_in(valid.path(), &["run", "hi", "--modle", "x"]);
+    check(&output, 2, "levity: unexpected argument '--modle' found");
     let conflict = folder(&[("levity.toml", "read-only = true\n")]);
     let output = levity_in(conflict.path(), &["run", "hi"]);
     check(
