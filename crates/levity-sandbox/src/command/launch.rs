@@ -447,6 +447,13 @@ pub(super) fn can_map(bytes: u64) -> bool {
     }
 }
 
+/// Leaves the session, if the filters allow it: they may let the call succeed without an effect,
+/// and then it returns 0, which is no number of a session.
+pub(super) fn try_leave_session() {
+    // SAFETY: the call touches no memory.
+    unsafe { libc::setsid() };
+}
+
 /// Waits for a signal that ends this process.
 pub(super) fn pause() -> ! {
     loop {

@@ -388,15 +388,24 @@ fn probe(job: &mut Job) -> ! {
     let mut bits = restrict(job);
     if let Some(probe) = &job.probe {
         bits |= attempts(job, probe);
-        // This process acts like a daemon, and holds a pipe that the host monitors.
-        let _ = launch::spawn(libc::SIGCHLD, &mut (), |()| {
-            let _ = setsid();
-            let _ = launch::spawn(libc::SIGCHLD, &mut (), |()| launch::pause());
-            launch::exit(0)
-        });
+        bits |= detach();
     }
     send(job, Record::Found(bits));
     launch::exit(0)
+}
+
+/// Starts a process that acts like a daemon, and holds a pipe that the host monitors.
+fn detach() -> u32 {
+    let parent = launch::spawn(libc::SIGCHLD, &mut (), |()| {
+        launch::try_leave_session();
+        let daemon = launch::spawn(libc::SIGCHLD, &mut (), |()| launch::pause());
+        launch::exit(i32::from(daemon.is_err()))
+    });
+    let ended = parent.and_then(|pid| launch::wait(pid, true));
+    match ended {
+        Ok(Some((_, 0))) => found::DETACHED,
+        _ => 0,
+    }
 }
 
 /// Tries what a command must not be able to do, and returns a bit for each protection that held.

@@ -258,6 +258,8 @@ pub(super) mod found {
     pub(in super::super) const SOCKETS_HELD: u32 = 1 << 16;
     /// No file could be created in the workspace or beside it.
     pub(in super::super) const CHANGES_HELD: u32 = 1 << 17;
+    /// A process without parent was started, which must end with the command.
+    pub(in super::super) const DETACHED: u32 = 1 << 18;
 }
 
 /// The setup steps that can fail before a command runs.

@@ -204,7 +204,7 @@ fn run_probe(
     }
     Ok(ProbeResult {
         bits,
-        killed_whole: wait_for_release(&watched, RELEASE),
+        killed_whole: bits & found::DETACHED != 0 && wait_for_release(&watched, RELEASE),
     })
 }
 
