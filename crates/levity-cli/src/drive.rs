@@ -61,7 +61,29 @@ pub(crate) trait RunDisplay {
     fn clear(&self);
     /// Suspends output while a question is open.
     fn hold(&self, asking: bool);
+
+    /// Returns `true` if the user may type commands while the run works.
+    fn takes_commands(&self) -> bool {
+        false
+    }
+
+    /// Returns a report on the run, for a command of the user.
+    fn report(&self, _about: Report, _now: Timestamp) -> String {
+        String::new()
+    }
 }
+
+/// A report on a run that the user can ask for while it works.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// The time, tokens and money so far.
+    Cost,
+    /// The tree of its steps.
+    Tree,
+}
+
+/// The commands that a user can type while a run works, after Enter.
+const COMMANDS: &str = "/pause, /resume, /cost, /tree, /cancel";
 
 /// The result of a driven run.
 pub(crate) struct DriveOutcome<R> {
@@ -72,10 +94,12 @@ pub(crate) struct DriveOutcome<R> {
 }
 
 /// The part of the loop's state that methods change; futures of the `select!` stay outside.
-struct Driver<S> {
+struct Driver<'a, S> {
     control: Control,
     display: Arc<S>,
-    input: Input,
+    input: &'a mut Input,
+    /// The use of lines that answer no question.
+    commands: Commands,
     /// The question that the user is being asked.
     asked: Option<Ask>,
     /// Questions with an answer that their runs have not received yet.
@@ -86,7 +110,21 @@ struct Driver<S> {
     cancelled: bool,
 }
 
+/// The use of lines that answer no question.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Commands {
+    /// They are not read.
+    Off,
+    /// An empty line asks for a command; a command can also be typed directly.
+    Waiting,
+    /// The next line is a command, and nothing else is printed until then.
+    Prompt,
+}
+
 /// Shows a run until it ends. Dropping `run` stops it.
+///
+/// On a terminal, the user may type commands if the display takes them. Lines of a pipe are left for
+/// the caller.
 ///
 /// The run ends before its last events are shown at the regular rate, so the display is refreshed
 /// once more at the end.
@@ -95,13 +133,19 @@ pub(crate) async fn drive<R>(
     control: Control,
     display: Arc<impl RunDisplay>,
     runtime: &Runtime,
+    input: &mut Input,
 ) -> DriveOutcome<R> {
     let world = runtime.world().clone();
-    let (input, asked, answered) = (Input::new(), None, Vec::new());
+    let (asked, answered) = (None, Vec::new());
+    let commands = match display.takes_commands() && Input::is_terminal() {
+        true => Commands::Waiting,
+        false => Commands::Off,
+    };
     let mut driver = Driver {
         control,
         display: display.clone(),
         input,
+        commands,
         asked,
         answered,
         stale: true,
@@ -132,7 +176,10 @@ pub(crate) async fn drive<R>(
                 display.show(shown);
                 driver.stale = false;
             }
-            line = driver.input.line(""), if driver.asked.is_some() => driver.answered(line).await,
+            line = driver.input.line(""), if driver.reads() => match driver.asked {
+                Some(_) => driver.answered(line).await,
+                None => driver.command(line, world.now()).await,
+            },
             () = display.news() => driver.handle_news().await,
             result = &mut run => break result,
         }
@@ -142,7 +189,67 @@ pub(crate) async fn drive<R>(
     driver.end(Some(result))
 }
 
-impl<S: RunDisplay> Driver<S> {
+impl<S: RunDisplay> Driver<'_, S> {
+    /// Returns `true` if a line of the user would be used.
+    fn reads(&self) -> bool {
+        self.asked.is_some() || (self.commands != Commands::Off && !self.cancelled)
+    }
+
+    /// Handles a line that answers no question: an empty one asks for a command.
+    ///
+    /// The end of the input ends the commands, not the run.
+    async fn command(&mut self, line: io::Result<Option<String>>, now: Timestamp) {
+        let Ok(Some(line)) = line else {
+            self.end_prompt(Commands::Off);
+            return;
+        };
+        let line = line.trim();
+        if line.is_empty() && self.commands == Commands::Waiting {
+            self.display.clear();
+            self.display.hold(true);
+            self.commands = Commands::Prompt;
+            print(&format!("command ({COMMANDS}): "));
+            return;
+        }
+        self.display.clear();
+        if !line.is_empty() {
+            self.execute(line, now).await;
+        }
+        self.end_prompt(Commands::Waiting);
+        self.ask_next().await;
+    }
+
+    /// Executes a command of the user. A run that has just ended needs none.
+    async fn execute(&mut self, command: &str, now: Timestamp) {
+        match command {
+            "/pause" => {
+                let _ = self.control.pause().await;
+                print("(paused: steps in progress end, and none starts; `/resume` continues)\n");
+            }
+            "/resume" => {
+                let _ = self.control.resume().await;
+                print("(resumed)\n");
+            }
+            "/cost" => print(&self.display.report(Report::Cost, now)),
+            "/tree" => print(&self.display.report(Report::Tree, now)),
+            "/cancel" => self.cancel().await,
+            _ => print(&format!("(unknown command; the commands are {COMMANDS})\n")),
+        }
+    }
+
+    fn end_prompt(&mut self, commands: Commands) {
+        if self.commands == Commands::Prompt {
+            self.display.hold(false);
+        }
+        self.commands = commands;
+        self.stale = true;
+    }
+
+    /// Returns `true` if a question or a prompt is open, so that nothing else is printed.
+    fn is_busy(&self) -> bool {
+        self.asked.is_some() || self.commands == Commands::Prompt
+    }
+
     /// Returns the time until the next refresh, and `true` if one is due.
     ///
     /// A stale display waits for its own pause, a live one for the next second, and others need no
@@ -155,7 +262,7 @@ impl<S: RunDisplay> Driver<S> {
         };
         (
             wait,
-            self.asked.is_none() && (self.stale || self.display.is_live()),
+            !self.is_busy() && (self.stale || self.display.is_live()),
         )
     }
 
@@ -181,7 +288,7 @@ impl<S: RunDisplay> Driver<S> {
     /// loop ends when a decision is not received, because the list of questions is out of date
     /// then.
     async fn ask_next(&mut self) {
-        while self.asked.is_none() && !self.cancelled {
+        while !self.is_busy() && !self.cancelled {
             let Some(ask) = self.open() else { return };
             if !Input::is_terminal() {
                 if !self
@@ -258,6 +365,10 @@ impl<S: RunDisplay> Driver<S> {
     /// Clears the display and reports if Ctrl-C cancelled the run.
     fn end<R>(self, result: Option<R>) -> DriveOutcome<R> {
         self.display.clear();
+        if self.commands == Commands::Prompt {
+            // The line that the user is typing belongs to the next prompt.
+            print("\n");
+        }
         DriveOutcome {
             result,
             interrupted: self.cancelled,

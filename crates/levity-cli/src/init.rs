@@ -248,8 +248,17 @@ impl Template {
         text.replace("{{name}}", name)
             .replace("{{template}}", template)
             .replace("{{command}}", self.command())
+            .replace("{{start}}", self.start())
             .replace("{{version}}", env!("CARGO_PKG_VERSION"))
             .replace("{{crate}}", &crate_name(name))
+    }
+
+    /// The session that `levity` opens.
+    fn start(self) -> &'static str {
+        match self {
+            Self::Team => "team",
+            _ => "chat",
+        }
     }
 
     /// The command that uses the folder as the template intends.

@@ -45,14 +45,16 @@ mod settings;
 mod state;
 mod store;
 mod swarm;
+mod team;
 mod terminal;
 mod token;
 mod tools;
 mod usage;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
 use crate::terminal::report_error;
 
@@ -65,15 +67,27 @@ pub(crate) const EXIT_CODES: &str = "Exit codes:
   4    partial success: only part of the work is done (plan, runs, swarm)
   130  cancelled by Ctrl-C or by the system";
 
-/// Run agents from the terminal. Without a command, levity opens a conversation.
+/// Run agents from the terminal. Without a command, levity opens a session.
 #[derive(Parser)]
 #[command(name = "levity", version, after_help = EXIT_CODES)]
 struct Cli {
     /// Ignore `levity.toml` in the current folder.
     #[arg(long, global = true)]
     no_settings: bool,
+    /// Session that opens without a command.
+    #[arg(long, value_enum, value_name = "COMMAND", default_value_t = Start::Chat)]
+    start: Start,
     #[command(subcommand)]
     command: Command,
+}
+
+/// The sessions that can open without a command.
+#[derive(Clone, Copy, ValueEnum)]
+enum Start {
+    /// A conversation with one agent.
+    Chat,
+    /// A session with a team.
+    Team,
 }
 
 #[derive(Subcommand)]
@@ -110,6 +124,8 @@ enum Command {
     Sessions(sessions::Sessions),
     /// Work on a goal with a researcher, a coder and a reviewer, led by a router.
     Swarm(Box<swarm::SwarmArgs>),
+    /// Give goal after goal to a team of agents.
+    Team(Box<team::TeamArgs>),
     /// Report how commands are confined to a folder on this system.
     Sandbox(tools::SandboxArgs),
     /// Show and accept the settings of this folder that start programs, change files or addresses.
@@ -157,6 +173,7 @@ async fn start() -> ExitCode {
         Command::Serve(args) => serve::serve(args).await,
         Command::Sessions(args) => sessions::sessions(args).await,
         Command::Swarm(args) => swarm::swarm(*args).await,
+        Command::Team(args) => team::team(*args).await,
         Command::Sandbox(args) => tools::print_sandbox(&args),
         Command::Trust(args) => settings::trust(&args, &root),
     }
@@ -164,12 +181,13 @@ async fn start() -> ExitCode {
 
 /// Parses the arguments of this call, together with the settings that apply to it.
 ///
-/// A call without a command is a conversation. An error that only the settings cause names their
+/// A call without a command opens the session that `--start` or a setting names. An error that only the settings cause names their
 /// file, because the user did not type the option that it is about.
 fn matches(root: &clap::Command) -> Result<ArgMatches, ExitCode> {
     let mut given: Vec<_> = std::env::args_os().collect();
-    if given.iter().skip(1).all(|word| word == "--no-settings") {
-        given.push("chat".into());
+    if opens_session(&given) {
+        let start = settings::start(root, &given).map_err(|problem| report_error(&problem, 2))?;
+        given.push(start.into());
     }
     let all = settings::add(root, given.clone()).map_err(|problem| report_error(&problem, 2))?;
     let parse = |words| root.clone().try_get_matches_from(words);
@@ -186,4 +204,18 @@ fn matches(root: &clap::Command) -> Result<ArgMatches, ExitCode> {
         }
         _ => usage::report(&error),
     })
+}
+
+/// Returns `true` if a call has no command, and only options that do not exclude a session.
+fn opens_session(words: &[OsString]) -> bool {
+    let mut words = words.iter().skip(1).map(|word| word.to_string_lossy());
+    while let Some(word) = words.next() {
+        match &*word {
+            "--no-settings" => {}
+            "--start" => drop(words.next()),
+            word if word.starts_with("--start=") => {}
+            _ => return false,
+        }
+    }
+    true
 }

@@ -81,6 +81,15 @@ pub(crate) fn conversation(
     name: Option<&str>,
     agent: &Agent,
 ) -> ConversationId {
+    conversation_id(path, name, agent.runtime())
+}
+
+/// As [`conversation`], for runs that are not those of one agent.
+pub(crate) fn conversation_id(
+    path: Option<&Path>,
+    name: Option<&str>,
+    runtime: &Runtime,
+) -> ConversationId {
     let only = path
         .filter(|path| extension(path) == Some("json"))
         .and_then(Path::file_stem);
@@ -89,7 +98,7 @@ pub(crate) fn conversation(
         .or_else(|| only.map(|name| name.to_string_lossy()))
     {
         Some(name) => ConversationId::new(&*name),
-        None => ConversationId::random(&**agent.runtime().world()),
+        None => ConversationId::random(&**runtime.world()),
     }
 }
 

@@ -27,13 +27,14 @@ use levity_system::{Replace, files};
 /// or control what levity does and which programs it starts.
 ///
 /// These are the ids that clap gives to options, with underscores.
-const OPTIONS: [&str; 20] = [
+const OPTIONS: [&str; 21] = [
     "journal",
     "memory",
     "sessions",
     "logs",
     "cache",
     "facts",
+    "recall",
     "bus",
     "out",
     "junit",
@@ -52,11 +53,12 @@ const OPTIONS: [&str; 20] = [
 
 /// Options whose files levity remembers for later calls: it writes them itself, and trusts their
 /// content.
-const REMEMBERED_OPTIONS: [&str; 6] = [
+const REMEMBERED_OPTIONS: [&str; 7] = [
     "journal",
     "memory",
     "sessions",
     "facts",
+    "recall",
     "token_file",
     "named_tokens",
 ];

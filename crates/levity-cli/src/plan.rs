@@ -8,8 +8,8 @@
 //! completed steps of another session. Resuming prefers the journal; without one, or after an early
 //! end, a new session starts from the completed steps of the old one, and a note says so.
 //!
-//! Modules: `team` builds the agents, `drive` asks questions, `display`, `screen`, `live`, `inline`
-//! and `draw` show progress, `end` prints the result, `given_files` is the tool for `--file`, and
+//! Modules: `team` builds the agents, `drive` asks questions, `display`, `screen`, `live`,
+//! `inline`, `draw` and `streamed` show progress, `end` prints the result, `given_files` is the tool for `--file`, and
 //! `demo` the model without a key. Exit codes are listed in `end`.
 
 pub(crate) mod demo;
@@ -21,6 +21,7 @@ mod given_files;
 mod inline;
 mod live;
 mod screen;
+mod streamed;
 mod team;
 
 use std::path::{Path, PathBuf};
@@ -36,13 +37,14 @@ use levity::runtime::RunHandle;
 use levity::tools::profile::{FileKind, FileProfile};
 
 use crate::agent::Common;
+use crate::input::Input;
 use crate::marks::{OwnJournal, Trust};
 use crate::store;
 use crate::terminal::{advise, chain, note, report_error, shell_quote};
 
 pub(crate) use display::PlanDisplay;
-use drive::PlanOutcome;
-pub(crate) use end::{Drawing, export};
+pub(crate) use drive::{PlanOutcome, drive};
+pub(crate) use end::{AnswerForm, Drawing, export, print_answer};
 pub(crate) use screen::ViewKind;
 pub(crate) use team::TeamShape;
 
@@ -96,6 +98,9 @@ pub(crate) struct PlanArgs {
     /// Park the run in its journal when it only waits for a person or a time.
     #[arg(long, requires = "sessions")]
     park: bool,
+    /// Print the result as one JSON object instead of the answer, with all variables and steps.
+    #[arg(long, conflicts_with = "export")]
+    json: bool,
     /// Also print the graph, after the answer.
     #[arg(long, value_enum, value_name = "FORM")]
     export: Option<Drawing>,
@@ -131,15 +136,15 @@ pub(crate) fn sessions(folder: &Path) -> SessionFolder {
 /// The folder of the sessions, and the journal in it.
 ///
 /// Both lie in one folder, so one option suffices and a copied folder is complete.
-struct SessionStore {
-    sessions: SessionFolder,
-    journal: Arc<OwnJournal>,
+pub(crate) struct SessionStore {
+    pub(crate) sessions: SessionFolder,
+    pub(crate) journal: Arc<OwnJournal>,
 }
 
 impl SessionStore {
     /// Creates the journal if necessary. The error names the folder that the user gave, and not the
     /// journal within it.
-    fn open(folder: &Path, trust: Trust) -> Result<Self, String> {
+    pub(crate) fn open(folder: &Path, trust: Trust) -> Result<Self, String> {
         let failed = |error| {
             format!(
                 "cannot store sessions in `{}`: {}",
@@ -174,14 +179,14 @@ impl SessionStore {
 /// in each case. The note about the stored session follows the answer, so it is the last line of a
 /// successful call.
 async fn run_plan(args: &PlanArgs) -> Result<ExitCode, String> {
-    let unreadable = args
-        .files
-        .iter()
-        .map(FileProfile::read)
-        .find(|file| file.kind == FileKind::Unknown);
-    if let Some(problem) = unreadable.and_then(|file| file.error) {
-        return Err(advise(problem, "check the path"));
+    if args.json && args.view == ViewKind::Json {
+        return Err(
+            "`--json` prints one object at the end, and `--view json` every event; use \
+             only one of them"
+                .to_owned(),
+        );
     }
+    check_files(&args.files)?;
     let session_store = match &args.sessions {
         Some(folder) => Some(SessionStore::open(folder, args.trust)?),
         None => None,
@@ -204,7 +209,7 @@ async fn run_plan(args: &PlanArgs) -> Result<ExitCode, String> {
         )
         .await?;
     let outcome = match start(args, &team, session_store.as_ref()).await {
-        Ok((run, display)) => Ok(drive::drive(run, display, team.runtime()).await),
+        Ok((run, display)) => Ok(drive(run, display, team.runtime(), &mut Input::new()).await),
         Err(problem) => Err(problem),
     };
     let outcome = mcp_servers.end(outcome).await?;
@@ -216,6 +221,18 @@ async fn run_plan(args: &PlanArgs) -> Result<ExitCode, String> {
         }
     }
     Ok(code)
+}
+
+/// Rejects a file that does not exist or cannot be read.
+pub(crate) fn check_files(files: &[PathBuf]) -> Result<(), String> {
+    let unreadable = files
+        .iter()
+        .map(FileProfile::read)
+        .find(|file| file.kind == FileKind::Unknown);
+    match unreadable.and_then(|file| file.error) {
+        Some(problem) => Err(advise(problem, "check the path")),
+        None => Ok(()),
+    }
 }
 
 impl PlanArgs {
@@ -239,22 +256,29 @@ pub(crate) async fn show(
     runtime: &Runtime,
     kind: ViewKind,
 ) -> ExitCode {
-    let outcome = drive::drive(run, display, runtime).await;
-    end::print_answer(&outcome, kind == ViewKind::Json, kind == ViewKind::None)
+    let outcome = drive(run, display, runtime, &mut Input::new()).await;
+    let form = answer_form(kind, false);
+    print_answer(&outcome, form, kind == ViewKind::None)
 }
 
 /// The graph follows the answer on standard output, also after a failure, because it shows the
 /// failed step.
 fn conclude(args: &PlanArgs, outcome: &PlanOutcome) -> ExitCode {
-    let code = end::print_answer(
-        outcome,
-        args.view == ViewKind::Json,
-        args.view == ViewKind::None,
-    );
+    let form = answer_form(args.view, args.json);
+    let code = print_answer(outcome, form, args.view == ViewKind::None);
     if let Some(drawing) = args.export {
         export(&outcome.view, drawing);
     }
     code
+}
+
+/// The events of the JSON view contain the answer, so it is not printed again.
+fn answer_form(view: ViewKind, json: bool) -> AnswerForm {
+    match (view, json) {
+        (ViewKind::Json, _) => AnswerForm::InEvents,
+        (_, true) => AnswerForm::Object,
+        (_, false) => AnswerForm::Text,
+    }
 }
 
 /// A run in progress, and its display.

@@ -32,7 +32,7 @@ pub(crate) use trust::{TrustArgs, trust, trust_new};
 ///
 /// They can neither start a program, nor change a file or an address, nor show a file to a model.
 /// `model` is one of them only if it names neither an address nor a project.
-const HARMLESS: [&str; 29] = [
+const HARMLESS: [&str; 30] = [
     "about",
     "ask",
     "ask-plan",
@@ -57,6 +57,7 @@ const HARMLESS: [&str; 29] = [
     "python",
     "quiet",
     "read-only",
+    "start",
     "talk",
     "thinking",
     "token-share",
@@ -65,7 +66,7 @@ const HARMLESS: [&str; 29] = [
 ];
 
 /// Settings that take effect only in a trusted folder.
-const NEEDS_TRUST: [&str; 28] = [
+const NEEDS_TRUST: [&str; 29] = [
     "agents",
     "allow",
     "allow-host",
@@ -87,6 +88,7 @@ const NEEDS_TRUST: [&str; 28] = [
     "offer",
     "prompts",
     "read-limit",
+    "recall",
     "script",
     "sessions",
     "tool-routes",
@@ -200,6 +202,37 @@ pub(crate) fn add(root: &Command, words: Vec<OsString>) -> Result<Vec<OsString>,
     let supplied = choices.iter().filter(|choice| choice.value.is_some());
     let _ = SUPPLIED.set(supplied.map(|choice| choice.id.to_string()).collect());
     Ok(call.with(&choices))
+}
+
+/// Returns the command that a call without one means: that of the option `--start`, of a variable or
+/// of the file.
+///
+/// # Errors
+/// The file or the variable is invalid.
+pub(crate) fn start(root: &Command, words: &[OsString]) -> Result<String, String> {
+    let call = Call::new(root, words.to_vec());
+    let level = &call.levels[0];
+    let default = || Ok("chat".to_owned());
+    if level.given.contains("start") {
+        let given = root.clone().subcommand_required(false);
+        let matches = given.try_get_matches_from(words).ok();
+        let start = matches.and_then(|matches| {
+            let mut values = matches.get_raw("start")?;
+            Some(values.next()?.to_string_lossy().into_owned())
+        });
+        // An invalid value is reported when the complete call is parsed.
+        return start.map_or_else(default, Ok);
+    }
+    if level.given.contains("no_settings") {
+        return default();
+    }
+    let file = SettingsFile::read(root)?;
+    let choices = call.choices(file.as_ref())?;
+    let choice = choices.into_iter().find(|choice| choice.name == "start");
+    match choice.and_then(|choice| choice.value) {
+        Some(Value::Texts(texts)) => texts.into_iter().next().map_or_else(default, Ok),
+        _ => default(),
+    }
 }
 
 impl<'a> Call<'a> {

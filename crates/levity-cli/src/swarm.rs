@@ -31,6 +31,7 @@ use levity::swarm::{Delegation, Router, Swarm, SwarmBuilder, SwarmInput};
 
 use crate::agent::Common;
 use crate::drive::drive;
+use crate::input::Input;
 use crate::logs::Logs;
 use crate::marks::Trust;
 use crate::mcp::McpServers;
@@ -205,7 +206,7 @@ pub(crate) async fn show(
     options: &OutputOptions,
 ) -> ExitCode {
     let (id, control) = (run.id().clone(), run.control().clone());
-    let driven = drive(run, control, display, runtime).await;
+    let driven = drive(run, control, display, runtime, &mut Input::new()).await;
     end::conclude(options, &id, driven)
 }
 

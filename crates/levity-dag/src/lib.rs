@@ -97,6 +97,7 @@ mod notice;
 mod plan;
 mod planner;
 mod read;
+mod readable;
 mod reduce;
 mod report;
 mod run;

@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::machine::GraphMachine;
 use crate::notice::{StepStatus, StepUsage};
 use crate::plan::Plan;
+use crate::readable;
 use crate::step::StepId;
 
 /// The result of a team's run; see [`RunOutput`] and [`TeamDetails`]. Its text is the output of the
@@ -86,6 +87,46 @@ impl TeamDetails {
     /// The goal and the descriptions of input files, which levity adds itself, are not among them.
     pub fn variables(&self) -> &BTreeMap<Arc<str>, Value> {
         &self.variables
+    }
+
+    /// Returns the answer as Markdown for people, with the sources that the steps named.
+    ///
+    /// [`text`](RunOutput::text) has the same answer as the last step wrote it, which is JSON if
+    /// the step wrote a list or an object.
+    ///
+    /// ```
+    /// use levity_dag::{Plan, Step, StepInput, Team};
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_dag::Result<()> {
+    /// let tide = json!({"tide": {"text": "At six.", "sources": ["tides.pdf"]}});
+    /// let team = Team::builder()
+    ///     .function("tide", move |_: StepInput| {
+    ///         let tide = tide.clone();
+    ///         async move { Ok(tide) }
+    ///     })
+    ///     .build()?;
+    /// let answer = team.run(Plan::new().step(Step::new("tide", "tide").writes(["tide"]))).await?;
+    /// assert_eq!(answer.to_markdown(), "At six.\n\nSources:\n- tides.pdf");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn to_markdown(&self) -> String {
+        let answer = self.machine.last_output();
+        let mut text = answer.as_ref().map(readable::markdown).unwrap_or_default();
+        let sources = self.sources();
+        if !sources.is_empty() {
+            let space = if text.is_empty() { "" } else { "\n\n" };
+            text += &format!("{space}Sources:\n- {}", sources.join("\n- "));
+        }
+        text
+    }
+
+    /// Returns the sources that the steps named, each once: the values of the fields `source`,
+    /// `sources` and `url` in all variables. At most 100 are returned.
+    pub fn sources(&self) -> Vec<String> {
+        readable::sources(self.variables.values())
     }
 
     /// Returns a report for each step, in plan order.

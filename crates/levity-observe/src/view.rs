@@ -264,6 +264,27 @@ impl PlanView {
         self.steps.get(*self.index.get(id)? as usize)
     }
 
+    /// Returns the step for which a run works, by the `run` of its events: a run that the step
+    /// started, or a run below it. `None` for the run of the plan itself, for planning, and for a
+    /// run that has ended.
+    ///
+    /// ```
+    /// use levity_core::RunId;
+    /// use levity_observe::PlanView;
+    ///
+    /// let view = PlanView::of_run(RunId::new("r"));
+    /// assert_eq!(view.step_of(&RunId::new("r")), None);
+    /// assert_eq!(view.step_of(&RunId::new("r.1")), None, "no step has started it");
+    /// ```
+    pub fn step_of(&self, run: &RunId) -> Option<&StepId> {
+        let below = run.as_str().strip_prefix(self.root.as_ref()?.as_str())?;
+        let effect = below.strip_prefix('.')?.split('.').next()?.parse().ok()?;
+        match self.owners.get(&effect)? {
+            Owner::Step(step) => Some(step),
+            Owner::Profiling | Owner::Planning => None,
+        }
+    }
+
     /// Returns the edges, as indices into [`steps`](Self::steps): the second step comes after the
     /// first.
     pub fn edges(&self) -> &[(u32, u32)] {

@@ -11,6 +11,7 @@ use levity::observe::PlanView;
 use tokio::sync::Notify;
 
 use super::screen::{Screen, ViewKind};
+use super::streamed::StreamedText;
 use crate::logs::Logs;
 
 /// The view of a run and its screen. It handles every event when it happens, because a stream of
@@ -21,12 +22,15 @@ pub(crate) struct PlanDisplay {
     logs: Logs,
     /// `true` if questions wait in the journal instead of being asked here.
     pub(super) park: bool,
+    /// `true` if the user may type commands while the run works.
+    pub(super) takes_commands: bool,
 }
 
 /// View and screen change together, so a drawn frame always belongs to one state.
 pub(super) struct State {
     pub(super) view: PlanView,
     pub(super) screen: Screen,
+    streamed: StreamedText,
     /// `true` while a question is open, so that nothing else is printed.
     pub(super) asking: bool,
 }
@@ -36,16 +40,26 @@ impl PlanDisplay {
     /// one.
     pub(crate) fn new(view: PlanView, kind: ViewKind, logs: Logs, park: bool) -> Arc<Self> {
         let screen = Screen::new(kind, &view);
-        let state = Mutex::new(State {
-            view,
-            screen,
-            asking: false,
-        });
         Arc::new(Self {
-            state,
+            state: Mutex::new(State::new(view, screen)),
             news: Notify::new(),
             logs,
             park,
+            takes_commands: false,
+        })
+    }
+
+    /// Creates the display of a goal in a session, in which the user also types commands. Lines
+    /// include the text of running steps.
+    pub(crate) fn for_session(kind: ViewKind, logs: Logs) -> Arc<Self> {
+        let view = PlanView::new();
+        let screen = Screen::new(kind, &view).with_text();
+        Arc::new(Self {
+            state: Mutex::new(State::new(view, screen)),
+            news: Notify::new(),
+            logs,
+            park: false,
+            takes_commands: true,
         })
     }
 
@@ -69,11 +83,24 @@ impl PlanDisplay {
 }
 
 impl State {
+    fn new(view: PlanView, screen: Screen) -> Self {
+        Self {
+            view,
+            screen,
+            streamed: StreamedText::default(),
+            asking: false,
+        }
+    }
+
     /// A live screen is not drawn here but by the loop, which limits the rate. Lines wait while a
     /// question is open.
     fn event(&mut self, event: &Event) {
         self.view.apply(event);
         self.screen.event(event);
+        let lines = self.streamed.event(&self.view, event);
+        if !self.asking {
+            self.screen.text(&lines);
+        }
         // Lines are printed at once, because the view retains only the last of them.
         if !self.screen.is_live() && !self.asking {
             self.show(event.at);
@@ -82,6 +109,6 @@ impl State {
 
     /// Shows the view as of `now`, which matters for elapsed times.
     pub(super) fn show(&mut self, now: Timestamp) {
-        self.screen.show(&self.view, now);
+        self.screen.show(&self.view, &self.streamed, now);
     }
 }

@@ -1,4 +1,5 @@
-//! The content of the live view: the state of the run, the tree, and the last lines of the log.
+//! The content of the live view: the state of the run, the tree, the text that running steps are
+//! writing, and the last lines of the log.
 //!
 //! The functions are pure: a view, a time and an area go in, cells of a buffer come out, so the
 //! tests compare text. All text of models and steps is sanitized before it reaches a cell.
@@ -12,6 +13,7 @@ use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use ratatui_core::style::{Color, Style};
 
+use super::streamed::StreamedText;
 use crate::terminal::sanitize;
 
 /// The minimum number of log lines when the tree needs the whole screen.
@@ -22,7 +24,13 @@ const LOG: u16 = 4;
 /// Draws the current state of the view.
 ///
 /// Rows beyond the area are dropped silently; the head always has the first one.
-pub(super) fn draw(view: &PlanView, now: Timestamp, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(
+    view: &PlanView,
+    streamed: &StreamedText,
+    now: Timestamp,
+    area: Rect,
+    buffer: &mut Buffer,
+) {
     let mut rows = area.rows();
     let mut put = |text: &str, style: Style| {
         if let Some(row) = rows.next() {
@@ -30,9 +38,14 @@ pub(super) fn draw(view: &PlanView, now: Timestamp, area: Rect, buffer: &mut Buf
         }
     };
     put(&head(view, now), Style::new().bold());
-    let (lines, log) = share(area.height.saturating_sub(1), view);
+    let rows = area.height.saturating_sub(1);
+    let text: Vec<_> = streamed.last_lines().take((rows / 4).into()).collect();
+    let (lines, log) = share(rows.saturating_sub(text.len() as u16), view);
     for line in tree(view, now, area.width, lines) {
         put(&line, colour(&line));
+    }
+    for line in text {
+        put(&line, Style::new().fg(Color::DarkGray));
     }
     if log > 1 {
         put(

@@ -20,17 +20,18 @@ use levity::runtime::RunHandle;
 use serde::Deserialize as _;
 
 use super::display::PlanDisplay;
-use crate::drive::{self, RunDisplay, is_same_ask};
+use crate::drive::{self, Report, RunDisplay, is_same_ask};
 use crate::follow::{LONG_CALL, decision, question};
+use crate::input::Input;
 use crate::terminal::is_shown_in_full;
 
 /// The result of a driven plan.
 ///
 /// The view outlives the run, because the summary and the exported graph are made from it.
-pub(super) struct PlanOutcome {
+pub(crate) struct PlanOutcome {
     /// The result of the run, or `None` if a second Ctrl-C ended the command.
-    pub(super) result: Option<levity::dag::Result<TeamAnswer>>,
-    pub(super) view: PlanView,
+    pub(crate) result: Option<levity::dag::Result<TeamAnswer>>,
+    pub(crate) view: PlanView,
     /// `true` if the run was cancelled from here.
     pub(super) interrupted: bool,
 }
@@ -38,16 +39,17 @@ pub(super) struct PlanOutcome {
 /// Shows a run until it ends.
 ///
 /// Takes the view out of the display at the end, so it is not copied.
-pub(super) async fn drive(
+pub(crate) async fn drive(
     run: RunHandle<Team>,
     display: Arc<PlanDisplay>,
     runtime: &Runtime,
+    input: &mut Input,
 ) -> PlanOutcome {
     let control = run.control().clone();
     let drive::DriveOutcome {
         result,
         interrupted,
-    } = drive::drive(run, control, display.clone(), runtime).await;
+    } = drive::drive(run, control, display.clone(), runtime, input).await;
     let view = std::mem::take(&mut display.lock().view);
     PlanOutcome {
         result,
@@ -108,6 +110,19 @@ impl RunDisplay for PlanDisplay {
 
     fn hold(&self, asking: bool) {
         self.lock().asking = asking;
+    }
+
+    fn takes_commands(&self) -> bool {
+        self.takes_commands
+    }
+
+    /// The table of costs so far, and the tree.
+    fn report(&self, about: Report, now: Timestamp) -> String {
+        let view = &self.lock().view;
+        match about {
+            Report::Cost => view.summary(),
+            Report::Tree => view.tree(TreeOptions::new().now(now)),
+        }
     }
 }
 

@@ -20,10 +20,11 @@ use clap::ValueEnum;
 use levity::core::Status;
 use levity::dag::{Error, Faults, StepStatus, TeamAnswer};
 use levity::observe::{PlanView, TreeOptions};
+use serde_json::{Value, json};
 
 use super::drive::PlanOutcome;
 use crate::follow::WAITING;
-use crate::terminal::{chain, note, print_text, report_error, sanitize};
+use crate::terminal::{chain, note, print_json, print_text, report_error, sanitize};
 
 /// The exit code if only part of the work is done.
 const PARTIAL: u8 = 4;
@@ -41,12 +42,22 @@ pub(crate) enum Drawing {
     Tree,
 }
 
+/// The form of the answer on standard output.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AnswerForm {
+    /// Text for people, with the sources.
+    Text,
+    /// One JSON object with the variables and the steps.
+    Object,
+    /// Nothing: the last event contains the answer.
+    InEvents,
+}
+
 /// Prints the answer to the standard output, and a summary and the errors to the standard error.
 /// Returns the exit code.
 ///
-/// With `json`, the answer is not printed, because the last event contains it. A parked run names
-/// both ways of resuming it, with the id quoted for a shell.
-pub(super) fn print_answer(outcome: &PlanOutcome, json: bool, quiet: bool) -> ExitCode {
+/// A parked run names both ways of resuming it, with the id quoted for a shell.
+pub(crate) fn print_answer(outcome: &PlanOutcome, form: AnswerForm, quiet: bool) -> ExitCode {
     let Some(result) = &outcome.result else {
         return report_error(
             "the command was interrupted before the plan ended",
@@ -56,12 +67,17 @@ pub(super) fn print_answer(outcome: &PlanOutcome, json: bool, quiet: bool) -> Ex
     let reached = result
         .as_ref()
         .map_or_else(Error::partial_as, |answer| Some(answer.clone()));
-    if let Some(text) = reached
-        .as_ref()
-        .map(TeamAnswer::text)
-        .filter(|text| !json && !text.is_empty())
-    {
-        print_text(&format!("{text}\n"));
+    match (form, &reached) {
+        (AnswerForm::Text, Some(answer)) => {
+            let text = answer.to_markdown();
+            if !text.is_empty() {
+                print_text(&format!("{text}\n"));
+            }
+        }
+        (AnswerForm::Object, Some(answer)) => {
+            print_json(&object(answer, result.as_ref().err()));
+        }
+        _ => {}
     }
     if !quiet {
         summary(&outcome.view);
@@ -83,6 +99,38 @@ pub(super) fn print_answer(outcome: &PlanOutcome, json: bool, quiet: bool) -> Ex
         }
         Err(error) => report_error(&chain(error), code(error, outcome.interrupted)),
     }
+}
+
+/// Returns the result as JSON, for programs.
+///
+/// The names of the fields are an interface for programs. `error` is `null` after a success, and
+/// the other fields are present in both cases.
+fn object(answer: &TeamAnswer, error: Option<&Error>) -> Value {
+    let steps: Vec<_> = answer
+        .steps()
+        .into_iter()
+        .map(|step| {
+            json!({
+                "step": step.step,
+                "status": step.status,
+                "error": step.error,
+                "attempts": step.spent.attempts,
+                "usage": step.spent.usage,
+            })
+        })
+        .collect();
+    json!({
+        "run": answer.run(),
+        "status": answer.status(),
+        "text": answer.to_markdown(),
+        "sources": answer.sources(),
+        "error": error.map(|error| chain(error)),
+        "variables": answer.variables(),
+        "steps": steps,
+        "plan": answer.plan(),
+        "usage": answer.usage(),
+        "stats": answer.stats(),
+    })
 }
 
 /// Returns the exit code for an error, which calling programs rely on.

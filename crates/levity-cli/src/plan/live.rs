@@ -20,6 +20,7 @@ use ratatui_core::terminal::{Terminal, TerminalOptions, Viewport};
 
 use super::draw;
 use super::inline::Inline;
+use super::streamed::StreamedText;
 
 /// Disables the echo of typed text while the view is drawn, except for answers to questions.
 ///
@@ -126,7 +127,7 @@ impl Live {
     ///
     /// A viewer that fails is dropped, and the next call tries again with a new one; the run never
     /// fails because of its display.
-    pub(super) fn draw(&mut self, view: &PlanView, now: Timestamp) {
+    pub(super) fn draw(&mut self, view: &PlanView, streamed: &StreamedText, now: Timestamp) {
         self.last = Some(now);
         let size = size().unwrap_or(MIN_SIZE);
         if self
@@ -140,7 +141,7 @@ impl Live {
             self.viewer = Viewer::new(size, self.colours).ok();
         }
         if let Some(viewer) = &mut self.viewer
-            && viewer.draw(view, now).is_err()
+            && viewer.draw(view, streamed, now).is_err()
         {
             self.viewer = None;
         }
@@ -188,10 +189,10 @@ impl Viewer {
 
     /// Draws a frame and leaves the cursor on the last row, so a message of another program appears
     /// below the view.
-    fn draw(&mut self, view: &PlanView, now: Timestamp) -> io::Result<()> {
+    fn draw(&mut self, view: &PlanView, streamed: &StreamedText, now: Timestamp) -> io::Result<()> {
         let mut end = Position::ORIGIN;
         self.terminal.draw(|frame| {
-            draw::draw(view, now, frame.area(), frame.buffer_mut());
+            draw::draw(view, streamed, now, frame.area(), frame.buffer_mut());
             end.y = frame.area().bottom().saturating_sub(1);
         })?;
         // Between two drawings, the cursor is at the end of the view.

@@ -13,6 +13,7 @@ use levity::observe::PlanView;
 
 use super::draw::log_line;
 use super::live::Live;
+use super::streamed::StreamedText;
 use crate::terminal::{note, print_json, sanitize};
 
 /// The display of a run.
@@ -35,8 +36,12 @@ pub(crate) enum ViewKind {
 /// The live view is boxed, since it is much larger than the other variants.
 pub(super) enum Screen {
     Live(Box<Live>),
-    /// The number of log lines that are already printed.
-    Plain(u64),
+    Plain {
+        /// The number of log lines that are already printed.
+        printed: u64,
+        /// `true` if the text of running steps is printed too.
+        with_text: bool,
+    },
     Json,
     None,
 }
@@ -47,7 +52,10 @@ impl Screen {
     /// A resumed run starts with a view that has the log of its earlier events; plain output
     /// continues after it.
     pub(super) fn new(kind: ViewKind, view: &PlanView) -> Self {
-        let plain = || Self::Plain(view.log_count());
+        let plain = || Self::Plain {
+            printed: view.log_count(),
+            with_text: false,
+        };
         let live = || Live::new().map(|live| Self::Live(Box::new(live)));
         match kind {
             ViewKind::Auto => live().unwrap_or_else(plain),
@@ -58,6 +66,26 @@ impl Screen {
             ViewKind::Plain => plain(),
             ViewKind::Json => Self::Json,
             ViewKind::None => Self::None,
+        }
+    }
+
+    /// Also prints the text of running steps, if the screen prints lines.
+    pub(super) fn with_text(mut self) -> Self {
+        if let Self::Plain { with_text, .. } = &mut self {
+            *with_text = true;
+        }
+        self
+    }
+
+    /// Prints lines that agents of running steps have written.
+    pub(super) fn text(&self, lines: &[String]) {
+        if let Self::Plain {
+            with_text: true, ..
+        } = self
+        {
+            for line in lines {
+                let _ = writeln!(io::stderr(), "        {}", sanitize(line));
+            }
         }
     }
 
@@ -85,10 +113,10 @@ impl Screen {
     ///
     /// Plain lines are counted by their number in the whole log, so lines that the view has already
     /// dropped from memory are not printed twice.
-    pub(super) fn show(&mut self, view: &PlanView, now: Timestamp) {
+    pub(super) fn show(&mut self, view: &PlanView, streamed: &StreamedText, now: Timestamp) {
         match self {
-            Self::Live(live) => live.draw(view, now),
-            Self::Plain(printed) => {
+            Self::Live(live) => live.draw(view, streamed, now),
+            Self::Plain { printed, .. } => {
                 for line in view.log_after(*printed) {
                     let _ = writeln!(io::stderr(), "{}", sanitize(&log_line(view, line)));
                 }

@@ -34,6 +34,7 @@ mod serve;
 mod serve_mcp;
 mod settings;
 mod swarm;
+mod team;
 mod tools;
 mod untrusted;
 

@@ -403,7 +403,7 @@ fn agents_of_plan_have_tools_of_command() {
     check(&output, 0, "1 of 1");
     assert_eq!(
         text(&output),
-        "ONE\nTWO\n\n",
+        "ONE\nTWO\n",
         "code calls the tools of its agent: {output:?}"
     );
     assert_eq!(

@@ -101,28 +101,31 @@ impl GraphMachine {
 
     /// Returns the output of the last completed step as text.
     fn answer(&self) -> String {
-        let Some(steps) = self.phase.steps() else {
-            return String::new();
-        };
+        self.last_output()
+            .map_or_else(String::new, |value| clipped(&value, usize::MAX))
+    }
+
+    /// Returns the output of the last completed step: the value of its only variable, or an object
+    /// of several.
+    pub(crate) fn last_output(&self) -> Option<Value> {
+        let steps = self.phase.steps()?;
         let done = steps
             .nodes()
             .filter(|(_, node)| node.status == StepStatus::Completed);
-        let Some((at, node)) = done.max_by_key(|(at, _)| steps.graph().rank(*at)) else {
-            return String::new();
-        };
-        let Some(step) = steps.step(at) else {
-            return String::new();
-        };
+        let (at, node) = done.max_by_key(|(at, _)| steps.graph().rank(*at))?;
+        let step = steps.step(at)?;
         match (&*node.values, &node.output) {
-            ([value], _) => clipped(value, usize::MAX),
-            ([], Some(output)) => clipped(output.get("final_answer").unwrap_or(output), usize::MAX),
-            ([], None) => String::new(),
+            ([value], _) => Some(value.clone()),
+            ([], output) => {
+                let output = output.as_ref()?;
+                Some(output.get("final_answer").unwrap_or(output).clone())
+            }
             (values, _) => {
                 let named = step.writes.iter().zip(values);
                 let named: Map<String, Value> = named
                     .map(|(name, value)| (name.to_string(), value.clone()))
                     .collect();
-                Value::Object(named).to_string()
+                Some(Value::Object(named))
             }
         }
     }

@@ -7,6 +7,7 @@ use ratatui_core::backend::TestBackend;
 use ratatui_core::buffer::Cell;
 use ratatui_core::terminal::Terminal;
 
+use super::super::streamed::StreamedText;
 use super::draw;
 
 struct PlanFixture {
@@ -82,7 +83,15 @@ impl PlanFixture {
     fn frame(&self, width: u16, height: u16) -> String {
         let Ok(mut terminal) = Terminal::new(TestBackend::new(width, height));
         let now = Timestamp::from_millis(self.now);
-        let Ok(_) = terminal.draw(|frame| draw(&self.view, now, frame.area(), frame.buffer_mut()));
+        let Ok(_) = terminal.draw(|frame| {
+            draw(
+                &self.view,
+                &StreamedText::default(),
+                now,
+                frame.area(),
+                frame.buffer_mut(),
+            );
+        });
         let buffer = terminal.backend().buffer().clone();
         let lines = buffer.content.chunks(usize::from(width)).map(|row| {
             let line: String = row.iter().map(Cell::symbol).collect();
