@@ -23,6 +23,7 @@ mod read;
 pub(crate) use build::description_with_tools;
 pub use entry::{CatalogueEntry, NamedPart, Requirement};
 pub use error::{AgentPart, CatalogueError, ConfigLocation, MissingPart};
+pub use node::yaml_to_json;
 
 use files::Folder;
 use read::{Patch, Prompt};

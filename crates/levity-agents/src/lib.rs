@@ -73,3 +73,10 @@ pub use catalogue::{
 pub use parts::AgentParts;
 #[cfg(feature = "swarm")]
 pub use ready::PresetWorkers;
+
+/// Internals shared with levity's command; not for direct use.
+#[cfg(feature = "dag")]
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::catalogue::yaml_to_json;
+}

@@ -19,10 +19,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use levity::agents::__private::yaml_to_json;
 use levity::mcp::{Config, Server, ServerConfig, ServerState, ServerStatus, Servers, WaitFor};
 use serde_json::{Value, json};
 
-use crate::terminal::{chain, note, print_json, print_text, report_error, shell_quote};
+use crate::terminal::{chain, note, print_json, print_text, read_text, report_error, shell_quote};
 
 pub(crate) use agent_tools::{McpArgs, McpServers};
 
@@ -126,10 +127,28 @@ impl ConfigArg {
 /// Reads the named file, else `LEVITY_MCP_SERVERS`. Placeholders in the file are filled from the
 /// environment.
 fn read(file: Option<&std::path::Path>) -> Config {
+    let variable = |name: &str| std::env::var(name).ok();
     match file {
-        Some(file) => Config::load(file, |name| std::env::var(name).ok()),
+        Some(file) if is_yaml(file) => match yaml(file) {
+            Ok(json) => Config::parse(&json, variable),
+            Err(problem) => Config::new().with_problem(problem),
+        },
+        Some(file) => Config::load(file, variable),
         None => Config::from_env(),
     }
+}
+
+fn is_yaml(file: &std::path::Path) -> bool {
+    let extension = file.extension().and_then(|extension| extension.to_str());
+    matches!(extension, Some("yaml" | "yml"))
+}
+
+/// Returns a YAML file as JSON.
+fn yaml(file: &std::path::Path) -> Result<String, String> {
+    let text = read_text(file)?;
+    yaml_to_json(&text)
+        .map(|json| json.to_string())
+        .map_err(|problem| format!("`{}`, {problem}", file.display()))
 }
 
 /// Returns the problems of a config with the name of its file.

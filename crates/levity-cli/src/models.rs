@@ -31,8 +31,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::agent::warn;
-use crate::state;
 use crate::terminal::{chain, note, print_json, print_text, report_error};
+use crate::{settings, state};
 
 /// The age at which a result expires, because the server may have been updated.
 const MAX_AGE: Duration = Duration::from_secs(7 * 24 * 3_600);
@@ -140,6 +140,10 @@ fn check_text(server: &str, check: &ToolCheck) -> String {
 /// a file of models is invalid.
 pub(crate) fn from_env() -> Result<Models, String> {
     let models = Models::from_env().map_err(|error| chain(&error))?;
+    let models = match settings::models() {
+        Some(list) => models.with_list(list.clone()),
+        None => models,
+    };
     Ok(models.with_tool_modes(Arc::new(ToolModeFile)))
 }
 

@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use clap::{Arg, ArgAction, Command, Id};
+use levity::llm::ModelList;
 
 pub(crate) use file::{FILE, SettingsFile, Value};
 pub(crate) use show::{ConfigArgs, config};
@@ -66,7 +67,7 @@ const HARMLESS: [&str; 30] = [
 ];
 
 /// Settings that take effect only in a trusted folder.
-const NEEDS_TRUST: [&str; 29] = [
+const NEEDS_TRUST: [&str; 30] = [
     "agents",
     "allow",
     "allow-host",
@@ -90,6 +91,7 @@ const NEEDS_TRUST: [&str; 29] = [
     "read-limit",
     "recall",
     "script",
+    "searxng",
     "sessions",
     "tool-routes",
     "tools",
@@ -123,6 +125,14 @@ static SUPPLIED: OnceLock<BTreeSet<String>> = OnceLock::new();
 
 /// The files that settings name, also those for other commands.
 static NAMED_FILES: OnceLock<Vec<PathBuf>> = OnceLock::new();
+
+/// The list of models that the settings define.
+static MODELS: OnceLock<ModelList> = OnceLock::new();
+
+/// Returns the list of models that the settings of this folder define.
+pub(crate) fn models() -> Option<&'static ModelList> {
+    MODELS.get()
+}
 
 /// Returns the files that the settings of this folder name, also those for other commands: an agent
 /// must not change what a later command does.
@@ -196,7 +206,14 @@ pub(crate) fn add(root: &Command, words: Vec<OsString>) -> Result<Vec<OsString>,
     let file = SettingsFile::read(root)?;
     let choices = call.choices(file.as_ref())?;
     if let Some(file) = &file {
-        trust::check(file, &choices)?;
+        let tables: Vec<_> = match call.opens_models() {
+            true => file.model_tables().collect(),
+            false => Vec::new(),
+        };
+        trust::check(file, &choices, &tables)?;
+        if !tables.is_empty() {
+            let _ = MODELS.set(file.model_list());
+        }
         let _ = NAMED_FILES.set(file.paths());
     }
     let supplied = choices.iter().filter(|choice| choice.value.is_some());
@@ -316,6 +333,13 @@ impl<'a> Call<'a> {
     fn path(&self) -> Vec<&'a str> {
         let commands = self.levels.iter().skip(1);
         commands.map(|level| level.command.get_name()).collect()
+    }
+
+    /// Returns `true` if the command can open a model.
+    fn opens_models(&self) -> bool {
+        self.levels
+            .iter()
+            .any(|level| option(level.command, "model").is_some())
     }
 
     /// Returns `false` for commands without settings, and for calls that ask for help.

@@ -20,6 +20,7 @@ mod earlier;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
 use levity::core::Usage;
@@ -30,6 +31,7 @@ use levity::prelude::*;
 
 use crate::agent::Common;
 use crate::input::Input;
+use crate::logs::Logs;
 use crate::marks::Trust;
 use crate::mcp::McpServers;
 use crate::memory;
@@ -101,6 +103,7 @@ struct TeamSession<'a> {
     team: Team,
     store: Option<SessionStore>,
     earlier: EarlierGoals,
+    logs: Arc<Logs>,
     costs: Vec<GoalCost>,
     /// The view of the last run, and its goal.
     last: Option<(PlanView, String)>,
@@ -116,6 +119,7 @@ struct GoalCost {
 impl<'a> TeamSession<'a> {
     async fn open(args: &'a TeamArgs) -> Result<(Self, McpServers), String> {
         plan::check_files(&args.files)?;
+        let logs = Arc::new(args.common.logs.open()?);
         let store = match &args.sessions {
             Some(folder) => Some(SessionStore::open(folder, args.trust)?),
             None => None,
@@ -142,6 +146,7 @@ impl<'a> TeamSession<'a> {
             team,
             store,
             earlier,
+            logs,
             costs: Vec::new(),
             last: None,
         };
@@ -246,11 +251,7 @@ impl<'a> TeamSession<'a> {
         given: TeamInput,
         input: &mut Input,
     ) -> Result<bool, Interrupted> {
-        let logs = match self.args.common.logs.open() {
-            Ok(logs) => logs,
-            Err(problem) => return Ok(complain(&problem)),
-        };
-        let display = PlanDisplay::for_session(self.args.view, logs);
+        let display = PlanDisplay::for_session(self.args.view, self.logs.clone());
         let run = self.team.run(given).on_event(display.watcher()).try_start();
         let run = match run {
             Ok(run) => run,

@@ -15,6 +15,7 @@
 //! those below the folder of `--tools` to its executables; see `own_files`. A problem with an
 //! option is an `Err` with one line, which the commands print with exit code 2.
 
+use std::net::ToSocketAddrs as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,8 +27,11 @@ use levity::agents::PresetWorkers;
 use levity::context::ContextFiles;
 use levity::core::{Tool, ToolSource as _, ToolSpec, Toolbox as _};
 use levity::python::RunPython;
-use levity::sandbox::{CommandPolicy, Level, Network, Sandbox, SandboxError, Workspace};
-use levity::tools::{ExecutableLoader, FileTools, FolderTools, Now, RunCommand, WebFetch};
+use levity::sandbox::{CommandPolicy, Level, NetGuard, Network, Sandbox, SandboxError, Workspace};
+use levity::tools::{
+    Brave, ExecutableLoader, FileTools, FolderTools, Now, RunCommand, SearXng, WebFetch, WebSearch,
+};
+use url::Url;
 
 use crate::own_files;
 use crate::terminal::{chain, note, print_text, report_error};
@@ -58,9 +62,13 @@ pub(crate) struct ToolArgs {
     /// Add the tools of this folder: Python files, and executables with a manifest.
     #[arg(long, value_name = "DIR")]
     tools: Option<PathBuf>,
-    /// Let the agent fetch pages from the web.
+    /// Let the agent fetch pages from the web, and search it if the environment has
+    /// `BRAVE_API_KEY`, or if `--searxng` names a server.
     #[arg(long)]
     web: bool,
+    /// Address of a SearXNG server with which agents search the web.
+    #[arg(long, value_name = "URL", requires = "web")]
+    searxng: Option<String>,
     /// Let the agent run its own Python code, in an interpreter that reaches only the files of the
     /// workspace, through the same tools as the agent.
     #[arg(long)]
@@ -78,6 +86,7 @@ struct ToolSet {
     workspace: Option<Workspace>,
     command: Option<RunCommand>,
     web: Option<WebFetch>,
+    search: Option<WebSearch>,
     folder: Option<FolderTools>,
     context: Option<ContextFiles>,
     /// The tools that Python code may call.
@@ -96,6 +105,8 @@ impl ToolSet {
                 .map(|tool| Arc::new(tool) as Arc<dyn Tool>),
         );
         tools.extend(self.web.take().map(|tool| Arc::new(tool) as Arc<dyn Tool>));
+        let search = self.search.take();
+        tools.extend(search.map(|tool| Arc::new(tool) as Arc<dyn Tool>));
         tools
     }
 }
@@ -174,6 +185,7 @@ impl ToolArgs {
             workspace,
             command,
             web,
+            search,
             folder,
             context,
             for_python,
@@ -187,6 +199,9 @@ impl ToolArgs {
         }
         if let Some(web) = web {
             ready = ready.web(web);
+        }
+        if let Some(search) = search {
+            ready = ready.web_search(search);
         }
         if let Some(folder) = folder {
             ready = ready.source(folder);
@@ -253,6 +268,7 @@ impl ToolArgs {
             workspace: None,
             command: None,
             web: self.web.then(WebFetch::new),
+            search: self.search()?,
             folder: None,
             context: None,
             for_python: Vec::new(),
@@ -276,6 +292,22 @@ impl ToolArgs {
             set.folder = Some(tools);
         }
         Ok(set)
+    }
+
+    /// Returns the tool that searches the web, if a service is configured. The user names the
+    /// server, so it may be a local one without encryption.
+    fn search(&self) -> Result<Option<WebSearch>, String> {
+        if !self.web {
+            return Ok(None);
+        }
+        if let Some(address) = &self.searxng {
+            let guard = guard_for(address)
+                .map_err(|problem| format!("`--searxng {address}`: {problem}"))?;
+            return Ok(Some(WebSearch::new(SearXng::new(address).guard(guard))));
+        }
+        let key = std::env::var("BRAVE_API_KEY").ok();
+        let key = key.filter(|key| !key.trim().is_empty());
+        Ok(key.map(|key| WebSearch::new(Brave::new(key))))
     }
 
     /// Returns the tool for commands, if the system can confine them to the workspace or `--weak`
@@ -362,6 +394,29 @@ impl ToolArgs {
             .iter()
             .fold(CommandPolicy::new().with_workspace(workspace), allow)
     }
+}
+
+/// Returns a guard that allows this server, which may be a local one, and otherwise only public
+/// addresses.
+fn guard_for(address: &str) -> Result<NetGuard, String> {
+    const EXAMPLE: &str = "use an address such as `http://127.0.0.1:8888`";
+    let url = Url::parse(address).map_err(|error| format!("{error}; {EXAMPLE}"))?;
+    let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
+        return Err(format!("it names no server; {EXAMPLE}"));
+    };
+    // A name of a local server is resolved once, so that it cannot lead elsewhere later.
+    let bare = host.trim_matches(['[', ']']);
+    let addresses = (bare, port)
+        .to_socket_addrs()
+        .map_err(|error| format!("`{host}` was not found: {error}; check the address"))?;
+    let mut guard = NetGuard::builder().allow_port(port);
+    for address in addresses {
+        guard = guard.allow_address(address.ip().to_string());
+    }
+    if url.scheme() == "http" {
+        guard = guard.allow_http();
+    }
+    guard.build().map_err(|error| chain(&error))
 }
 
 /// Parses the first words of commands that may run.

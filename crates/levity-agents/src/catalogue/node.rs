@@ -94,6 +94,39 @@ pub(super) fn yaml(text: &str) -> Result<Node, ConfigError> {
     }))
 }
 
+/// Converts a YAML document to JSON, with the limits of this module.
+///
+/// # Errors
+/// The text is not YAML, or a value is too large or too deep. The error names the line.
+pub fn yaml_to_json(text: &str) -> Result<serde_json::Value, String> {
+    yaml(text)
+        .map(Node::into_json)
+        .map_err(|error| match error.line {
+            Some(line) => format!("line {line}: {}", error.problem),
+            None => error.problem,
+        })
+}
+
+impl Node {
+    fn into_json(self) -> serde_json::Value {
+        match self.value {
+            Value::Null => serde_json::Value::Null,
+            Value::Bool(value) => value.into(),
+            // Whole numbers stay whole, because settings such as ports do not accept `80.0`.
+            Value::Number(number) if number.fract() == 0.0 && number.abs() < 9e15 => {
+                (number as i64).into()
+            }
+            Value::Number(number) => number.into(),
+            Value::Text(text) => text.into(),
+            Value::List(items) => items.into_iter().map(Self::into_json).collect(),
+            Value::Map(fields) => fields
+                .into_iter()
+                .map(|(key, value)| (key.text, value.into_json()))
+                .collect(),
+        }
+    }
+}
+
 /// Parses a JSON document; its values have no line numbers.
 pub(super) fn json(text: &str) -> Result<Node, ConfigError> {
     serde_json::from_str(text).map_err(|error| {

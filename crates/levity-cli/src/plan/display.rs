@@ -19,7 +19,7 @@ use crate::logs::Logs;
 pub(crate) struct PlanDisplay {
     state: Mutex<State>,
     pub(super) news: Notify,
-    logs: Logs,
+    logs: Arc<Logs>,
     /// `true` if questions wait in the journal instead of being asked here.
     pub(super) park: bool,
     /// `true` if the user may type commands while the run works.
@@ -38,12 +38,17 @@ pub(super) struct State {
 impl PlanDisplay {
     /// The view of a resumed run already contains its earlier events; a new run passes an empty
     /// one.
-    pub(crate) fn new(view: PlanView, kind: ViewKind, logs: Logs, park: bool) -> Arc<Self> {
+    pub(crate) fn new(
+        view: PlanView,
+        kind: ViewKind,
+        logs: impl Into<Arc<Logs>>,
+        park: bool,
+    ) -> Arc<Self> {
         let screen = Screen::new(kind, &view);
         Arc::new(Self {
             state: Mutex::new(State::new(view, screen)),
             news: Notify::new(),
-            logs,
+            logs: logs.into(),
             park,
             takes_commands: false,
         })
@@ -51,7 +56,7 @@ impl PlanDisplay {
 
     /// Creates the display of a goal in a session, in which the user also types commands. Lines
     /// include the text of running steps.
-    pub(crate) fn for_session(kind: ViewKind, logs: Logs) -> Arc<Self> {
+    pub(crate) fn for_session(kind: ViewKind, logs: Arc<Logs>) -> Arc<Self> {
         let view = PlanView::new();
         let screen = Screen::new(kind, &view).with_text();
         Arc::new(Self {

@@ -13,12 +13,19 @@ use std::path::{Path, PathBuf};
 
 use clap::Command;
 use levity::core::text::nearest;
+use levity::llm::ModelList;
 use levity_system::files;
+use serde_json::json;
 use toml::de::{DeTable, DeValue};
 
 use crate::own_files;
+use crate::terminal::chain;
 
 use super::{check_value, has_optional_value, is_flag, is_list, names, option};
+
+/// The tables at the top of the file that extend the list of models, as in a file of
+/// `LEVITY_MODELS`.
+pub(super) const MODEL_TABLES: [&str; 2] = ["profiles", "servers"];
 
 /// The name of the file.
 pub(crate) const FILE: &str = "levity.toml";
@@ -101,6 +108,17 @@ impl SettingsFile {
                 self.add_table(text, table, below, &path)?;
                 continue;
             }
+            if path.is_empty() && MODEL_TABLES.contains(&name) {
+                let list = model_table(name, value.get_ref())
+                    .map_err(|problem| failed(key.span(), format!("`{name}`: {problem}")))?;
+                self.settings.push(Setting {
+                    command: Vec::new(),
+                    name: name.to_owned(),
+                    value: Value::Texts(vec![list]),
+                    line: line_and_column(text, key.span().start).0,
+                });
+                continue;
+            }
             let arg = option_below(command, name).filter(|_| names().any(|known| known == name));
             let Some(arg) = arg else {
                 return Err(failed(key.span(), unknown(name, command)));
@@ -116,6 +134,24 @@ impl SettingsFile {
             });
         }
         Ok(())
+    }
+
+    /// Returns the names of the tables of the model list that the file has.
+    pub(super) fn model_tables(&self) -> impl Iterator<Item = &'static str> + '_ {
+        let is_set = |name: &&str| self.settings.iter().any(|setting| setting.name == **name);
+        MODEL_TABLES.into_iter().filter(is_set)
+    }
+
+    /// Returns the list of models that the file defines.
+    pub(super) fn model_list(&self) -> ModelList {
+        let tables = self.settings.iter().filter_map(|setting| {
+            let Value::Texts(texts) = &setting.value else {
+                return None;
+            };
+            let is_table = MODEL_TABLES.contains(&&*setting.name);
+            ModelList::parse(texts.first().filter(|_| is_table)?).ok()
+        });
+        tables.fold(ModelList::default(), ModelList::with)
     }
 
     /// Returns the setting of this name for a command; that of the longest matching table wins.
@@ -185,6 +221,38 @@ pub(super) fn option_below<'a>(command: &'a Command, name: &str) -> Option<&'a c
         })
 }
 
+/// Checks a table of the model list, and returns it as the JSON of such a list.
+fn model_table(name: &str, value: &DeValue<'_>) -> Result<String, String> {
+    let DeValue::Table(_) = value else {
+        return Err(format!("use a table such as `[{name}.fast]`"));
+    };
+    let list = json!({name: to_json(value)?}).to_string();
+    ModelList::parse(&list)
+        .map(|_| list)
+        .map_err(|error| chain(&error))
+}
+
+/// Converts a value of TOML to JSON.
+fn to_json(value: &DeValue<'_>) -> Result<serde_json::Value, String> {
+    Ok(match value {
+        DeValue::Table(table) => {
+            let fields = table.iter().map(|(key, value)| {
+                let value = to_json(value.get_ref())?;
+                Ok((key.get_ref().to_string(), value))
+            });
+            serde_json::Value::Object(fields.collect::<Result<_, String>>()?)
+        }
+        DeValue::Array(values) => {
+            let values = values.iter().map(|value| to_json(value.get_ref()));
+            serde_json::Value::Array(values.collect::<Result<_, String>>()?)
+        }
+        DeValue::Boolean(flag) => json!(flag),
+        DeValue::Integer(_) => json!(scalar(value)?.parse::<i64>().unwrap_or_default()),
+        DeValue::Float(number) => json!(number.as_str().parse::<f64>().unwrap_or_default()),
+        value => json!(scalar(value)?),
+    })
+}
+
 /// Converts a value of TOML by the kind of its option.
 fn parse_value(arg: &clap::Arg, value: &DeValue<'_>) -> Result<Value, String> {
     match value {
@@ -220,6 +288,7 @@ fn unknown(name: &str, command: &Command) -> String {
     let known = names().filter(|known| option_below(command, known).is_some());
     let mut known: Vec<&str> = known.collect();
     known.extend(command.get_subcommands().map(Command::get_name));
+    known.extend(MODEL_TABLES);
     match nearest(name, known) {
         Some(near) => format!("unknown setting `{name}`; did you mean `{near}`?"),
         None => format!(

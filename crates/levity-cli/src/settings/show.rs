@@ -138,6 +138,13 @@ fn default(arg: &Arg) -> Option<String> {
 /// Returns the JSON schema of the file.
 fn schema(root: &Command) -> Json {
     let mut schema = table(root);
+    for name in super::file::MODEL_TABLES {
+        schema["properties"][name] = json!({
+            "type": "object",
+            "additionalProperties": {"type": "object"},
+            "description": "Models by name, as in a list of models (docs/models.md)",
+        });
+    }
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     schema["title"] = json!("levity.toml");
     schema["description"] = json!(

@@ -23,6 +23,7 @@ use levity::core::__private::sha256;
 use levity_system::{Replace, files};
 use serde::{Deserialize, Serialize};
 
+use super::file::MODEL_TABLES;
 use super::file::Setting;
 use super::{CONTROL_FILES, Choice, FILE, NEEDS_TRUST, Origin, SettingsFile, Value};
 use crate::terminal::{note, print_text, report_error, shell_quote};
@@ -116,7 +117,12 @@ pub(crate) fn trust_new(root: &Command) -> Result<(), String> {
 /// Refuses settings that need trust, unless the user trusts the folder as it is.
 ///
 /// Only the settings of this call count: a command that uses none of them works in every folder.
-pub(super) fn check(file: &SettingsFile, choices: &[Choice]) -> Result<(), String> {
+/// `tables` names the tables of models that the call uses.
+pub(super) fn check(
+    file: &SettingsFile,
+    choices: &[Choice],
+    tables: &[&str],
+) -> Result<(), String> {
     let needed: BTreeSet<_> = choices
         .iter()
         .filter(|choice| matches!(choice.origin, Origin::Line(_)))
@@ -124,7 +130,9 @@ pub(super) fn check(file: &SettingsFile, choices: &[Choice]) -> Result<(), Strin
             let value = choice.value.as_ref();
             value.is_some_and(|value| value_needs_trust(choice.name, value))
         })
-        .map(|choice| format!("`{}`", choice.name))
+        .map(|choice| choice.name)
+        .chain(tables.iter().copied())
+        .map(|name| format!("`{name}`"))
         .collect();
     if needed.is_empty() {
         return Ok(());
@@ -165,7 +173,7 @@ fn value_needs_trust(name: &str, value: &Value) -> bool {
         Value::Texts(texts) if name == "model" => {
             texts.iter().any(|text| text.contains(['@', '/']))
         }
-        _ => NEEDS_TRUST.contains(&name),
+        _ => NEEDS_TRUST.contains(&name) || MODEL_TABLES.contains(&name),
     }
 }
 
@@ -379,6 +387,10 @@ fn allows(name: &str) -> &'static str {
         "prompts" => "clients of `levity serve mcp` can use these prompts",
         "script" => "this file answers in place of a model",
         "web" => "agents fetch pages from the web",
+        "profiles" => "these models and options can be chosen by name",
+        "servers" => "these servers receive your text and the key that each names",
+        "searxng" => "this server receives what agents search for",
+        "recall" => "levity stores answers here, and gives them to later runs",
         "model" => "this server receives your text and answers it",
         "assume-price" => "limits on money assume this price for models with an unknown price",
         "commander" => "this command runs outside any sandbox, for each task of a client",

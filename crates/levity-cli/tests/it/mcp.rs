@@ -393,3 +393,15 @@ fn list_shows_programs_without_values_of_variables() {
         "{printed}"
     );
 }
+
+#[test]
+fn servers_of_yaml_file_are_listed() {
+    let text = "mcpServers:\n  files: # comment\n    command: files-server\n    args: [--root, .]\n\
+        \x20   timeout: 5\n";
+    let servers = file("servers.yaml", text);
+    let output = crate::levity(&["mcp", "list", "--config", servers.to_str().unwrap()]);
+    check(&output, 0, "files-server");
+    let wrong = file("wrong.yaml", "mcpServers:\n  files: [\n");
+    let output = crate::levity(&["mcp", "list", "--config", wrong.to_str().unwrap()]);
+    check(&output, 1, "wrong.yaml`, line ");
+}

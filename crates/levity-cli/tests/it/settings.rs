@@ -684,3 +684,32 @@ fn model_of_settings_is_named_even_with_quiet() {
     let output = with_variables(clone.path(), &typed, &key);
     assert!(!format!("{output:?}").contains(notice), "{output:?}");
 }
+
+#[test]
+fn profiles_of_file_name_models_once_trusted() {
+    let settings = "[profiles.fast]\nmodel = \"local:small\"\n\n[servers.local]\n\
+        base_url = \"http://127.0.0.1:9/v1\"\ndefault = \"small\"\n";
+    let folder = folder(&[("levity.toml", settings)]);
+    // No call is made, so a model that is found ends in the limit.
+    let args = ["run", "hi", "--model", "fast", "--limit-calls", "0"];
+    let refused = levity_in(folder.path(), &args);
+    check(&refused, 2, "not trusted and sets `profiles`, `servers`");
+    check(
+        &levity_in(folder.path(), &["trust", "--yes"]),
+        0,
+        "`levity.toml`",
+    );
+    check(&levity_in(folder.path(), &args), 1, "limit");
+    let unknown = ["run", "hi", "--model", "fsat", "--limit-calls", "0"];
+    check(&levity_in(folder.path(), &unknown), 2, "fsat");
+    check(&levity_in(folder.path(), &["runs", "list"]), 2, "journal");
+
+    fs::write(
+        folder.path().join("levity.toml"),
+        "max-turns = 3\n[profiles.fast]\nmodle = \"x\"\n",
+    )
+    .unwrap();
+    let wrong = levity_in(folder.path(), &args);
+    check(&wrong, 2, "`levity.toml`, line 2, column 2: `profiles`: ");
+    check(&wrong, 2, "modle");
+}

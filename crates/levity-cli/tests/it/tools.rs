@@ -171,3 +171,37 @@ fn sandbox_reports_confinement() {
     check(&levity(&["sandbox"]), 0, "network");
     check(&levity(&["sandbox", "nowhere"]), 1, "nowhere");
 }
+
+#[test]
+fn web_search_uses_searxng_server_of_option() {
+    use std::io::{Read as _, Write as _};
+
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://localhost:{}", server.local_addr().unwrap().port());
+    let served = std::thread::spawn(move || {
+        let (mut stream, _) = server.accept().unwrap();
+        let mut request = vec![0; 4096];
+        let length = stream.read(&mut request).unwrap();
+        let body = r#"{"results": [{"title": "Tides of Dover", "url": "https://example.org/"}]}"#;
+        let head = "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n";
+        stream
+            .write_all(format!("{head}{body}").as_bytes())
+            .unwrap();
+        String::from_utf8_lossy(&request[..length]).into_owned()
+    });
+    let script = r#"[{"call": {"name": "web_search", "args": {"query": "tides"}}},
+        {"reply": "Done."}]"#;
+    let script = file("search.json", script);
+    let script = script.to_str().unwrap();
+    let args = ["run", "Search", "--script", script, "--web", "--searxng"];
+    let output = levity(&[&args[..], &[&address]].concat());
+    check(&output, 0, "Tides of Dover");
+    assert!(served.join().unwrap().contains("q=tides"));
+    check(
+        &levity(&[&args[..], &["nonsense"]].concat()),
+        2,
+        "http://127.0.0.1:8888",
+    );
+    let without = levity(&["run", "Search", "--script", script, "--web"]);
+    check(&without, 0, "there is no tool `web_search`");
+}

@@ -56,6 +56,22 @@ impl Config {
         Self::default()
     }
 
+    /// Adds a problem that concerns the whole configuration, such as a file in a format that your
+    /// program converts.
+    ///
+    /// ```
+    /// use levity_mcp::Config;
+    ///
+    /// let config = Config::new().with_problem("`servers.ini` is not supported; use JSON");
+    /// assert!(config.servers().is_empty());
+    /// assert_eq!(config.problems().len(), 1);
+    /// ```
+    #[must_use]
+    pub fn with_problem(mut self, message: impl Into<String>) -> Self {
+        self.add_problem(ConfigProblem::new("", message));
+        self
+    }
+
     /// Adds a server. If the name is already in use, the existing server remains and a problem is
     /// recorded.
     ///
