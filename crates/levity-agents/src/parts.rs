@@ -11,6 +11,7 @@ use std::sync::Arc;
 use levity_core::text::bare_model_name;
 use levity_core::{
     Approver, ContextSource, Limits, Model, Program, Tool, ToolSource, ToolSpec, Toolbox,
+    WorkspaceSource,
 };
 use levity_loop::AgentBuilder;
 use levity_runtime::Runtime;
@@ -62,6 +63,7 @@ pub struct AgentParts {
     pub(crate) context: Vec<Arc<dyn ContextSource>>,
     pub(crate) limits: Limits,
     pub(crate) finish: Option<Arc<Finish>>,
+    pub(crate) workspace: Option<Arc<dyn WorkspaceSource>>,
 }
 
 /// A lookup of a model by name; the error states why there is none.
@@ -89,6 +91,7 @@ impl AgentParts {
             context: Vec::new(),
             limits: Limits::new(),
             finish: None,
+            workspace: None,
         }
     }
 
@@ -158,7 +161,11 @@ impl AgentParts {
     }
 
     /// Adds the tools of a toolbox: an `impl` block under `#[tool]`, or a list.
+    ///
+    /// If the toolbox has a workspace, such as `FileTools`, all agents report the files of it that
+    /// their calls change.
     pub fn tools(mut self, tools: impl Toolbox) -> Self {
+        self.workspace = self.workspace.or_else(|| tools.workspace());
         let tools = tools.into_tools();
         self.tools.extend(
             tools

@@ -9,7 +9,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use levity_core::{Approver, Model, Result, Tool, ToolSource, Toolbox};
+use levity_core::{Approver, Model, Result, Tool, ToolSource, Toolbox, WorkspaceSource};
 use levity_loop::{Agent, AgentBuilder};
 use levity_runtime::Runtime;
 use levity_swarm::Worker;
@@ -65,6 +65,7 @@ pub struct PresetWorkers {
     runtime: Option<Runtime>,
     sources: Vec<Arc<dyn ToolSource>>,
     finish: Vec<Arc<Finish>>,
+    workspace: Option<Arc<dyn WorkspaceSource>>,
 }
 
 /// A function that changes the builder of a worker, by the worker's name.
@@ -106,13 +107,16 @@ impl PresetWorkers {
             runtime: None,
             sources: Vec::new(),
             finish: Vec::new(),
+            workspace: None,
         }
     }
 
     /// Sets the workspace. The coder writes its files unless it is read-only; the others read them.
     #[cfg(feature = "files")]
     pub fn workspace(mut self, workspace: levity_sandbox::Workspace) -> Self {
-        self.files = levity_builtin_tools::FileTools::new(workspace).into_tools();
+        let files = levity_builtin_tools::FileTools::new(workspace);
+        self.workspace = files.workspace();
+        self.files = files.into_tools();
         self
     }
 
@@ -256,6 +260,9 @@ impl PresetWorkers {
         }
         if let Some(runtime) = &self.runtime {
             agent = agent.runtime(runtime.clone());
+        }
+        if let Some(workspace) = &self.workspace {
+            agent = agent.workspace_source(workspace.clone());
         }
         for source in self.sources.iter().cloned() {
             agent = match role.only_reads() {

@@ -20,6 +20,7 @@ use crate::marks::{OwnJournal, Trust};
 use crate::store::JournalArg;
 use crate::terminal::{chain, report_error};
 
+mod artifacts;
 mod control;
 mod cost;
 mod drive;
@@ -44,6 +45,8 @@ enum Action {
     Compare(list::Compare),
     /// Add up the cost of stored runs by day, model or agent.
     Cost(cost::Cost),
+    /// List the files that a run and its child runs wrote.
+    Artifacts(artifacts::Artifacts),
     /// Resume a run from its last record.
     Resume(DriveArgs),
     /// Replay a run without performing any effect, and check that it has the same result.
@@ -164,6 +167,7 @@ pub(crate) async fn runs(args: Runs) -> ExitCode {
         Action::Show(show) => show.show().await,
         Action::Compare(compare) => compare.compare().await,
         Action::Cost(cost) => cost.cost().await,
+        Action::Artifacts(artifacts) => artifacts.print().await,
         Action::Resume(resume) => drive::resume(resume).await,
         Action::Replay(replay) => replay.replay().await,
         Action::Fork(fork) => fork.fork().await,

@@ -1,12 +1,14 @@
 mod cut;
 
+use std::collections::BTreeMap;
 use std::error::Error;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::{ConversationId, History, SharedError};
+use crate::{ConversationId, FileChange, History, SharedError};
 
 /// Contributes named blocks to the system prompt.
 ///
@@ -63,7 +65,7 @@ macro_rules! forward_source {
     )*};
 }
 
-forward_source!(std::sync::Arc<S>, Box<S>);
+forward_source!(Arc<S>, Box<S>);
 
 #[async_trait]
 impl ContextSource for ContextBlock {
@@ -337,6 +339,76 @@ pub trait WorkspaceSource: Send + Sync {
     /// Returns the folder and its current files; no files if they cannot be listed. It may read
     /// from the disk and block meanwhile.
     fn view_now(&self) -> WorkspaceView;
+
+    /// Returns the current version of each file, or `None` if this source cannot tell versions
+    /// apart or has too many files. It may block.
+    ///
+    /// A dispatcher takes a snapshot before a call that may change files.
+    fn snapshot(&self) -> Option<WorkspaceSnapshot> {
+        None
+    }
+
+    /// Returns the files that changed since an earlier snapshot. It may block.
+    ///
+    /// Implement it to add the size and the hash of each file.
+    fn changes_since(&self, before: &WorkspaceSnapshot) -> Vec<FileChange> {
+        let now = self.snapshot();
+        now.map_or_else(Vec::new, |now| before.changes_to(&now))
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<S: WorkspaceSource + ?Sized> WorkspaceSource for Arc<S> {
+    fn view_now(&self) -> WorkspaceView {
+        (**self).view_now()
+    }
+
+    fn snapshot(&self) -> Option<WorkspaceSnapshot> {
+        (**self).snapshot()
+    }
+
+    fn changes_since(&self, before: &WorkspaceSnapshot) -> Vec<FileChange> {
+        (**self).changes_since(before)
+    }
+}
+
+/// The versions of a workspace's files at one moment.
+///
+/// ```
+/// use levity_core::{FileChange, WorkspaceSnapshot};
+///
+/// let before = WorkspaceSnapshot::new([("a.txt", 1), ("b.txt", 1), ("c.txt", 1)]);
+/// let after = WorkspaceSnapshot::new([("a.txt", 1), ("b.txt", 2), ("d.txt", 1)]);
+/// let written = |path| FileChange::written(path);
+/// let expected = [written("b.txt"), FileChange::removed("c.txt"), written("d.txt")];
+/// assert_eq!(before.changes_to(&after), expected);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WorkspaceSnapshot(BTreeMap<String, u64>);
+
+impl WorkspaceSnapshot {
+    /// Creates a snapshot from paths and versions. Two versions of a file must differ, for example
+    /// hashes of its metadata.
+    pub fn new<P: Into<String>>(files: impl IntoIterator<Item = (P, u64)>) -> Self {
+        let files = files.into_iter();
+        Self(
+            files
+                .map(|(path, version)| (path.into(), version))
+                .collect(),
+        )
+    }
+
+    /// Returns the changes that lead to a later snapshot, sorted by path.
+    pub fn changes_to(&self, later: &Self) -> Vec<FileChange> {
+        let written = later.0.iter().filter_map(|(path, version)| {
+            let is_same = self.0.get(path) == Some(version);
+            (!is_same).then(|| FileChange::written(path))
+        });
+        let gone = self.0.keys().filter(|path| !later.0.contains_key(*path));
+        let mut changes: Vec<_> = written.chain(gone.map(FileChange::removed)).collect();
+        changes.sort_unstable_by(|one, other| one.path.cmp(&other.path));
+        changes
+    }
 }
 
 /// One action of an agent and its observation.

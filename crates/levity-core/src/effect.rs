@@ -347,6 +347,14 @@ impl Outcome {
             _ => &[],
         }
     }
+
+    /// Returns the result, if the effect was a tool call that finished.
+    pub fn tool_result(&self) -> Option<&ToolResult> {
+        match self {
+            Self::Tool(result) => Some(result),
+            _ => None,
+        }
+    }
 }
 
 /// A fingerprint of data that is not stored in full; it detects a changed input.

@@ -134,6 +134,16 @@ pub enum EventKind {
         /// The result of the call.
         result: ToolResult,
     },
+    /// A tool call changed a file. Follows from the same record as the result of the call, and
+    /// comes before it.
+    FileChanged {
+        /// The number of the effect.
+        effect: EffectId,
+        /// The id of the call.
+        call: CallId,
+        /// The file and the kind of change.
+        change: FileChange,
+    },
     /// A person is asked for a decision.
     Asked(Ask),
     /// A person made a decision.
@@ -254,15 +264,6 @@ pub enum EventKind {
         /// A description of the progress.
         text: String,
     },
-    /// Transient: a tool changed a file.
-    FileChanged {
-        /// The number of the effect.
-        effect: EffectId,
-        /// The id of the call.
-        call: CallId,
-        /// The file and the kind of change.
-        change: FileChange,
-    },
     /// Transient: this subscriber was too slow and missed events.
     Lagged {
         /// The number of missed events.
@@ -323,10 +324,7 @@ impl EventKind {
     pub fn is_transient(&self) -> bool {
         matches!(
             self,
-            Self::Delta { .. }
-                | Self::Progress { .. }
-                | Self::FileChanged { .. }
-                | Self::Lagged { .. }
+            Self::Delta { .. } | Self::Progress { .. } | Self::Lagged { .. }
         )
     }
 }

@@ -82,7 +82,7 @@ pub use approve::{Approver, Ask, AskKind, Decision};
 pub use cancel::{CancelGuard, CancelToken};
 pub use context::{
     Context, ContextBlock, ContextError, ContextLifetime, ContextRequest, ContextSource,
-    ContextStep, WorkspaceSource, WorkspaceView,
+    ContextStep, WorkspaceSnapshot, WorkspaceSource, WorkspaceView,
 };
 pub use cost_bound::{CostBound, ReservedCost};
 pub use durability::Durability;
@@ -132,8 +132,8 @@ pub use runtime_error::{ControlError, Divergence, RuntimeError};
 pub use secret::{FoundSecret, SecretKind, Secrets};
 pub use tokens::estimate_tokens;
 pub use tool::{
-    Deadline, EffectClass, FileChange, FileChangeKind, Hints, LinkedTool, Progress, Tool, ToolCx,
-    ToolOutput, ToolReport, ToolSource, ToolSpec, Toolbox,
+    ChangeRecorder, Deadline, EffectClass, FileChange, FileChangeKind, Hints, LinkedTool, Progress,
+    Tool, ToolCx, ToolOutput, ToolReport, ToolSource, ToolSpec, Toolbox,
 };
 pub use values::Values;
 pub use world::{Timestamp, World};

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
 use crate::response::json_size;
-use crate::{CallId, Intervention, ToolError, ToolErrorKind, ToolOutput};
+use crate::{CallId, FileChange, Intervention, ToolError, ToolErrorKind, ToolOutput};
 
 /// The role of a message's author.
 ///
@@ -753,6 +753,9 @@ pub struct ToolResult {
     /// The interventions of guards in the call or the result; empty in a history.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guarded: Vec<Intervention>,
+    /// The files that the call changed; empty in a history. It is not sent to providers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<FileChange>,
 }
 
 impl ToolResult {
@@ -792,6 +795,7 @@ impl ToolResult {
             whole: None,
             opaque: None,
             guarded: Vec::new(),
+            changes: Vec::new(),
         }
     }
 

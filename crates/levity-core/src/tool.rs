@@ -1,12 +1,13 @@
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::__private::sha256;
 use crate::message::output_text;
 use crate::{
     CallId, CancelToken, Content, Media, Permit, RunId, Timestamp, ToolError, Values,
@@ -97,6 +98,13 @@ pub trait Tool: Send + Sync {
     fn permit_blocks(&self) -> bool {
         false
     }
+
+    /// Returns `true` if the tool reports every file that it changes with
+    /// [`Progress::changed`]. Otherwise, the agent compares its workspace before and after a call
+    /// that is not read-only.
+    fn reports_changes(&self) -> bool {
+        false
+    }
 }
 
 #[async_trait]
@@ -120,6 +128,10 @@ impl<T: Tool + ?Sized> Tool for Arc<T> {
 
     fn permit_blocks(&self) -> bool {
         (**self).permit_blocks()
+    }
+
+    fn reports_changes(&self) -> bool {
+        (**self).reports_changes()
     }
 }
 
@@ -653,7 +665,10 @@ impl Deadline {
     }
 }
 
-/// A receiver of progress and file changes from a tool; they become events and are not stored.
+/// A receiver of progress and file changes from a tool.
+///
+/// Texts become transient events. File changes belong to the result of the call: a dispatcher
+/// collects them in [`ToolResult::changes`](crate::ToolResult::changes).
 ///
 /// ```
 /// use levity_core::{FileChange, Progress, ToolReport};
@@ -667,7 +682,10 @@ impl Deadline {
 /// progress.changed(&FileChange::written("notes.txt"));
 /// ```
 #[derive(Clone, Default)]
-pub struct Progress(Option<Arc<Listener>>);
+pub struct Progress {
+    listener: Option<Arc<Listener>>,
+    changes: Option<ChangeRecorder>,
+}
 
 type Listener = dyn Fn(ToolReport<'_>) + Send + Sync;
 
@@ -710,7 +728,25 @@ impl Progress {
 
     /// Creates a receiver that passes all reports to `listener`.
     pub fn listen(listener: impl Fn(ToolReport<'_>) + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(listener)))
+        Self {
+            listener: Some(Arc::new(listener)),
+            changes: None,
+        }
+    }
+
+    /// Records the file changes of a call, in addition to passing them to the listener.
+    ///
+    /// ```
+    /// # use levity_core::{ChangeRecorder, FileChange, ToolCx};
+    /// let (mut cx, recorder) = (ToolCx::detached(), ChangeRecorder::new());
+    /// cx.progress = cx.progress.recording(recorder.clone());
+    /// cx.progress.changed(&FileChange::written("notes.txt"));
+    /// assert_eq!(recorder.take(), [FileChange::written("notes.txt")]);
+    /// ```
+    #[must_use]
+    pub fn recording(mut self, recorder: ChangeRecorder) -> Self {
+        self.changes = Some(recorder);
+        self
     }
 
     /// Reports progress as text; costs nothing without a listener.
@@ -722,16 +758,71 @@ impl Progress {
     /// cx.progress.report("3 of 7 pages");
     /// ```
     pub fn report(&self, text: impl AsRef<str>) {
-        if let Some(listener) = &self.0 {
+        if let Some(listener) = &self.listener {
             listener(ToolReport::Text(text.as_ref()));
         }
     }
 
     /// Reports a file that was changed.
     pub fn changed(&self, change: &FileChange) {
-        if let Some(listener) = &self.0 {
+        if let Some(recorder) = &self.changes {
+            recorder.record(change);
+        }
+        if let Some(listener) = &self.listener {
             listener(ToolReport::File(change));
         }
+    }
+}
+
+/// The file changes that a tool reports during one call; clones share them.
+///
+/// It holds one change for each path, the last one, and at most
+/// [`MAX_CHANGES`](Self::MAX_CHANGES) paths of at most 4,096 bytes. It ignores all others.
+///
+/// ```
+/// # use levity_core::{ChangeRecorder, FileChange, Progress};
+/// let recorder = ChangeRecorder::new();
+/// let progress = Progress::default().recording(recorder.clone());
+/// progress.changed(&FileChange::written("a.txt"));
+/// progress.changed(&FileChange::removed("a.txt"));
+/// assert_eq!(recorder.take(), [FileChange::removed("a.txt")]);
+/// assert!(recorder.take().is_empty());
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct ChangeRecorder(Arc<Mutex<Vec<FileChange>>>);
+
+impl ChangeRecorder {
+    /// The maximum number of changed files that one call can report.
+    pub const MAX_CHANGES: usize = 1_000;
+
+    /// The maximum length of a path in bytes, as on Linux.
+    const MAX_PATH: usize = 4_096;
+
+    /// Creates a recorder without changes.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns the changes so far in the order of their first report, and forgets them.
+    pub fn take(&self) -> Vec<FileChange> {
+        std::mem::take(&mut *self.lock())
+    }
+
+    fn record(&self, change: &FileChange) {
+        if change.path.len() > Self::MAX_PATH {
+            return;
+        }
+        let mut changes = self.lock();
+        let known = changes.iter().position(|known| known.path == change.path);
+        match known {
+            Some(at) => changes[at].clone_from(change),
+            None if changes.len() < Self::MAX_CHANGES => changes.push(change.clone()),
+            None => {}
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<FileChange>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -749,6 +840,12 @@ pub struct FileChange {
     pub path: String,
     /// The kind of change.
     pub kind: FileChangeKind,
+    /// The new size in bytes, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// The SHA-256 hash of the new content in hexadecimal digits, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
 }
 
 impl FileChange {
@@ -757,6 +854,8 @@ impl FileChange {
         Self {
             path: path.into(),
             kind: FileChangeKind::Written,
+            size: None,
+            sha256: None,
         }
     }
 
@@ -765,7 +864,33 @@ impl FileChange {
         Self {
             path: path.into(),
             kind: FileChangeKind::Removed,
+            size: None,
+            sha256: None,
         }
+    }
+
+    /// Sets the size and the hash of the new content.
+    ///
+    /// ```
+    /// # use levity_core::FileChange;
+    /// let change = FileChange::written("hello.txt").with_content(b"hello");
+    /// assert_eq!(change.size, Some(5));
+    /// assert!(change.sha256.unwrap().starts_with("2cf24dba"));
+    /// ```
+    #[must_use]
+    pub fn with_content(self, content: &[u8]) -> Self {
+        let size = content.len() as u64;
+        Self {
+            sha256: Some(sha256(content)),
+            ..self.with_size(size)
+        }
+    }
+
+    /// Sets the size of the new content in bytes.
+    #[must_use]
+    pub fn with_size(mut self, size: u64) -> Self {
+        self.size = Some(size);
+        self
     }
 }
 
@@ -791,7 +916,9 @@ impl fmt::Display for FileChangeKind {
 
 impl fmt::Debug for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Progress").field(&self.0.is_some()).finish()
+        f.debug_struct("Progress")
+            .field("has_listener", &self.listener.is_some())
+            .finish_non_exhaustive()
     }
 }
 

@@ -217,6 +217,7 @@ impl<M: Machine> State<M> {
                 spent,
             } => {
                 if watched {
+                    sink.extend(file_changes(effect, &outcome));
                     sink.extend(finished_event(effect, &outcome));
                     sink.extend(outcome.guarded().iter().map(|guarded| EventKind::Guarded {
                         effect: Some(effect),
@@ -715,6 +716,19 @@ fn started_event(
         }),
         _ => None,
     }
+}
+
+/// Returns an event for each file that a tool call changed.
+fn file_changes(effect: EffectId, outcome: &Outcome) -> impl Iterator<Item = EventKind> + '_ {
+    let changes = outcome.tool_result().into_iter().flat_map(|result| {
+        let call = &result.call;
+        result.changes.iter().map(move |change| (call, change))
+    });
+    changes.map(move |(call, change)| EventKind::FileChanged {
+        effect,
+        call: call.clone(),
+        change: change.clone(),
+    })
 }
 
 fn finished_event(effect: EffectId, outcome: &Outcome) -> Option<EventKind> {

@@ -18,7 +18,7 @@ use levity_core::{
     EventKind, Eventual, Executor, Fold, Inspection, LiveEvents, LostCall, Model, ModelCall,
     ModelError, ModelErrorKind, Offer, Outcome, Permit, PrepareCx, Prepared, Price, Program,
     Progress, Request, Resolution, Resolver, Response, ToolCall, ToolChoice, ToolError,
-    ToolErrorKind, ToolReport, ToolRun, ToolSpec, World, estimate_tokens,
+    ToolErrorKind, ToolRun, ToolSpec, World, estimate_tokens,
 };
 use levity_memory::Conversations;
 use levity_tools::{CallCx, Dispatched, Dispatcher};
@@ -515,23 +515,12 @@ fn progress(cx: &EffectCx, run: &ToolRun) -> Progress {
     }
     let (live, effect, call): (LiveEvents, _, _) =
         (cx.live.clone(), cx.effect, run.call.id.clone());
-    Progress::listen(move |report| {
-        let call = call.clone();
-        match report {
-            ToolReport::Text(text) => live.send(EventKind::Progress {
-                effect,
-                call,
-                text: text.to_owned(),
-            }),
-            ToolReport::File(change) => {
-                live.send(EventKind::FileChanged {
-                    effect,
-                    call,
-                    change: change.clone(),
-                });
-            }
-            _ => {}
-        }
+    Progress::new(move |text| {
+        live.send(EventKind::Progress {
+            effect,
+            call: call.clone(),
+            text: text.to_owned(),
+        });
     })
 }
 

@@ -31,6 +31,7 @@
 //! Each type here is a fold over the event stream of a run. It has no clock, changes nothing in the
 //! run, and gives the same result for a live run and for a replay.
 //!
+//! - [`Artifacts`] lists the files that a run wrote, with the calls that wrote them.
 //! - [`Lineage`] names the agent and tool that an event comes from, in any tree of runs.
 //! - `PlanView` (`dag`) renders a run of a plan as a tree, a summary or a diagram.
 //! - `SessionFolder` (`dag`) writes a file for each run that NetworkX can read. `Session` reads it,
@@ -48,12 +49,14 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod artifacts;
 mod lineage;
 #[cfg(feature = "dag")]
 mod session;
 #[cfg(feature = "dag")]
 mod view;
 
+pub use artifacts::{Artifact, Artifacts};
 pub use lineage::{Lineage, Origin};
 #[cfg(feature = "dag")]
 pub use session::{

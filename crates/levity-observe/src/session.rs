@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use levity_core::{Ending, RunId, Timestamp};
+use levity_core::{Ending, FileChange, RunId, Timestamp};
 use levity_dag::{
     CompletedStep, Plan, StartingPlan, Step, StepId, StepStatus, StepUsage, WrittenVariable,
 };
@@ -135,6 +135,8 @@ pub struct SessionStep {
     pub started: Option<Timestamp>,
     /// The time at which the step was settled.
     pub ended: Option<Timestamp>,
+    /// The files that the step wrote and did not remove again.
+    pub artifacts: Vec<FileChange>,
     /// Attributes of other programs.
     pub extra: Map<String, Value>,
 }

@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use levity_core::{Ask, Ending, RunId, Stats, Timestamp, Usage};
+use levity_core::{Ask, Ending, FileChange, RunId, Stats, Timestamp, Usage};
 use levity_dag::{Plan, Step, StepId, StepStatus, StepUsage};
 use serde_json::Value;
 
@@ -118,6 +118,8 @@ pub struct StepView {
     pub activity: Activity,
     /// The pending requests to a person on behalf of the step.
     pub asks: Vec<Ask>,
+    /// The files that the step wrote and did not remove again, at most 1,000.
+    pub artifacts: Vec<FileChange>,
 }
 
 /// The progress of a step over the elements of a list.
@@ -443,6 +445,7 @@ impl StepView {
             error: None,
             activity: Activity::None,
             asks: Vec::new(),
+            artifacts: Vec::new(),
         }
     }
 

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{
-    Content, EffectClass, Eventual, Permit, Progress, RunId, ToolCall, ToolError, ToolErrorKind,
-    ToolOutput, ToolResult, ToolSpec, Values, World,
+    ChangeRecorder, Content, EffectClass, Eventual, Permit, Progress, RunId, ToolCall, ToolError,
+    ToolErrorKind, ToolOutput, ToolResult, ToolSpec, Values, WorkspaceSource, World,
 };
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -35,6 +35,7 @@ pub use builder::DispatcherBuilder;
 mod attempt;
 mod backoff;
 mod builder;
+mod changes;
 mod find;
 mod judge;
 mod key_locks;
@@ -87,6 +88,7 @@ struct Inner {
     reader: &'static str,
     search: Option<find::Search>,
     corrects: bool,
+    workspace: Option<Arc<dyn WorkspaceSource>>,
 }
 
 impl Dispatcher {
@@ -115,9 +117,15 @@ impl Dispatcher {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn dispatch(&self, call: &ToolCall, approved: bool, cx: CallCx) -> Dispatched {
+    pub async fn dispatch(&self, call: &ToolCall, approved: bool, mut cx: CallCx) -> Dispatched {
         if self.finds(&call.name) {
             return Dispatched::Done(ToolResult::new(call, self.find_tools(call)));
+        }
+        // Read-only tools change no files, so their calls need no recorder.
+        let is_read_only = self.class(&call.name) == EffectClass::ReadOnly;
+        let recorder = (!is_read_only).then(ChangeRecorder::new);
+        if let Some(recorder) = &recorder {
+            cx.progress = cx.progress.recording(recorder.clone());
         }
         let outcome = match self.perform(call, approved, &cx).await {
             Ok(output) => Ok(output),
@@ -126,6 +134,10 @@ impl Dispatcher {
             Err(Stop::Unknown(reason)) => return Dispatched::Unknown { reason },
         };
         let mut result = ToolResult::new(call, outcome);
+        result.changes = recorder.map_or_else(Vec::new, |recorder| recorder.take());
+        if !self.reports_changes(&call.name) {
+            changes::add_note(&mut result);
+        }
         self.fit(
             &mut result,
             self.find(&call.name)
@@ -279,7 +291,7 @@ impl Dispatcher {
             Eventual::Known(permit) => admit(permit, approved)?,
             Eventual::Later(permit) => admit(permit.await, approved)?,
         }
-        let output = self.run(&entry, call, &args, cx).await?;
+        let output = self.run_observed(&entry, call, &args, cx).await?;
         self.check(&entry, &output)?;
         Ok(match note {
             Some(note) => with_note(output, &note),
@@ -365,16 +377,16 @@ impl fmt::Debug for Dispatcher {
 
 /// Returns an output with a note before it.
 fn with_note(mut output: ToolOutput, note: &str) -> ToolOutput {
-    if output.content.is_empty() {
-        output.content.extend(
-            output
-                .value
-                .as_ref()
-                .map(|value| Content::Text(value.to_string())),
-        );
-    }
+    keep_value_visible(&mut output.content, output.value.as_ref());
     output.content.insert(0, Content::Text(format!("{note}\n")));
     output
+}
+
+/// Adds a value as text, because the model sees a value only as long as there is no text.
+fn keep_value_visible(content: &mut Vec<Content>, value: Option<&Value>) {
+    if content.is_empty() {
+        content.extend(value.map(|value| Content::Text(value.to_string())));
+    }
 }
 
 fn quoted<'a>(names: impl Iterator<Item = &'a str>) -> String {

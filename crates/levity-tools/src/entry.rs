@@ -112,4 +112,8 @@ impl<T: Tool> Tool for Renamed<T> {
     fn permit_blocks(&self) -> bool {
         self.tool.permit_blocks()
     }
+
+    fn reports_changes(&self) -> bool {
+        self.tool.reports_changes()
+    }
 }

@@ -72,6 +72,9 @@ impl Catalogue {
         for source in &parts.context {
             builder = builder.context(source.clone());
         }
+        if let Some(workspace) = &parts.workspace {
+            builder = builder.workspace_source(workspace.clone());
+        }
         if let Some(finish) = &parts.finish {
             builder = finish(&entry.name, builder);
         }

@@ -140,7 +140,8 @@ impl EditFile {
         let whole = [mark, &encoding.encode(&replaced.text)].concat();
         check_cancelled(cx)?;
         let written = self.space.write(&args.path, &whole).map_err(path_error)?;
-        cx.progress.changed(&FileChange::written(&*written.path));
+        let change = FileChange::written(&*written.path).with_content(&whole);
+        cx.progress.changed(&change);
         Ok(edit_output(&written.path, &replaced))
     }
 }
@@ -251,6 +252,10 @@ fn spec() -> ToolSpec {
 impl Tool for EditFile {
     fn spec(&self) -> &ToolSpec {
         &self.spec
+    }
+
+    fn reports_changes(&self) -> bool {
+        true
     }
 
     async fn call(&self, args: Value, cx: &ToolCx) -> Result<ToolOutput, ToolError> {

@@ -1,10 +1,18 @@
-//! The list of workspace files for the context value of an agent.
+//! The files of a workspace for an agent: their names, and their versions.
 //!
-//! The list shows a model what exists before its first call. It contains at most 1,000 files of at
-//! most 100,000 inspected entries, files of a folder before those of its subfolders.
+//! The list of names shows a model what exists before its first call. It contains at most 1,000
+//! files of at most 100,000 inspected entries, files of a folder before those of its subfolders.
+//!
+//! The versions show which files a call changed. A version is a hash of the metadata, so nothing is
+//! read; only the changed files are read, to hash their content. A workspace with more than 20,000
+//! entries has no versions, because each call that may change files lists it twice.
 
-use levity_core::{CancelToken, WorkspaceSource, WorkspaceView};
-use levity_sandbox::{EntryKind, Workspace};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use levity_core::{
+    CancelToken, FileChange, FileChangeKind, WorkspaceSnapshot, WorkspaceSource, WorkspaceView,
+};
+use levity_sandbox::{Dir, EntryKind, Workspace};
 
 use super::walk::{Filter, Folder};
 
@@ -12,6 +20,13 @@ use super::walk::{Filter, Folder};
 const MAX_FILES: usize = 1_000;
 /// The maximum number of inspected entries.
 const MAX_ENTRIES: usize = 100_000;
+/// The maximum number of entries of a snapshot.
+const MAX_SNAPSHOT: usize = 20_000;
+/// The folder for files that agents produce. Its files count even if `.gitignore` excludes them.
+const ARTIFACTS: &str = "artifacts";
+/// The maximum size of a file whose content is hashed, and of all files of one call together.
+const MAX_HASHED: u64 = 8 << 20;
+const MAX_HASHED_TOTAL: u64 = 32 << 20;
 
 /// Lists the files that the tools show by default, without hidden, ignored or denied ones.
 #[derive(Debug)]
@@ -19,76 +34,122 @@ pub(super) struct Files(pub(super) Workspace);
 
 impl WorkspaceSource for Files {
     fn view_now(&self) -> WorkspaceView {
-        let mut list = FileList {
-            files: Vec::new(),
-            remaining: MAX_ENTRIES,
-        };
+        let mut files = Vec::new();
+        let mut remaining = MAX_ENTRIES;
         if let Ok(folder) = Folder::open(&self.0, ".") {
-            list.walk(folder);
+            walk(folder, true, &mut remaining, |dir, name| {
+                files.push(dir.path_of(name));
+                files.len() < MAX_FILES
+            });
         }
-        list.files.sort_unstable();
-        WorkspaceView::new(self.0.root().to_string_lossy(), list.files)
+        files.sort_unstable();
+        WorkspaceView::new(self.0.root().to_string_lossy(), files)
     }
-}
 
-/// The list that is being filled, with the number of entries that may still be inspected.
-struct FileList {
-    files: Vec<String>,
-    remaining: usize,
-}
-
-impl FileList {
-    /// Adds the files of a folder before those of its subfolders.
-    fn walk(&mut self, root: Folder) {
-        let mut stack = vec![(root, Vec::new())];
-        self.enter(&mut stack);
-        while let Some((folder, names)) = stack.last_mut() {
-            let Some(name) = names
-                .pop()
-                .filter(|_| self.remaining > 0 && self.files.len() < MAX_FILES)
-            else {
-                stack.pop();
+    fn snapshot(&self) -> Option<WorkspaceSnapshot> {
+        let (mut files, mut remaining) = (Vec::new(), MAX_SNAPSHOT);
+        for (start, skips_ignored) in [(".", true), (ARTIFACTS, false)] {
+            // There may be no folder for artifacts.
+            let Ok(folder) = Folder::open(&self.0, start) else {
                 continue;
             };
-            // The folder may have been removed meanwhile, or may be inaccessible.
-            if let Some(inner) = folder
-                .may_descend()
-                .then(|| folder.enter(&name).ok())
-                .flatten()
-            {
-                stack.push((inner, Vec::new()));
-                self.enter(&mut stack);
-            }
+            walk(folder, skips_ignored, &mut remaining, |dir, name| {
+                // A file that was removed since it was listed does not count.
+                if let Some(version) = version(dir, name) {
+                    files.push((dir.path_of(name), version));
+                }
+                true
+            });
         }
+        (remaining > 0).then(|| WorkspaceSnapshot::new(files))
     }
 
-    /// Adds the files of the last folder and records its subfolders.
-    fn enter(&mut self, stack: &mut [(Folder, Vec<String>)]) {
-        let Some((folder, names)) = stack.last_mut() else {
-            return;
+    fn changes_since(&self, before: &WorkspaceSnapshot) -> Vec<FileChange> {
+        let Some(now) = self.snapshot() else {
+            return Vec::new();
         };
-        let filter = Filter {
-            no_hidden: true,
-            no_ignored: true,
-            glob: None,
-            cancel: CancelToken::new(),
+        let mut remaining = MAX_HASHED_TOTAL;
+        let changes = before.changes_to(&now).into_iter();
+        changes
+            .map(|change| self.with_content(change, &mut remaining))
+            .collect()
+    }
+}
+
+impl Files {
+    /// Adds the size of a written file, and its hash if it is not too large.
+    fn with_content(&self, change: FileChange, remaining: &mut u64) -> FileChange {
+        if change.kind == FileChangeKind::Removed {
+            return change;
+        }
+        let Ok(mut file) = self.0.open_file(&change.path) else {
+            return change;
         };
-        for entry in folder
-            .list(&filter)
-            .unwrap_or_default()
-            .entries
-            .into_iter()
-            .take(self.remaining)
-        {
-            self.remaining -= 1;
+        let size = file.metadata().size();
+        let limit = MAX_HASHED.min(*remaining);
+        match file.read_up_to(limit) {
+            Ok(read) if size <= limit && !read.truncated => {
+                *remaining -= read.bytes.len() as u64;
+                change.with_content(&read.bytes)
+            }
+            _ => change.with_size(size),
+        }
+    }
+}
+
+/// Hashes the metadata of a file, which changes with every write.
+fn version(dir: &Dir, name: &str) -> Option<u64> {
+    let mut hasher = DefaultHasher::new();
+    dir.metadata(name).ok()?.hash(&mut hasher);
+    Some(hasher.finish())
+}
+
+/// Passes the files of a folder to `on_file` before those of its subfolders, until it returns
+/// `false` or no more entries may be inspected.
+fn walk(
+    root: Folder,
+    skips_ignored: bool,
+    remaining: &mut usize,
+    mut on_file: impl FnMut(&Dir, &str) -> bool,
+) {
+    let filter = Filter {
+        no_hidden: true,
+        no_ignored: skips_ignored,
+        glob: None,
+        cancel: CancelToken::new(),
+    };
+    let mut enter = |mut folder: Folder| {
+        let entries = folder.list(&filter).unwrap_or_default().entries;
+        let mut names = Vec::new();
+        for entry in entries {
+            *remaining = remaining.checked_sub(1)?;
             match entry.kind {
                 EntryKind::Dir => names.push(entry.name),
-                EntryKind::File if self.files.len() < MAX_FILES => {
-                    self.files.push(folder.dir.path_of(&entry.name));
-                }
+                EntryKind::File if !on_file(&folder.dir, &entry.name) => return None,
                 _ => {}
             }
         }
         names.reverse();
+        Some((folder, names))
+    };
+    // Each folder in the stack is open, so the walk opens a subfolder only when it visits it.
+    let mut stack = Vec::new();
+    let mut next = Some(root);
+    loop {
+        if let Some(folder) = next.take() {
+            let Some(entered) = enter(folder) else { return };
+            stack.push(entered);
+        }
+        let Some((folder, names)) = stack.last_mut() else {
+            return;
+        };
+        let Some(name) = names.pop() else {
+            stack.pop();
+            continue;
+        };
+        if folder.may_descend() {
+            // The folder may have been removed meanwhile, or may be inaccessible.
+            next = folder.enter(&name).ok();
+        }
     }
 }

@@ -84,7 +84,8 @@ impl WriteFile {
             .space
             .write_with(&args.path, bytes, WriteOptions::new().parents())
             .map_err(path_error)?;
-        cx.progress.changed(&FileChange::written(&*written.path));
+        let change = FileChange::written(&*written.path).with_content(bytes);
+        cx.progress.changed(&change);
         let lines = args.content.lines().count() as u64;
         let (verb, path) = (
             if written.created {
@@ -143,6 +144,10 @@ fn spec() -> ToolSpec {
 impl Tool for WriteFile {
     fn spec(&self) -> &ToolSpec {
         &self.spec
+    }
+
+    fn reports_changes(&self) -> bool {
+        true
     }
 
     async fn call(&self, args: Value, cx: &ToolCx) -> Result<ToolOutput, ToolError> {

@@ -17,8 +17,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use levity::core::{
-    ControlCommand, Decision, EffectId, EffectKind, EffectNote, Entry, Journal, Outcome, Record,
-    Response, RunId, ToolCall,
+    ControlCommand, Decision, EffectId, EffectKind, EffectNote, Entry, FileChange, Journal,
+    Outcome, Record, Response, RunId, ToolCall,
 };
 use levity::runtime::__private::RequestedCalls;
 use serde_json::Value;
@@ -294,16 +294,29 @@ fn command_line(command: &ControlCommand) -> String {
     }
 }
 
+/// Describes a file that a call changed.
+fn change_line(change: &FileChange) -> String {
+    let size = change.size.map(|size| format!(" ({size} bytes)"));
+    let path = short(&change.path);
+    format!("{} {path}{}", change.kind, size.unwrap_or_default())
+}
+
 /// Describes the result of an effect. A finished effect without a known start is called "it".
 fn outcome_lines(outcome: &Outcome, note: Option<&EffectNote>, log: &mut EffectLog) -> Vec<String> {
     let name = note.map_or("it", |note| &*note.name);
     vec![match outcome {
         Outcome::Model(Ok(response)) => return response_lines(response, log),
         Outcome::Model(Err(error)) => format!("no reply: {error}"),
-        Outcome::Tool(result) if result.is_error() => {
-            format!("{name} failed: {}", short(&result.text()))
+        Outcome::Tool(result) => {
+            let verb = if result.is_error() {
+                "failed:"
+            } else {
+                "returned"
+            };
+            let mut lines = vec![format!("{name} {verb} {}", short(&result.text()))];
+            lines.extend(result.changes.iter().map(change_line));
+            return lines;
         }
-        Outcome::Tool(result) => format!("{name} returned {}", short(&result.text())),
         Outcome::NeedsApproval { reason } => format!("approval is required: {reason}"),
         Outcome::Denied { reason } => format!("{name} is denied: {reason}"),
         Outcome::Decision(decision) => format!("decision: {decision:?}"),
@@ -361,7 +374,7 @@ pub(super) fn goal(state: &Value) -> Option<String> {
 /// Returns a text on one line, cut if it is long.
 ///
 /// Cuts after 400 characters and marks the cut with an ellipsis.
-fn short(text: &str) -> String {
+pub(super) fn short(text: &str) -> String {
     let mut line: String = line(
         text.char_indices()
             .nth(MAX_CHARS)

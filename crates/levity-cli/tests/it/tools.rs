@@ -205,3 +205,81 @@ fn web_search_uses_searxng_server_of_option() {
     let without = levity(&["run", "Search", "--script", script, "--web"]);
     check(&without, 0, "there is no tool `web_search`");
 }
+
+#[test]
+fn files_of_run_are_listed_with_their_calls() {
+    let place = folder("artifacts");
+    let script = r##"[
+        {"call": {"name": "write_file",
+            "args": {"path": "artifacts/tides.md", "content": "# Tides\n"}}},
+        {"call": {"name": "edit_file",
+            "args": {"path": "notes.txt", "old": "two", "new": "three"}}},
+        {"reply": "Done."}]"##;
+    let args = ["--workspace", ".", "--journal", "runs", "--id", "r1"];
+    check(&run(&place, script, &args), 0, "Done.");
+
+    let runs = |args: &[&str]| {
+        let all = [&["runs"], args, &["--journal", "runs"]].concat();
+        command(&all).current_dir(&place).output().unwrap()
+    };
+    let listed = runs(&["artifacts", "r1"]);
+    check(
+        &listed,
+        0,
+        "artifacts/tides.md  8 bytes  text/markdown  442eaeed159d  agent › write_file  \
+            {\"path\":\"artifacts/tides.md\"",
+    );
+    check(&listed, 0, "notes.txt  10 bytes  text/plain");
+    check(
+        &runs(&["artifacts", "r1", "--json"]),
+        0,
+        r#""arguments":{"path":"notes.txt","old":"two","new":"three"}"#,
+    );
+    check(
+        &runs(&["show", "r1"]),
+        0,
+        "written artifacts/tides.md (8 bytes)",
+    );
+    check(&runs(&["artifacts", "r2"]), 1, "r2");
+}
+
+#[test]
+fn session_of_plan_lists_files_of_each_step() {
+    let place = folder("session-artifacts");
+    let script = r#"[
+        {"call": {"name": "write_file", "args": {"path": "artifacts/a.txt", "content": "a"}}},
+        {"reply": "{\"text\": \"written\"}"}]"#;
+    let script = file("session-artifacts.json", script);
+    let plan = r#"{"steps": [{"id": "write", "agent": "Coder", "description": "Write it.",
+        "writes": ["text"]}]}"#;
+    fs::write(place.join("plan.json"), plan).unwrap();
+    let args = [
+        "plan",
+        "--plan",
+        "plan.json",
+        "--sessions",
+        "s",
+        "--workspace",
+        ".",
+    ];
+    let script = ["--script", script.to_str().unwrap()];
+    let output = command(&[&args[..], &script].concat())
+        .current_dir(&place)
+        .output()
+        .unwrap();
+    check(&output, 0, "written");
+    let export = [
+        "sessions",
+        "export",
+        "",
+        "--format",
+        "json",
+        "--sessions",
+        "s",
+    ];
+    let exported = command(&export).current_dir(&place).output().unwrap();
+    let session: serde_json::Value = serde_json::from_slice(&exported.stdout).unwrap();
+    let step = session["nodes"].as_array().unwrap().last().unwrap();
+    assert_eq!(step["artifacts"][0]["path"], "artifacts/a.txt", "{session}");
+    assert_eq!(step["artifacts"][0]["size"], 1);
+}

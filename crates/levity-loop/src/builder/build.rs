@@ -55,6 +55,9 @@ impl AgentBuilder {
             .world(world.clone())
             .policy(self.policy)
             .correct_arguments();
+        if let Some(workspace) = &self.spec.workspace_source {
+            tools = tools.workspace(workspace.clone());
+        }
         if let Some(time) = self.tool_timeout {
             tools = tools.timeout(time);
         }

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    Child, ChildRun, Digest, Effect, EffectCx, Ending, EventKind, Eventual, Executor, Guard,
-    GuardCx, Inspection, LiveEvents, LiveSink, Message, ModelCall, Outcome, Permit, PrepareCx,
-    Prepared, Resolution, RunId, ScreenVerdict, Screener, Stage, ToolCall, ToolError, ToolRun,
-    World,
+    Child, ChildRun, Digest, Effect, EffectCx, Ending, Eventual, Executor, Guard, GuardCx,
+    Inspection, LiveEvents, Message, ModelCall, Outcome, Permit, PrepareCx, Prepared, Resolution,
+    RunId, ScreenVerdict, Screener, Stage, ToolCall, ToolError, ToolRun, World,
 };
 use levity_runtime::SystemWorld;
 use serde_json::Value;
@@ -176,7 +175,8 @@ impl Guarded {
         }
         let results = self.screen.watches(Stage::Result);
         if results && cx.live.is_watched() {
-            cx.live = LiveEvents::new(Arc::new(FileEventsOnly(cx.live)));
+            // Progress texts are of the same kind as the result, which is still to be checked.
+            cx.live = LiveEvents::default();
         }
         match self.inner.execute(Effect::Tool(run), cx).await {
             Outcome::Tool(mut result) => {
@@ -265,22 +265,6 @@ impl fmt::Debug for Guarded {
         f.debug_struct("Guarded")
             .field("guards", &self.screen.guards)
             .finish_non_exhaustive()
-    }
-}
-
-/// Forwards only the file events of a tool. Its progress texts are of the same kind as its result,
-/// which is still to be checked.
-struct FileEventsOnly(LiveEvents);
-
-impl LiveSink for FileEventsOnly {
-    fn is_watched(&self) -> bool {
-        self.0.is_watched()
-    }
-
-    fn send(&self, event: EventKind) {
-        if matches!(event, EventKind::FileChanged { .. }) {
-            self.0.send(event);
-        }
     }
 }
 

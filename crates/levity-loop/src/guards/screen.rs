@@ -321,10 +321,11 @@ impl Guards {
     /// Passes the result of a tool through the guards.
     pub async fn result(&self, result: ToolResult, run: &RunId, world: &dyn World) -> ToolResult {
         let cx = GuardCx::new().with_run(run.clone());
-        let (call, name, before) = (
+        let (call, name, before, changes) = (
             result.call.clone(),
             result.name.clone(),
             result.guarded.clone(),
+            result.changes.clone(),
         );
         let (mut new, guarded) = match self
             .check(GuardSubject::Result(result), &cx, world)
@@ -341,6 +342,8 @@ impl Guards {
             }
         };
         new.guarded = before.into_iter().chain(guarded).collect();
+        // The files have changed, even if the model does not see the result.
+        new.changes = changes;
         new
     }
 

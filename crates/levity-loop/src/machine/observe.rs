@@ -19,8 +19,9 @@ impl AgentMachine {
         if let Some(args) = calls.edited.remove(&result.call) {
             note_edited_args(&mut result, &args);
         }
-        // The intervention was already emitted, and is not part of the conversation.
+        // These were already emitted, and are not part of the conversation.
         result.guarded = Vec::new();
+        result.changes = Vec::new();
         self.state
             .tally
             .count_calls(0, u64::from(result.is_error()));

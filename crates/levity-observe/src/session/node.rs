@@ -3,7 +3,7 @@
 //! The forms define the file format, which other programs read. Some names differ from those of
 //! the code, such as `agent_prompt` and `execution_time`; changing one breaks those programs.
 
-use levity_core::{Stats, Timestamp, Usage};
+use levity_core::{FileChange, Stats, Timestamp, Usage};
 use levity_dag::{Plan, Step, StepId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -41,6 +41,8 @@ struct StatusForm<'a> {
     round: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     items: Option<ItemsForm>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    artifacts: &'a [FileChange],
     usage: &'a Usage,
     stats: &'a Stats,
 }
@@ -97,6 +99,7 @@ pub(super) fn members(step: &Step, view: &StepView) -> Result<Vec<u8>, SessionPr
         attempt: view.attempt,
         round: view.round,
         items: view.items.map(Into::into),
+        artifacts: &view.artifacts,
         usage,
         stats: &view.spent.stats,
     };

@@ -91,6 +91,7 @@ fn read_step(id: String, mut node: Attributes, globals: &Globals) -> Result<Sess
         attempt: node.read("attempt")?.unwrap_or(spent.attempts),
         round: node.read("round")?.unwrap_or_default(),
         items: node.read::<ItemsForm>("items")?.map(Into::into),
+        artifacts: node.read("artifacts")?.unwrap_or_default(),
         started: node.moment("start_time"),
         ended: node.moment("end_time"),
         extra: node.map,

@@ -205,7 +205,11 @@ impl Shared {
 
     /// Returns the part of an event that is retained until it is written.
     fn reduce(&self, event: &Event) -> Option<Event> {
-        if event.run != self.run || event.kind.is_transient() {
+        // Of the events of child runs, only the files are in no event of the run itself.
+        let is_needed = event.run == self.run
+            || matches!(event.kind, EventKind::FileChanged { .. })
+                && event.run.is_within(&self.run);
+        if !is_needed || event.kind.is_transient() {
             return None;
         }
         let kind = match &event.kind {
@@ -225,6 +229,7 @@ impl Shared {
             | EventKind::Goal { .. }
             | EventKind::Asked(_)
             | EventKind::Decided { .. }
+            | EventKind::FileChanged { .. }
             | EventKind::RunEnded(_) => event.kind.clone(),
             _ => return None,
         };

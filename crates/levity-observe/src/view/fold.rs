@@ -261,6 +261,7 @@ fn effect_of(kind: &EventKind) -> Option<EffectId> {
         | EventKind::ModelFailed { effect, .. }
         | EventKind::ToolStarted { effect, .. }
         | EventKind::ToolFinished { effect, .. }
+        | EventKind::FileChanged { effect, .. }
         | EventKind::WaitStarted { effect, .. }
         | EventKind::Woken { effect }
         | EventKind::ChildFinished { effect, .. }

@@ -36,5 +36,6 @@ impl StepView {
         self.ended = known.ended;
         self.spent = known.spent;
         self.error.clone_from(&known.error);
+        self.artifacts.clone_from(&known.artifacts);
     }
 }

@@ -40,6 +40,9 @@ impl fmt::Display for EntryKind {
 
 /// The metadata of a file or a folder.
 ///
+/// Two values of one path are equal if the entry was not changed in between. They then have the
+/// same inode and the same time of the last change of the inode, which no program can set.
+///
 /// ```
 /// use std::time::{Duration, SystemTime};
 /// use levity_sandbox::{EntryKind, Workspace};
@@ -52,13 +55,16 @@ impl fmt::Display for EntryKind {
 /// assert!(metadata.modified() > SystemTime::UNIX_EPOCH + Duration::from_secs(1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Metadata {
     pub(super) kind: EntryKind,
     pub(super) size: u64,
     pub(super) modified: i64,
     pub(super) mode: u32,
     pub(super) links: u64,
+    pub(super) inode: u64,
+    /// The time of the last change of the inode, in seconds and nanoseconds.
+    pub(super) inode_changed: (i64, i64),
 }
 
 impl Metadata {

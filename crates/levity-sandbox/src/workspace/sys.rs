@@ -155,6 +155,8 @@ fn metadata(stat: &Stat) -> Metadata {
         modified: stat.st_mtime as i64,
         mode: stat.st_mode as u32 & 0o777,
         links: stat.st_nlink as u64,
+        inode: stat.st_ino as u64,
+        inode_changed: (stat.st_ctime as i64, stat.st_ctime_nsec as i64),
     }
 }
 

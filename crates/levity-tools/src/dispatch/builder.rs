@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use levity_core::World;
+use levity_core::{WorkspaceSource, World};
 use levity_system::SystemWorld;
 use tokio::sync::Semaphore;
 
@@ -47,6 +47,7 @@ pub struct DispatcherBuilder {
     max_concurrent: usize,
     search_above: Option<usize>,
     corrects: bool,
+    workspace: Option<Arc<dyn WorkspaceSource>>,
 }
 
 impl DispatcherBuilder {
@@ -63,6 +64,7 @@ impl DispatcherBuilder {
             max_concurrent: 1024,
             search_above: None,
             corrects: false,
+            workspace: None,
         }
     }
 
@@ -141,6 +143,18 @@ impl DispatcherBuilder {
         self
     }
 
+    /// Sets the workspace in which the dispatcher finds the files that calls change; none by
+    /// default.
+    ///
+    /// It compares the workspace before and after each call of a tool that is not read-only and
+    /// does not report its changes itself. The changes are in
+    /// [`ToolResult::changes`](levity_core::ToolResult::changes), and a line of the result names
+    /// them. If calls run at the same time, each of them reports the changes of all.
+    pub fn workspace(mut self, source: impl WorkspaceSource + 'static) -> Self {
+        self.workspace = Some(Arc::new(source));
+        self
+    }
+
     /// Builds the dispatcher.
     ///
     /// # Errors
@@ -167,6 +181,7 @@ impl DispatcherBuilder {
             max_output: self.max_output,
             max_media: self.max_media,
             corrects: self.corrects,
+            workspace: self.workspace,
         })))
     }
 }

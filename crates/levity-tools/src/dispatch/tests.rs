@@ -2,13 +2,14 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Waker};
 
-use levity_core::{CancelToken, Content, Hints, Media};
+use levity_core::{CancelToken, Content, Hints, Media, Tool, ToolCx};
 use serde_json::json;
 
 use super::*;
 use crate::policy::Rule;
 use crate::testing::{Clock, FnTool};
 
+mod changes;
 mod find;
 mod long;
 mod permit;

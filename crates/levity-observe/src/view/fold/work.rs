@@ -1,6 +1,9 @@
 //! The work on a step, a plan or files, and the requests to people on the way.
 
-use levity_core::{Ask, Delta, EffectId, Event, EventKind, RunId, Stats, Timestamp, Usage};
+use levity_core::{
+    Ask, Delta, EffectId, Event, EventKind, FileChange, FileChangeKind, RunId, Stats, Timestamp,
+    Usage,
+};
 use levity_dag::{StepId, StepStatus};
 
 use super::Owner;
@@ -11,6 +14,8 @@ use crate::view::{Activity, PlanStage, PlanView};
 const MAX_TEXT_CHARS: usize = 80;
 /// The maximum number of pending requests of a step.
 const MAX_ASKS: usize = 100;
+/// The maximum number of artifacts of a step.
+const MAX_ARTIFACTS: usize = 1_000;
 
 impl PlanView {
     /// Applies an event of the work on a step, a plan or files.
@@ -30,6 +35,13 @@ impl PlanView {
                 });
                 if failed {
                     self.log_for_owner(event.at, owner, &format!("{} failed", result.name));
+                }
+            }
+            EventKind::FileChanged { change, .. } => {
+                if let Owner::Step(step) = owner
+                    && let Some(view) = self.step_mut(step.as_str())
+                {
+                    add_artifact(&mut view.artifacts, change);
                 }
             }
             EventKind::ToolStarted { call, .. } => {
@@ -165,6 +177,19 @@ impl PlanView {
             let step = view.id.clone();
             self.log_line(at, Some(&step), "received an answer");
         }
+    }
+}
+
+/// Adds a written file in place of its earlier version; a removed file is no artifact any more.
+fn add_artifact(artifacts: &mut Vec<FileChange>, change: &FileChange) {
+    let known = artifacts.iter().position(|known| known.path == change.path);
+    match (change.kind, known) {
+        (FileChangeKind::Written, Some(at)) => artifacts[at].clone_from(change),
+        (FileChangeKind::Written, None) if artifacts.len() < MAX_ARTIFACTS => {
+            artifacts.push(change.clone());
+        }
+        (FileChangeKind::Removed, Some(at)) => drop(artifacts.remove(at)),
+        _ => {}
     }
 }
 
