@@ -211,10 +211,9 @@ impl Manifest {
 
     /// A manifest without `input` describes a tool without arguments.
     fn spec(&self, name: &str) -> ToolSpec {
-        let input = self
-            .input
-            .clone()
-            .unwrap_or_else(|| json!({"type": "object", "properties": {}}));
+        let without_arguments =
+            || json!({"type": "object", "properties": {}, "additionalProperties": false});
+        let input = self.input.clone().unwrap_or_else(without_arguments);
         let spec = ToolSpec::new(name, &self.description)
             .with_hints(self.hints())
             .with_input(input);

@@ -209,7 +209,7 @@ pub(crate) fn decision(ask: &Ask, line: &str) -> Decision {
     match (ask.wanted, line) {
         (AskKind::Answer, "") => Decision::deny("the user did not answer"),
         (AskKind::Answer, answer) => Decision::answer(answer),
-        (_, "y" | "Y") if is_complete(ask) => Decision::Allow,
+        (_, "y" | "Y" | "yes") if is_complete(ask) => Decision::Allow,
         (_, LONG_CALL) if !is_complete(ask) => Decision::Allow,
         _ => Decision::deny("the user denied the call"),
     }
@@ -352,6 +352,7 @@ mod tests {
         };
         let (short, long) = (ask(10), ask(60_000));
         assert_eq!(decision(&short, "y"), Decision::Allow);
+        assert_eq!(decision(&short, "yes"), Decision::Allow);
         assert_ne!(decision(&short, LONG_CALL), Decision::Allow);
         assert_ne!(decision(&long, "y"), Decision::Allow);
         assert_eq!(decision(&long, LONG_CALL), Decision::Allow);

@@ -496,8 +496,8 @@ impl<W: Conversational> Run<W> {
 impl<W: TypedOutput> Run<W> {
     /// Requests the answer as a `T`.
     ///
-    /// The model gets the schema, and the answer is validated against it, repaired where that is
-    /// safe, and retried if it is invalid.
+    /// The model gets the schema, and the answer is validated against it. If the answer is invalid,
+    /// the model is asked again.
     pub fn typed<T: DeserializeOwned + JsonSchema + Send + 'static>(self) -> Run<Typed<W, T>> {
         let Self {
             what,

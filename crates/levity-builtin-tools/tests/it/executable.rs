@@ -226,6 +226,9 @@ async fn executable_is_confined_to_sandbox() {
         call(&dispatcher, "looks", json!({})).await.value,
         Some(json!("refused"))
     );
+    // A manifest without `input` describes a tool without arguments.
+    let with_arguments = call(&dispatcher, "looks", json!({"at": 1})).await;
+    assert_eq!(with_arguments.error, Some(ToolErrorKind::InvalidArgs));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! Each line begins with the path of agents that it comes from, such as `swarm › coder: completed`,
 //! because workers run at the same time and their lines are interleaved. A line is cut after 300
-//! characters and has no line breaks; the whole text is in the journal.
+//! bytes and has no line breaks; the whole text is in the journal.
 //!
 //! Events of three sources meet here: notices of the swarm (plans, delegations, messages), tool
 //! calls of workers, and events that every kind of run has, which `follow` formats. Deltas of
@@ -15,8 +15,8 @@ use levity::swarm::{FailureAction, MessageKind, PlannedBy, SwarmNotice};
 
 use crate::follow;
 
-/// The maximum number of characters of a text in a line.
-const MAX_CHARS: usize = 300;
+/// The maximum number of bytes of a text in a line.
+const MAX_BYTES: usize = 300;
 
 /// Formats an event as a line that begins with its origin, if it is important enough.
 ///
@@ -45,7 +45,7 @@ pub(super) fn line(event: &Event, origin: &Origin) -> Option<String> {
         | EventKind::TurnStarted { .. } => return None,
         _ => follow::line(event)?,
     };
-    Some(format!("{origin}: {}", one_line(&what, MAX_CHARS)))
+    Some(format!("{origin}: {}", one_line(&what, MAX_BYTES)))
 }
 
 /// Formats a notice of the swarm itself. Notices about one delegation carry the name of its worker
@@ -55,7 +55,7 @@ fn notice_line(notice: &SwarmNotice, origin: &Origin) -> Option<String> {
     let of = |worker: &str, what: String| {
         Some(format!(
             "{origin} › {worker}: {}",
-            one_line(&what, MAX_CHARS)
+            one_line(&what, MAX_BYTES)
         ))
     };
     let what = match notice {
@@ -128,7 +128,7 @@ fn notice_line(notice: &SwarmNotice, origin: &Origin) -> Option<String> {
         }
         _ => return None,
     };
-    Some(format!("{origin}: {}", one_line(&what, MAX_CHARS)))
+    Some(format!("{origin}: {}", one_line(&what, MAX_BYTES)))
 }
 
 /// Describes the reaction of the swarm to a failed delegation. An unknown reaction reads as "it is

@@ -36,8 +36,9 @@ pub(super) fn plan(
     fixed: Option<u64>,
 ) -> ThinkingPlan {
     let adaptive = generation.is_adaptive();
+    // Models that cannot think reject the parameter.
     let budget = mode
-        .filter(|_| !adaptive && fixed.is_none())
+        .filter(|_| !adaptive && fixed.is_none() && generation.may_think())
         .and_then(tokens);
     // The length includes thoughts, so without an explicit length they are added to the default.
     let default_length = || {
@@ -158,6 +159,12 @@ mod tests {
             None,
             (Some(u64::MAX - u64::MAX / 4), u64::MAX),
         );
+    }
+
+    #[test]
+    fn model_that_cannot_think_receives_no_budget() {
+        let plan = plan(Some(ThinkingMode::High), Generation(3, 5), None, None, None);
+        assert!(plan.thinking.is_none());
     }
 
     #[test]
