@@ -68,9 +68,8 @@ fn prompts(folder: &Path) -> Vec<(String, String)> {
 fn prompt<'a>(prompts: &'a [(String, String)], name: &str) -> &'a str {
     let found = prompts.iter().find(|(known, _)| known == name);
     let names: Vec<_> = prompts.iter().map(|(name, _)| name).collect();
-    &found
-        .unwrap_or_else(|| panic!("no `{name}` in {names:?}"))
-        .1
+    assert!(found.is_some(), "no `{name}` in {names:?}");
+    &found.unwrap().1
 }
 
 const GIVEN: &str = "--image chart.dat --file tides.csv --debug-log log";
