@@ -12,7 +12,7 @@ use std::time::Duration;
 use levity_core::text::{clipped, head};
 use levity_core::{
     ChildRun, ConversationId, Effect, EffectId, Ending, Failure, Limit, Limits, MachineOutput,
-    Media, Message, Outcome, OutputSchema, Part, RunId, Signal, Stats, Status, Usage,
+    Media, Message, Outcome, OutputSchema, RunId, Signal, Stats, Status, Usage,
 };
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
@@ -276,7 +276,7 @@ impl SharedState {
     }
 
     /// Returns the task of a piece of work with the files of the goal, unless it has none, and the
-    /// media of the goal. A conversation that has them already gets neither again.
+    /// media of the goal.
     fn given(&self, work: &Work, kind: WorkKind) -> (Option<String>, Arc<[Media]>) {
         let (files, media) = (&self.start.files, &self.start.media);
         // The answer is made of the results.
@@ -287,19 +287,6 @@ impl SharedState {
             .as_ref()
             .map(|files| files.as_text(MAX_FILES_TOKENS))
             .unwrap_or_default();
-        let is_known = |message: &Message| {
-            message
-                .parts
-                .iter()
-                .any(|part| match (part, media.first()) {
-                    (Part::Media(one), Some(other)) => one == other,
-                    (Part::Text(text), None) => text.text.contains(&files),
-                    _ => false,
-                })
-        };
-        if work.history.iter().any(|message| is_known(message)) {
-            return (None, Arc::default());
-        }
         let mut task = work.task.clone();
         if !files.is_empty() {
             let _ = write!(task, "\n\n{files}\n");

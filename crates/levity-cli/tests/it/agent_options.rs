@@ -12,7 +12,8 @@ fn levity_in(folder: &Path, script: &str, args: &str) -> Output {
     let args: Vec<_> = args.split_whitespace().collect();
     command(&[&args, &["--script", "s.json"][..]].concat())
         .current_dir(folder)
-        .env("OPENAI_API_KEY", "sk-abcdefghijklmnop0123456789")
+        // Only the name of the variable states that this is a secret.
+        .env("OPENAI_API_KEY", "mellow-harbour-lantern")
         .output()
         .unwrap()
 }
@@ -207,7 +208,7 @@ fn text_tools_describes_tools_in_prompt_and_reads_calls_from_text() {
 #[test]
 fn debug_log_is_private_scrubbed_and_complete() {
     let folder = tempfile::tempdir().unwrap();
-    let args = "run sk-abcdefghijklmnop0123456789 --debug-log log";
+    let args = "run mellow-harbour-lantern --debug-log log";
     check(
         &levity_in(folder.path(), r#"[{"reply": "Hidden."}]"#, args),
         0,
@@ -216,7 +217,7 @@ fn debug_log_is_private_scrubbed_and_complete() {
     let log = folder.path().join("log");
     let prompt = fs::read_to_string(log.join("latest_prompt.txt")).unwrap();
     assert!(
-        prompt.contains("***") && !prompt.contains("sk-abc"),
+        prompt.contains("***") && !prompt.contains("harbour"),
         "{prompt}"
     );
     let reply = fs::read_to_string(log.join("latest_response.txt")).unwrap();

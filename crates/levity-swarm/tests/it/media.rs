@@ -112,17 +112,25 @@ async fn fork_keeps_images_and_files_of_goal() {
 }
 
 #[tokio::test]
-async fn conversation_of_handoff_has_images_of_goal_once() {
+async fn conversation_of_handoff_has_images_and_files_of_goal_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tides.csv");
+    std::fs::write(&path, "time,metres\n06:00,4.1\n").unwrap();
     let passes = serde_json::json!({"to": "blind", "note": "It is a wave."});
     let workers = [
         seeing().call("transfer_to", passes),
         seeing().reply("A wave."),
     ];
     let swarm = swarm(Handoff::starting_with("looker"), &workers, &Runtime::new());
-    let input = SwarmInput::from("Explain the chart").media([chart()]);
+    let input = SwarmInput::from("Explain the chart")
+        .media([chart()])
+        .files([path]);
     swarm.run(input).await.unwrap();
     for model in &workers {
-        assert_eq!(media(&model.requests()[0]), [chart()]);
+        let request = &model.requests()[0];
+        assert_eq!(media(request), [chart()]);
+        let text = text(request);
+        assert_eq!(text.matches("1 row, 2 columns").count(), 1, "{text}");
     }
 }
 
