@@ -1,8 +1,8 @@
 //! The options `--image` and `--file`: what a goal comes with.
 //!
-//! Images become parts of the message that states the goal, so the model must accept images; a model
-//! that does not is refused before the run starts. Files are described by a short profile, and agents
-//! read them with the tool `read_given_file`, nothing else beside them.
+//! Images become parts of the message that states the goal, so the model must accept images; a
+//! model that does not is refused before the run starts. Files are described by a short profile,
+//! and agents read them with the tool `read_given_file`, nothing else beside them.
 //!
 //! The type of an image is that of its content, whatever its name: providers reject an image whose
 //! type is wrong.

@@ -332,9 +332,9 @@ impl Start<'_> {
 
     /// Resumes a run from its journal, or from its session file if there is no journal.
     ///
-    /// The id may be a unique beginning of a session's id, or the full id of a run without a session
-    /// file. A run that was cancelled or that ended with part of its work cannot be continued in its
-    /// journal, where the end is final.
+    /// The id may be a unique beginning of a session's id, or the full id of a run without a
+    /// session file. A run that was cancelled or that ended with part of its work cannot be
+    /// continued in its journal, where the end is final.
     async fn resume(
         &self,
         team: &Team,
@@ -393,8 +393,8 @@ impl Start<'_> {
 
     /// Starts a new run from the completed steps of a session.
     ///
-    /// Steps of `--redo`, and all that depend on them, are repeated. A given goal replaces the one of
-    /// the session.
+    /// Steps of `--redo`, and all that depend on them, are repeated. A given goal replaces the one
+    /// of the session.
     fn start_from_session(&self, team: &Team, session: &Session) -> Result<StartedRun, String> {
         let args = self.args;
         let redo: Vec<StepId> = args
@@ -409,8 +409,8 @@ impl Start<'_> {
         self.start_run(team, TeamInput::from(seed).goal(goal))
     }
 
-    /// An error here is an invalid plan, found before the first model call; a plan from a file gets the
-    /// advice to correct it.
+    /// An error here is an invalid plan, found before the first model call; a plan from a file gets
+    /// the advice to correct it.
     fn start_run(&self, team: &Team, input: TeamInput) -> Result<StartedRun, String> {
         let args = self.args;
         let input = input.media(self.given.images.iter().cloned());

@@ -63,8 +63,8 @@ impl TeamInput {
         self
     }
 
-    /// Adds images and other media to the goal. The planner receives them with the goal, and so does
-    /// the agent of each step. An agent whose model accepts no images receives a note instead.
+    /// Adds images and other media to the goal. The planner receives them with the goal, and so
+    /// does the agent of each step. An agent whose model accepts no images receives a note instead.
     ///
     /// The journal stores the media with the input, so a resumed run and a fork have them too. A
     /// run rejects more than [`MAX_MEDIA_BYTES`](Self::MAX_MEDIA_BYTES).

@@ -116,8 +116,8 @@ fn planner_and_reflector_are_refused_for_team_and_swarm() {
 #[test]
 fn answers_are_recalled_by_every_command() {
     let plan = r#"[
-        {"reply": "{\"steps\": [{\"id\": \"a\", \"agent\": \"Thinker\", \"prompt\": \"Think.\", \"writes\": [\"answer\"]}]}"},
-        {"reply": "{\"answer\": \"Seven metres.\"}"}]"#;
+        {"reply": "[{\"id\": \"a\", \"agent\": \"Thinker\", \"prompt\": \"Think.\"}]"},
+        {"reply": "Seven metres."}]"#;
     let folder = tempfile::tempdir().unwrap();
     let run = r#"[{"reply": "At six."}]"#;
     check(
@@ -188,7 +188,8 @@ fn chat_stores_and_recalls_answers() {
 #[test]
 fn text_tools_describes_tools_in_prompt_and_reads_calls_from_text() {
     let script = r#"[
-        {"reply": "<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": 2, \"b\": 5}}</tool_call>"},
+        {"reply":
+            "<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": 2, \"b\": 5}}</tool_call>"},
         {"reply": "Seven."}]"#;
     let folder = tempfile::tempdir().unwrap();
     let output = levity_in(folder.path(), script, "run x --text-tools --debug-log log");

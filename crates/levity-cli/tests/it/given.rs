@@ -13,8 +13,8 @@ const PNG: &[u8] = b"\x89PNG\r\n\x1a\nxx";
 
 /// A plan with one step, and the answer of that step.
 const PLAN: &str = r#"[
-    {"reply": "{\"steps\": [{\"id\": \"think\", \"agent\": \"Thinker\", \"prompt\": \"Think.\", \"writes\": [\"answer\"]}]}"},
-    {"reply": "{\"answer\": \"At six.\"}"}]"#;
+    {"reply": "[{\"id\": \"think\", \"agent\": \"Thinker\", \"prompt\": \"Think.\"}]"},
+    {"reply": "At six."}]"#;
 
 /// Returns a folder with an image, a table, and a script.
 fn folder(script: &str) -> tempfile::TempDir {

@@ -10,7 +10,8 @@ use crate::support::within;
 
 const PLAN: &str = r#"{"steps": [
     {"id": "look", "agent": "Looker", "prompt": "Look.", "writes": ["seen"]},
-    {"id": "tell", "agent": "Blind", "prompt": "Tell.", "reads": ["seen"], "writes": ["answer"]}]}"#;
+    {"id": "tell", "agent": "Blind", "prompt": "Tell.", "reads": ["seen"],
+        "writes": ["answer"]}]}"#;
 
 fn chart() -> Media {
     let mut chart = Media::bytes("image/png", b"\x89PNG".as_slice());
