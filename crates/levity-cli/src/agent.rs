@@ -16,8 +16,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use clap::Args;
-use levity::agent::AgentBuilder;
+use clap::{Args, ValueEnum};
+use levity::agent::{AgentBuilder, ModelPlanner, ModelReflector, RuleReflector};
 use levity::core::{Part, Response, Role, ToolCall};
 use levity::llm::{Error as ModelsError, ModelExt as _};
 use levity::prelude::*;
@@ -25,10 +25,12 @@ use levity::test::{FunctionModel, ScriptedModel};
 use levity::tools::{Policy, Rule};
 use serde_json::json;
 
+use crate::given::Given;
 use crate::logs::LogArgs;
 use crate::mcp::{McpArgs, McpServers};
 use crate::memory;
-use crate::options::{RunOptions, place_of};
+use crate::options::{Layers, RunOptions, place_of};
+use crate::recall::AnswerStore;
 use crate::settings;
 use crate::terminal::{chain, note, print_text, read_text};
 use crate::tools::ToolArgs;
@@ -43,6 +45,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30 * 86_400);
 pub(crate) struct AgentArgs {
     #[command(flatten)]
     pub(crate) shape: AgentShape,
+    /// SQLite file (`*.db`) in which answers are stored, and found again for later goals.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) recall: Option<PathBuf>,
     /// Park the run in its journal when it only waits for a person or a time.
     #[arg(long)]
     pub(crate) park: bool,
@@ -64,8 +69,65 @@ pub(crate) struct AgentShape {
     /// conversation).
     #[arg(long, value_name = "PATH")]
     pub(crate) memory: Option<PathBuf>,
+    /// Let the agent plan before it acts: `model` asks its model for a list of steps first
+    /// [default: off].
+    #[arg(long, value_enum, value_name = "HOW")]
+    planner: Option<PlannerName>,
+    /// Let the agent review each turn: `model` asks its model what is missing, and `rules` adds
+    /// advice when a built-in tool fails [default: off].
+    #[arg(long, value_enum, value_name = "HOW")]
+    reflector: Option<ReflectorName>,
     #[command(flatten)]
     pub(crate) common: Common,
+}
+
+/// The ways in which an agent plans.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum PlannerName {
+    /// The model writes a list of steps, in one more call.
+    Model,
+    /// The goal is not planned.
+    Off,
+}
+
+/// The ways in which an agent reviews its turns.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ReflectorName {
+    /// The model reviews each turn, in one more call.
+    Model,
+    /// Rules add advice when a built-in tool fails, without a call.
+    Rules,
+    /// Turns are not reviewed.
+    Off,
+}
+
+/// The advice of `--reflector rules`: a tool, and the note for the model when it fails.
+const ADVICE: [(&str, &str); 5] = [
+    (
+        "edit_file",
+        "Read the file again before the next edit: its text differs from what you expect.",
+    ),
+    (
+        "read_file",
+        "List or search the files before you guess another path.",
+    ),
+    (
+        "run_command",
+        "Read the error of the command; change the command before you repeat it.",
+    ),
+    (
+        "run_python",
+        "Read the error of the code; change the code before you run it again.",
+    ),
+    ("web_fetch", "Use another address, or search for one."),
+];
+
+/// Returns a reflector with rules for the built-in tools.
+fn rules() -> RuleReflector {
+    let rules = RuleReflector::new();
+    ADVICE
+        .iter()
+        .fold(rules, |rules, (tool, note)| rules.when_fails(*tool, *note))
 }
 
 /// The options for one agent alone and for the agents of a team or a swarm.
@@ -145,6 +207,10 @@ pub(crate) struct ModelArgs {
     /// a short demonstration.
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
+    /// Describe the tools in the prompt, and read the calls from the text of the replies; for
+    /// models and servers without tool calls of their own.
+    #[arg(long, help_heading = "Models")]
+    text_tools: bool,
 }
 
 /// Adds two numbers and returns their sum.
@@ -164,23 +230,62 @@ impl AgentArgs {
     /// # Errors
     /// The model, a tool, an MCP config or the memory cannot be opened, or the parts contradict
     /// each other. Commands report each as a wrong call.
-    pub(crate) async fn build(&self, runtime: Runtime) -> Result<(Agent, McpServers), String> {
-        let (agent, mcp_servers) = self.builder(runtime).await?;
-        let agent = agent.build().map_err(|error| chain(&error));
-        mcp_servers.beside(agent).await
+    pub(crate) async fn build(
+        &self,
+        runtime: Runtime,
+        extras: &Extras,
+    ) -> Result<(Agent, McpServers), String> {
+        let (agent, mcp_servers) = self.builder(runtime, extras).await?;
+        mcp_servers.beside(extras.finish(agent)).await
+    }
+
+    /// Opens the file of `--recall`.
+    ///
+    /// # Errors
+    /// The file cannot be opened.
+    pub(crate) fn extras(&self, given: Given) -> Result<Extras, String> {
+        let recall = AnswerStore::open(self.recall.as_deref())?;
+        Ok(Extras { given, recall })
     }
 
     /// Returns the agent before it is built.
     pub(crate) async fn builder(
         &self,
         runtime: Runtime,
+        extras: &Extras,
     ) -> Result<(AgentBuilder, McpServers), String> {
         let notes = match (self.quiet, self.json) {
             (true, _) => NoteOutput::Quiet,
             (_, true) => NoteOutput::Json,
             _ => NoteOutput::Stdout,
         };
-        self.shape.builder(runtime, notes).await
+        let (mut agent, mcp_servers) = self.shape.builder(runtime, notes).await?;
+        if let Some((recall, scope)) = extras.recall.as_ref().map(AnswerStore::parts) {
+            agent = agent.recall(recall, [scope]);
+        }
+        if let Some(tool) = extras.given.tool(|text| notes.warn(text)) {
+            agent = agent.tools(vec![tool]);
+        }
+        Ok((agent, mcp_servers))
+    }
+}
+
+/// What an agent has beside the options that define it: the images and files of its goal, and the
+/// answers of earlier goals.
+pub(crate) struct Extras {
+    pub(crate) given: Given,
+    pub(crate) recall: Option<AnswerStore>,
+}
+
+impl Extras {
+    /// Builds the agent.
+    ///
+    /// # Errors
+    /// The parts of the agent contradict each other, or its model does not accept the images.
+    pub(crate) fn finish(&self, agent: AgentBuilder) -> Result<Agent, String> {
+        let agent = agent.build().map_err(|error| chain(&error))?;
+        self.given.check(agent.card())?;
+        Ok(agent)
     }
 }
 
@@ -191,7 +296,11 @@ impl AgentShape {
     pub(crate) fn given(&self) -> impl Iterator<Item = &'static str> {
         let instructions = self.instructions.as_ref().map(|_| "--instructions");
         let memory = self.memory.as_ref().map(|_| "--memory");
-        instructions.into_iter().chain(memory)
+        let planner = self.planner.map(|_| "--planner");
+        let reflector = self.reflector.map(|_| "--reflector");
+        [instructions, memory, planner, reflector]
+            .into_iter()
+            .flatten()
     }
 
     /// Returns the agent before it is built. Without `--memory` the agent has no memory, because a
@@ -240,6 +349,14 @@ impl AgentShape {
         if let Some(path) = &self.memory {
             agent = agent.conversations(memory::conversations(memory::open(path)?, &runtime));
         }
+        if self.planner == Some(PlannerName::Model) {
+            agent = agent.planner(ModelPlanner::new());
+        }
+        agent = match self.reflector {
+            Some(ReflectorName::Model) => agent.reflector(ModelReflector::new()),
+            Some(ReflectorName::Rules) => agent.reflector(rules()),
+            Some(ReflectorName::Off) | None => agent,
+        };
         let quiet = notes == NoteOutput::Quiet;
         let agent = common
             .tools
@@ -270,7 +387,7 @@ impl ModelArgs {
             ),
             None => self.choose(&report, fallback)?,
         };
-        around(model, options, report)
+        self.around(model, options, report)
     }
 
     /// Opens a model that many agents call: its script has one reply for each call, not for each
@@ -285,7 +402,7 @@ impl ModelArgs {
             Some(script) => (Arc::new(script) as Arc<dyn Model>, String::new()),
             None => self.choose(&report, fallback)?,
         };
-        around(model, options, report)
+        self.around(model, options, report)
     }
 
     /// Chooses the model, and identifies its server.
@@ -324,23 +441,32 @@ impl ModelArgs {
     }
 }
 
-/// Wraps a model in the layers that the options request.
-///
-/// Checks the price for `--limit-cost` first, before the folder of the cache is created.
-fn around(
-    (model, place): (Arc<dyn Model>, String),
-    options: &RunOptions,
-    report: impl Fn(&str),
-) -> Result<Arc<dyn Model>, String> {
-    options.check_price(&*model)?;
-    let layers = options.layers()?;
-    if let Some(text) = layers.note(&*model) {
-        report(&text);
-    }
-    Ok(layers.around(model, &place))
-}
-
 impl ModelArgs {
+    /// Wraps a model in the layers that the options request.
+    ///
+    /// Checks the price for `--limit-cost` first, before the folder of the cache is created.
+    fn around(
+        &self,
+        (model, place): (Arc<dyn Model>, String),
+        options: &RunOptions,
+        report: impl Fn(&str),
+    ) -> Result<Arc<dyn Model>, String> {
+        options.check_price(&*model)?;
+        let layers = self.layers(options)?;
+        if let Some(text) = layers.note(&*model) {
+            report(&text);
+        }
+        Ok(layers.around(model, &place))
+    }
+
+    /// Returns the layers for models, with that of `--text-tools`.
+    ///
+    /// # Errors
+    /// A folder for the layers cannot be created.
+    pub(crate) fn layers(&self, options: &RunOptions) -> Result<Layers, String> {
+        Ok(options.layers()?.text_tools(self.text_tools))
+    }
+
     /// Reads the script, if one is given; its replies are used in the order of the calls.
     ///
     /// # Errors
@@ -351,9 +477,11 @@ impl ModelArgs {
         };
         let text = read_text(path)?;
         let model = ScriptedModel::from_json(&text);
-        model
-            .map(Some)
-            .map_err(|error| format!("`{}`: {}", path.display(), chain(&error)))
+        let model = model.map_err(|error| format!("`{}`: {}", path.display(), chain(&error)))?;
+        // A script answers any goal, also one with images.
+        let mut card = model.card().clone();
+        card.capabilities.images = true;
+        Ok(Some(model.with_card(card)))
     }
 }
 

@@ -1,6 +1,7 @@
 //! An interactive conversation in the terminal.
 //!
 //! Each line of input is one run in the same conversation, so the model sees all earlier lines.
+//! Images and files of `--image` and `--file` belong to the first line.
 //! With `--memory` the conversation is stored and continues at the next call; without, it lives
 //! until the program ends. Text of the model is printed as it arrives; tool calls and notes appear
 //! on lines of their own.
@@ -20,11 +21,13 @@ use levity::prelude::*;
 
 use crate::agent::AgentArgs;
 use crate::follow::{failed, line, watch};
+use crate::given::{Given, GivenArgs};
 use crate::input::Input;
 use crate::logs::Logs;
 use crate::mcp::McpServers;
 use crate::memory;
-use crate::terminal::{chain, note, print_json, print_text, report_error};
+use crate::recall::AnswerStore;
+use crate::terminal::{note, print_json, print_text, report_error};
 
 /// The exit code of a conversation that Ctrl-C ended.
 const INTERRUPTED: u8 = 130;
@@ -36,6 +39,8 @@ pub(crate) struct Chat {
     /// Conversation to continue, or to start under this name; a new one by default.
     #[arg(long, value_name = "ID", requires = "memory", value_parser = memory::parse_name)]
     conversation: Option<String>,
+    #[command(flatten)]
+    given: GivenArgs,
     #[command(flatten)]
     agent: AgentArgs,
 }
@@ -67,25 +72,35 @@ struct Conversation {
     agent: Agent,
     id: ConversationId,
     logs: Logs,
+    recall: Option<AnswerStore>,
+    /// The images and files of the first line.
+    given: Option<Given>,
 }
 
 impl Conversation {
     /// The id of a new stored conversation is printed, since the user needs it to continue.
     async fn open(args: &Chat) -> Result<(Self, McpServers), String> {
+        let extras = args.agent.extras(args.given.open()?)?;
         let logs = args.agent.shape.common.logs.open()?;
         let (runtime, memory_path) = (Runtime::new(), args.agent.shape.memory.as_deref());
-        let (mut agent, mcp_servers) = args.agent.builder(runtime.clone()).await?;
+        let (mut agent, mcp_servers) = args.agent.builder(runtime.clone(), &extras).await?;
         if memory_path.is_none() {
             // The conversation is stored in memory until the program ends.
             agent = agent.conversations(memory::conversations(Arc::new(InMemory::new()), &runtime));
         }
-        let agent = agent.build().map_err(|error| chain(&error));
-        let (agent, mcp_servers) = mcp_servers.beside(agent).await?;
+        let (agent, mcp_servers) = mcp_servers.beside(extras.finish(agent)).await?;
         let id = memory::conversation(memory_path, args.conversation.as_deref(), &agent);
         if memory_path.is_some() && args.conversation.is_none() {
             note(&format!("conversation {id}"));
         }
-        Ok((Self { agent, id, logs }, mcp_servers))
+        let conversation = Self {
+            agent,
+            id,
+            logs,
+            recall: extras.recall,
+            given: Some(extras.given),
+        };
+        Ok((conversation, mcp_servers))
     }
 
     /// Blank lines are skipped without asking the model. The same input answers questions of runs,
@@ -117,16 +132,24 @@ impl Conversation {
     /// An answer that could not be stored is printed all the same, with the error after it; the
     /// line counts as failed, because the next one will not know about it.
     async fn answer(&mut self, line: &str, args: &AgentArgs, input: &mut Input) -> bool {
+        let goal = match self.given.take() {
+            Some(given) => given.message(line),
+            None => line.into(),
+        };
         let mut printed = PrintedReply::default();
         let logged = self.logs.watcher(Some(self.id.as_str()));
         let run = self
             .agent
-            .run(line)
+            .run(goal)
             .conversation(self.id.clone())
             .on_event(logged)
             .start();
         match watch(run, args, input, |event| printed.event(args, event)).await {
             Ok(answer) => {
+                if let Some(recall) = &self.recall {
+                    let source = format!("conversation {}", self.id);
+                    recall.add(line, answer.text(), &source).await;
+                }
                 printed.conclude(args, &answer);
                 true
             }

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use clap::Args;
 use levity::core::text::{bare_url, is_blank, json_problem, split_model_address};
 use levity::core::{Delta, Finish, Fold, Message, Model, ModelError, Request, Response};
+use levity::llm::ModelExt as _;
 use serde_json::{Map, Value, json};
 
 use crate::terminal::{chain, note, print_json, print_text, report_error};
@@ -39,6 +40,10 @@ pub(crate) struct Complete {
     /// Address of the model's server.
     #[arg(long, value_name = "URL", requires = "model")]
     base_url: Option<String>,
+    /// Describe the tools of the request in the prompt, and read the calls from the text of the
+    /// reply; for models and servers without tool calls of their own.
+    #[arg(long)]
+    text_tools: bool,
     /// Stream the reply, and print it as it arrives.
     #[arg(long)]
     stream: bool,
@@ -52,7 +57,10 @@ pub(crate) struct Complete {
 
 /// Sends a request and returns the exit code: 0 for a reply, 1 for none, 2 for an invalid call.
 pub(crate) async fn complete(args: Complete) -> ExitCode {
-    let (model, request) = match args.model().and_then(|model| Ok((model, args.request()?))) {
+    let (model, request) = match args
+        .wrapped_model()
+        .and_then(|model| Ok((model, args.request()?)))
+    {
         Ok(both) => both,
         Err(problem) => return report_error(&problem, 2),
     };
@@ -71,6 +79,15 @@ pub(crate) async fn complete(args: Complete) -> ExitCode {
 }
 
 impl Complete {
+    /// Returns the model, with the layer of `--text-tools`.
+    fn wrapped_model(&self) -> Result<Arc<dyn Model>, String> {
+        let model = self.model()?;
+        Ok(match self.text_tools {
+            true => Arc::new(model.text_tools()),
+            false => model,
+        })
+    }
+
     /// Without `--stream` the provider is asked for the whole reply at once, since some servers
     /// support only one of the two ways. Addresses in messages are printed without credentials.
     fn model(&self) -> Result<Arc<dyn Model>, String> {

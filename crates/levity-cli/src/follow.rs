@@ -23,6 +23,7 @@ use levity::runtime::{RunHandle, Runnable};
 
 use crate::agent::AgentArgs;
 use crate::input::Input;
+use crate::recall::AnswerStore;
 use crate::terminal::{
     advise, chain, counted, is_shown_in_full, omit_middle, print_json, print_text, report_error,
     shell_quote, shorten,
@@ -41,9 +42,21 @@ const INTERRUPTED: &str = "interrupted from the terminal";
 /// is waiting, 130 after Ctrl-C.
 ///
 /// `stored` tells that a journal has the run, so its id is printed at the end.
-pub(crate) async fn follow(run: RunHandle<Agent>, args: &AgentArgs, stored: bool) -> ExitCode {
+/// An answer is added to the store of `recall`, under the goal.
+pub(crate) async fn follow(
+    run: RunHandle<Agent>,
+    args: &AgentArgs,
+    stored: bool,
+    recall: Option<(&AnswerStore, &str)>,
+) -> ExitCode {
     match watch(run, args, &mut Input::new(), |event| show(args, event)).await {
-        Ok(answer) => conclude(args, &answer, stored),
+        Ok(answer) => {
+            if let Some((recall, goal)) = recall {
+                let source = format!("run {}", answer.run());
+                recall.add(goal, answer.text(), &source).await;
+            }
+            conclude(args, &answer, stored)
+        }
         Err(levity::Error::Parked { run, .. }) => report_error(
             &format!(
                 "run {run} is waiting; `levity runs show {}` shows the reason",

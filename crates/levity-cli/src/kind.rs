@@ -13,6 +13,7 @@ use levity::serve::Runs;
 use levity::swarm::Swarm;
 
 use crate::agent::{AgentShape, Common};
+use crate::given::Given;
 use crate::mcp::McpServers;
 use crate::plan::TeamShape;
 use crate::settings;
@@ -125,7 +126,7 @@ impl GroupOptions {
 
     /// Builds the team with this runtime, and returns it with the MCP servers that run beside it.
     ///
-    /// Files for `read_given_file` exist only in `levity plan`, so there are none here.
+    /// Files for `read_given_file` are given to new runs, so there are none here.
     pub(crate) async fn team(
         &self,
         common: &Common,
@@ -133,7 +134,13 @@ impl GroupOptions {
         sessions: Option<&SessionFolder>,
     ) -> Result<(Team, McpServers), String> {
         self.team
-            .build(common, self.max_parallel, &[], runtime, sessions)
+            .build(
+                common,
+                self.max_parallel,
+                &Given::default(),
+                runtime,
+                sessions,
+            )
             .await
     }
 
@@ -145,7 +152,7 @@ impl GroupOptions {
         quiet: bool,
     ) -> Result<(Swarm, McpServers), String> {
         self.swarm
-            .build(common, self.max_parallel, runtime, quiet)
+            .build(common, self.max_parallel, &Given::default(), runtime, quiet)
             .await
     }
 }

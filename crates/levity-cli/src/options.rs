@@ -15,12 +15,12 @@ use clap::Args;
 use levity::agent::{AgentBuilder, SecretGuard, SizeGuard, TopicGuard};
 use levity::core::{Guard, Limits, Model, Record, ThinkingMode};
 use levity::llm::ModelExt as _;
-use levity::llm::layers::Cache;
+use levity::llm::layers::{Cache, Scrub};
 use levity::serve::Token;
 
 use crate::limits::LimitArgs;
 use crate::state;
-use crate::terminal::{chain, note};
+use crate::terminal::{advise, chain, note};
 
 /// The options shared by every command that runs agents.
 #[derive(Args)]
@@ -42,6 +42,10 @@ pub(crate) struct RunOptions {
         help_heading = "Models"
     )]
     cache: Option<Option<PathBuf>>,
+    /// Write every prompt and every reply to this folder, as text files that only you can read;
+    /// their names state the agent and its step.
+    #[arg(long, value_name = "DIR", help_heading = "Models")]
+    debug_log: Option<PathBuf>,
     /// Set how much models think, if they support it. `auto` enables thinking for goals that need
     /// it (analyse, compare, why, ...), as long as the reply has room for it. `model` leaves the
     /// choice to the model. Other values: `off`, `low`, `medium`, `high`, or a number of tokens.
@@ -143,14 +147,38 @@ pub(crate) struct Layers {
     /// A secret of this user, so that no other user can plant replies in the cache.
     secret: Arc<str>,
     thinking: Thinking,
+    /// The folder for prompts and replies, and the secrets that they must not contain.
+    debug_log: Option<(PathBuf, Scrub)>,
+    text_tools: bool,
 }
 
+/// The name of an agent that has none, in names of files.
+const AGENT: &str = "agent";
+
 impl Layers {
+    /// Returns the layers with or without that which reads tool calls from text.
+    pub(crate) fn text_tools(mut self, text_tools: bool) -> Self {
+        self.text_tools = text_tools;
+        self
+    }
+
     /// Returns the model inside its layers; `place` identifies the server of the model.
     ///
     /// The namespace of the cache joins the secret and the place. Without a folder the secret is
     /// empty, as nobody else can reach the memory of the process.
     pub(crate) fn around(&self, model: Arc<dyn Model>, place: &str) -> Arc<dyn Model> {
+        // The log is the innermost layer, so it has the text of every request that is sent.
+        let model = match &self.debug_log {
+            Some((folder, scrub)) => {
+                let log = model.debug_log(folder).name(AGENT);
+                Arc::new(log.scrub(scrub.clone()))
+            }
+            None => model,
+        };
+        let model = match self.text_tools {
+            true => Arc::new(model.text_tools()) as Arc<dyn Model>,
+            false => model,
+        };
         // The thinking mode changes the reply, so the cache is the inner layer.
         let model = match &self.cache {
             Some(cache) => {
@@ -222,10 +250,20 @@ impl RunOptions {
                 Some(Cache::new().folder(folder))
             }
         };
+        let debug_log = match &self.debug_log {
+            None => None,
+            Some(folder) => {
+                state::create(folder)
+                    .map_err(|problem| advise(problem, "choose another folder"))?;
+                Some((folder.clone(), Scrub::from(crate::logs::secrets())))
+            }
+        };
         Ok(Layers {
             cache,
             secret,
             thinking: self.thinking,
+            debug_log,
+            text_tools: false,
         })
     }
 

@@ -27,12 +27,13 @@ use levity_system::{Replace, files};
 /// or control what levity does and which programs it starts.
 ///
 /// These are the ids that clap gives to options, with underscores.
-const OPTIONS: [&str; 21] = [
+const OPTIONS: [&str; 22] = [
     "journal",
     "memory",
     "sessions",
     "logs",
     "cache",
+    "debug_log",
     "facts",
     "recall",
     "bus",

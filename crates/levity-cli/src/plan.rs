@@ -9,15 +9,14 @@
 //! end, a new session starts from the completed steps of the old one, and a note says so.
 //!
 //! Modules: `team` builds the agents, `drive` asks questions, `display`, `screen`, `live`,
-//! `inline`, `draw` and `streamed` show progress, `end` prints the result, `given_files` is the tool for `--file`, and
-//! `demo` the model without a key. Exit codes are listed in `end`.
+//! `inline`, `draw` and `streamed` show progress, `end` prints the result, and `demo` is the model
+//! without a key. Exit codes are listed in `end`.
 
 pub(crate) mod demo;
 mod display;
 mod draw;
 mod drive;
 mod end;
-mod given_files;
 mod inline;
 mod live;
 mod screen;
@@ -34,11 +33,13 @@ use levity::dag::{Plan, StepId, Team, TeamInput};
 use levity::observe::{PlanView, Session, SessionError, SessionFolder};
 use levity::prelude::*;
 use levity::runtime::RunHandle;
-use levity::tools::profile::{FileKind, FileProfile};
+use serde_json::Value;
 
 use crate::agent::Common;
+use crate::given::{Given, GivenArgs};
 use crate::input::Input;
 use crate::marks::{OwnJournal, Trust};
+use crate::recall::AnswerStore;
 use crate::store;
 use crate::terminal::{advise, chain, note, report_error, shell_quote};
 
@@ -58,10 +59,8 @@ pub(crate) struct PlanArgs {
         value_parser = crate::input::goal
     )]
     goal: Option<String>,
-    /// File to work with; levity inspects it before planning, and agents can read it. May be given
-    /// more than once.
-    #[arg(long = "file", value_name = "PATH")]
-    files: Vec<PathBuf>,
+    #[command(flatten)]
+    given: GivenArgs,
     /// JSON file with a plan to carry out instead of making one.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["resume", "fork"])]
     plan: Option<PathBuf>,
@@ -78,12 +77,15 @@ pub(crate) struct PlanArgs {
         long,
         value_name = "ID",
         requires = "sessions",
-        conflicts_with_all = ["goal", "files", "fork"]
+        conflicts_with_all = ["goal", "files", "images", "fork"]
     )]
     resume: Option<String>,
     /// Start a new session from the completed steps of this session.
     #[arg(long, value_name = "ID", requires = "sessions", conflicts_with_all = ["files"])]
     fork: Option<String>,
+    /// SQLite file (`*.db`) in which answers are stored, and found again for later goals.
+    #[arg(long, value_name = "FILE")]
+    recall: Option<PathBuf>,
     /// With `--fork`: repeat this step and all steps that depend on it. May be given more than
     /// once.
     #[arg(long, value_name = "STEP", requires = "fork")]
@@ -186,7 +188,8 @@ async fn run_plan(args: &PlanArgs) -> Result<ExitCode, String> {
                 .to_owned(),
         );
     }
-    check_files(&args.files)?;
+    let given = args.given.open()?;
+    let recall = AnswerStore::open(args.recall.as_deref())?;
     let session_store = match &args.sessions {
         Some(folder) => Some(SessionStore::open(folder, args.trust)?),
         None => None,
@@ -200,19 +203,23 @@ async fn run_plan(args: &PlanArgs) -> Result<ExitCode, String> {
         .map(|session_store| &session_store.sessions);
     let (team, mcp_servers) = args
         .shape
-        .build(
-            &args.common,
-            args.max_parallel,
-            &args.files,
-            runtime,
-            sessions,
-        )
+        .build(&args.common, args.max_parallel, &given, runtime, sessions)
         .await?;
-    let outcome = match start(args, &team, session_store.as_ref()).await {
+    let start = Start {
+        args,
+        given: &given,
+        recalled: recalled(args, recall.as_ref()).await,
+    };
+    let outcome = match start.run(&team, session_store.as_ref()).await {
         Ok((run, display)) => Ok(drive(run, display, team.runtime(), &mut Input::new()).await),
         Err(problem) => Err(problem),
     };
     let outcome = mcp_servers.end(outcome).await?;
+    if let (Some(recall), Some(Ok(answer))) = (&recall, &outcome.result) {
+        let source = format!("plan {}", answer.run());
+        let goal = outcome.view.goal();
+        recall.add(goal, &answer.to_markdown(), &source).await;
+    }
     let code = conclude(args, &outcome);
     if let (Some(session_store), Some(run)) = (&session_store, outcome.view.run()) {
         match session_store.sessions.find(run.as_str()).await {
@@ -223,16 +230,9 @@ async fn run_plan(args: &PlanArgs) -> Result<ExitCode, String> {
     Ok(code)
 }
 
-/// Rejects a file that does not exist or cannot be read.
-pub(crate) fn check_files(files: &[PathBuf]) -> Result<(), String> {
-    let unreadable = files
-        .iter()
-        .map(FileProfile::read)
-        .find(|file| file.kind == FileKind::Unknown);
-    match unreadable.and_then(|file| file.error) {
-        Some(problem) => Err(advise(problem, "check the path")),
-        None => Ok(()),
-    }
+/// Returns the answers of earlier goals that match the goal of a new run.
+async fn recalled(args: &PlanArgs, recall: Option<&AnswerStore>) -> Option<(&'static str, Value)> {
+    recall?.variable(args.goal.as_deref()?).await
 }
 
 impl PlanArgs {
@@ -284,100 +284,151 @@ fn answer_form(view: ViewKind, json: bool) -> AnswerForm {
 /// A run in progress, and its display.
 type StartedRun = (RunHandle<Team>, Arc<PlanDisplay>);
 
-/// clap guarantees that `--resume` and `--fork` come with `--sessions` and exclude each other.
-async fn start(
-    args: &PlanArgs,
-    team: &Team,
-    session_store: Option<&SessionStore>,
-) -> Result<StartedRun, String> {
-    match (&args.resume, &args.fork, session_store) {
-        (Some(id), _, Some(session_store)) => resume(args, team, session_store, id).await,
-        (_, Some(id), Some(session_store)) => {
-            let session = session_store
-                .sessions
-                .load(id)
-                .await
-                .map_err(|error| chain(&error))?;
-            session_store.check(&session).await?;
-            start_from_session(args, team, &session)
+/// The start of a run: the options, and what comes with the goal.
+struct Start<'a> {
+    args: &'a PlanArgs,
+    given: &'a Given,
+    /// The variable with answers of earlier goals.
+    recalled: Option<(&'static str, Value)>,
+}
+
+impl Start<'_> {
+    /// clap guarantees that `--resume` and `--fork` come with `--sessions` and exclude each other.
+    async fn run(
+        &self,
+        team: &Team,
+        session_store: Option<&SessionStore>,
+    ) -> Result<StartedRun, String> {
+        let args = self.args;
+        match (&args.resume, &args.fork, session_store) {
+            (Some(id), _, Some(session_store)) => self.resume(team, session_store, id).await,
+            (_, Some(id), Some(session_store)) => {
+                let session = session_store
+                    .sessions
+                    .load(id)
+                    .await
+                    .map_err(|error| chain(&error))?;
+                session_store.check(&session).await?;
+                self.start_from_session(team, &session)
+            }
+            _ => self.start_new(team),
         }
-        _ => start_new(args, team),
     }
-}
 
-/// Starts a new run, of a goal or of a plan from a file.
-///
-/// A plan from a file may have a goal in addition, which its agents see.
-fn start_new(args: &PlanArgs, team: &Team) -> Result<StartedRun, String> {
-    let goal = args.goal.clone().unwrap_or_default();
-    let input = match &args.plan {
-        Some(file) => TeamInput::from(Plan::load(file).map_err(|error| chain(&error))?).goal(goal),
-        None => TeamInput::from(goal),
-    };
-    start_run(args, team, input.files(args.files.iter()))
-}
-
-/// Resumes a run from its journal, or from its session file if there is no journal.
-///
-/// The id may be a unique beginning of a session's id, or the full id of a run without a session
-/// file. A run that was cancelled or that ended with part of its work cannot be continued in its
-/// journal, where the end is final.
-async fn resume(
-    args: &PlanArgs,
-    team: &Team,
-    session_store: &SessionStore,
-    id: &str,
-) -> Result<StartedRun, String> {
-    let session = session_store.sessions.load(id).await;
-    let run = session
-        .as_ref()
-        .map_or_else(|_| RunId::new(id), |session| session.id.clone());
-    let records = team
-        .runtime()
-        .journal()
-        .read(&run)
-        .await
-        .map_err(|error| chain(&error))?;
-    if records.is_empty() {
-        let session = session.map_err(|error| chain(&error))?;
-        session_store.check(&session).await?;
-        note(&format!(
-            "session {run} has no journal; levity continues it as a new session"
-        ));
-        return start_from_session(args, team, &session);
+    /// Starts a new run, of a goal or of a plan from a file.
+    ///
+    /// A plan from a file may have a goal in addition, which its agents see.
+    fn start_new(&self, team: &Team) -> Result<StartedRun, String> {
+        let args = self.args;
+        let goal = args.goal.clone().unwrap_or_default();
+        let input = match &args.plan {
+            Some(file) => {
+                TeamInput::from(Plan::load(file).map_err(|error| chain(&error))?).goal(goal)
+            }
+            None => TeamInput::from(goal),
+        };
+        self.start_run(team, input.files(self.given.files.iter()))
     }
-    session_store
-        .journal
-        .admit(&run, &records)
-        .await
-        .map_err(|error| chain(&error))?;
-    let mut view = PlanView::of_run(run.clone());
-    let events = team.history(&run).await.map_err(|error| chain(&error))?;
-    events.iter().for_each(|event| view.apply(event));
-    if let Some(ending) = view.ending().filter(|ending| ended_early(&ending.status)) {
-        if view.plan().is_none() {
-            return Err(format!(
-                "session {run} ended before it had a plan ({}); start a new session",
+
+    /// Resumes a run from its journal, or from its session file if there is no journal.
+    ///
+    /// The id may be a unique beginning of a session's id, or the full id of a run without a
+    /// session file. A run that was cancelled or that ended with part of its work cannot be
+    /// continued in its journal, where the end is final.
+    async fn resume(
+        &self,
+        team: &Team,
+        session_store: &SessionStore,
+        id: &str,
+    ) -> Result<StartedRun, String> {
+        let args = self.args;
+        let session = session_store.sessions.load(id).await;
+        let run = session
+            .as_ref()
+            .map_or_else(|_| RunId::new(id), |session| session.id.clone());
+        let records = team
+            .runtime()
+            .journal()
+            .read(&run)
+            .await
+            .map_err(|error| chain(&error))?;
+        if records.is_empty() {
+            let session = session.map_err(|error| chain(&error))?;
+            session_store.check(&session).await?;
+            note(&format!(
+                "session {run} has no journal; levity continues it as a new session"
+            ));
+            return self.start_from_session(team, &session);
+        }
+        session_store
+            .journal
+            .admit(&run, &records)
+            .await
+            .map_err(|error| chain(&error))?;
+        let mut view = PlanView::of_run(run.clone());
+        let events = team.history(&run).await.map_err(|error| chain(&error))?;
+        events.iter().for_each(|event| view.apply(event));
+        if let Some(ending) = view.ending().filter(|ending| ended_early(&ending.status)) {
+            if view.plan().is_none() {
+                return Err(format!(
+                    "session {run} ended before it had a plan ({}); start a new session",
+                    ending.status
+                ));
+            }
+            note(&format!(
+                "session {run} has already ended ({}); levity continues it as a new session",
                 ending.status
             ));
+            let session = current_session(session_store, &run, &events).await?;
+            return self.start_from_session(team, &session);
         }
-        note(&format!(
-            "session {run} has already ended ({}); levity continues it as a new session",
-            ending.status
-        ));
-        return start_from_session(
-            args,
-            team,
-            &current_session(session_store, &run, &events).await?,
-        );
+        let display = args.display(view)?;
+        let mut resumed = team.resume(run).on_event(display.watcher());
+        if let Some(limits) = args.common.options.resumed_limits(&records) {
+            resumed = resumed.limits(limits);
+        }
+        let resumed = if args.park { resumed.park() } else { resumed };
+        Ok((resumed.start(), display))
     }
-    let display = args.display(view)?;
-    let mut resumed = team.resume(run).on_event(display.watcher());
-    if let Some(limits) = args.common.options.resumed_limits(&records) {
-        resumed = resumed.limits(limits);
+
+    /// Starts a new run from the completed steps of a session.
+    ///
+    /// Steps of `--redo`, and all that depend on them, are repeated. A given goal replaces the one
+    /// of the session.
+    fn start_from_session(&self, team: &Team, session: &Session) -> Result<StartedRun, String> {
+        let args = self.args;
+        let redo: Vec<StepId> = args
+            .redo
+            .iter()
+            .map(|step| StepId::from(step.as_str()))
+            .collect();
+        let seed = session
+            .starting_plan_repeating(&redo)
+            .map_err(|error| chain(&error))?;
+        let goal = args.goal.clone().unwrap_or_else(|| session.query.clone());
+        self.start_run(team, TeamInput::from(seed).goal(goal))
     }
-    let resumed = if args.park { resumed.park() } else { resumed };
-    Ok((resumed.start(), display))
+
+    /// An error here is an invalid plan, found before the first model call; a plan from a file gets
+    /// the advice to correct it.
+    fn start_run(&self, team: &Team, input: TeamInput) -> Result<StartedRun, String> {
+        let args = self.args;
+        let input = input.media(self.given.images.iter().cloned());
+        let input = self
+            .recalled
+            .clone()
+            .into_iter()
+            .fold(input, |input, (name, value)| input.given(name, value));
+        let display = args.display(PlanView::new())?;
+        let run = team.run(input).on_event(display.watcher());
+        let run = if args.park { run.park() } else { run }
+            .try_start()
+            .map_err(|error| match args.plan {
+                Some(_) => advise(chain(&error), "correct the plan"),
+                None => chain(&error),
+            })?;
+        Ok((run, display))
+    }
 }
 
 /// Returns the session of a run with all its events, because its file may be a step behind.
@@ -404,39 +455,4 @@ async fn current_session(
 /// Completed and failed runs are not among them.
 fn ended_early(status: &Status) -> bool {
     matches!(status, Status::Cancelled { .. } | Status::Partial(_))
-}
-
-/// Starts a new run from the completed steps of a session.
-///
-/// Steps of `--redo`, and all that depend on them, are repeated. A given goal replaces the one of
-/// the session.
-fn start_from_session(
-    args: &PlanArgs,
-    team: &Team,
-    session: &Session,
-) -> Result<StartedRun, String> {
-    let redo: Vec<StepId> = args
-        .redo
-        .iter()
-        .map(|step| StepId::from(step.as_str()))
-        .collect();
-    let seed = session
-        .starting_plan_repeating(&redo)
-        .map_err(|error| chain(&error))?;
-    let goal = args.goal.clone().unwrap_or_else(|| session.query.clone());
-    start_run(args, team, TeamInput::from(seed).goal(goal))
-}
-
-/// An error here is an invalid plan, found before the first model call; a plan from a file gets the
-/// advice to correct it.
-fn start_run(args: &PlanArgs, team: &Team, input: TeamInput) -> Result<StartedRun, String> {
-    let display = args.display(PlanView::new())?;
-    let run = team.run(input).on_event(display.watcher());
-    let run = if args.park { run.park() } else { run }
-        .try_start()
-        .map_err(|error| match args.plan {
-            Some(_) => advise(chain(&error), "correct the plan"),
-            None => chain(&error),
-        })?;
-    Ok((run, display))
 }

@@ -13,18 +13,23 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use levity::core::{Journal as _, Record, RunId};
+use levity::core::text::one_line;
+use levity::core::{Journal as _, Message, Record, RunId};
 use levity::prelude::*;
 use levity::runtime::RunHandle;
 
 use crate::agent::AgentArgs;
 use crate::follow::{follow, unpause};
+use crate::given::{Given, GivenArgs};
 use crate::logs::Logs;
 use crate::marks::{OwnJournal, Trust};
 use crate::memory;
 use crate::runs::goal_of;
 use crate::store;
 use crate::terminal::{chain, note, report_error, shell_quote, shorten};
+
+/// The maximum length of a goal in an error, in characters.
+const MAX_SHOWN: usize = 500;
 
 /// The arguments of `levity run`.
 #[derive(Args)]
@@ -33,6 +38,8 @@ pub(crate) struct Run {
     /// Goal of the run, in words.
     #[arg(value_parser = crate::input::goal)]
     goal: String,
+    #[command(flatten)]
+    given: GivenArgs,
     /// Store the run in this folder or SQLite file (`*.db`); if it already has a run with this id,
     /// resume that run.
     #[arg(long, value_name = "PATH")]
@@ -58,14 +65,19 @@ pub(crate) async fn run(args: Run) -> ExitCode {
     if args.agent.park && args.journal.is_none() {
         return report_error("`--park` requires a journal; name one with `--journal`", 2);
     }
+    let extras = args.given.open().and_then(|given| args.agent.extras(given));
+    let extras = match extras {
+        Ok(extras) => extras,
+        Err(problem) => return report_error(&problem, 2),
+    };
     let logs = match args.agent.shape.common.logs.open() {
         Ok(logs) => logs,
         Err(problem) => return report_error(&problem, 2),
     };
-    let built = match prepare(&args).await {
+    let built = match prepare(&args, &extras.given).await {
         Ok((runtime, records)) => args
             .agent
-            .build(runtime)
+            .build(runtime, &extras)
             .await
             .map(|built| (built, records)),
         Err(problem) => Err(problem),
@@ -74,22 +86,23 @@ pub(crate) async fn run(args: Run) -> ExitCode {
         Ok(built) => built,
         Err(problem) => return report_error(&problem, 2),
     };
-    let run = start(&agent, &args, &records, &logs).await;
-    mcp_servers
-        .end(follow(run, &args.agent, args.journal.is_some()).await)
-        .await
+    let goal = extras.given.message(&args.goal);
+    let run = start(&agent, &args, goal, &records, &logs).await;
+    let recall = extras.recall.as_ref().map(|recall| (recall, &*args.goal));
+    let code = follow(run, &args.agent, args.journal.is_some(), recall).await;
+    mcp_servers.end(code).await
 }
 
 /// Returns the runtime, and the records of the run if the journal has it.
 ///
 /// Without a journal, or for a new run without an id, there are no records.
-async fn prepare(args: &Run) -> Result<(Runtime, Vec<Record>), String> {
+async fn prepare(args: &Run, given: &Given) -> Result<(Runtime, Vec<Record>), String> {
     let Some(path) = &args.journal else {
         return Ok((Runtime::new(), Vec::new()));
     };
     let journal = store::open_own(path, args.trust).map_err(|error| chain(&error))?;
     let records = match &args.id {
-        Some(id) => read_records(&journal, &RunId::new(id.as_str()), &args.goal).await?,
+        Some(id) => read_records(&journal, id, (&args.goal, given)).await?,
         None => Vec::new(),
     };
     Ok((Runtime::new().with_journal(journal), records))
@@ -98,7 +111,12 @@ async fn prepare(args: &Run) -> Result<(Runtime, Vec<Record>), String> {
 /// Reads the records of a run to resume, which must belong to the user and have this goal.
 ///
 /// The error quotes both goals, cut to 500 characters each.
-async fn read_records(journal: &OwnJournal, id: &RunId, goal: &str) -> Result<Vec<Record>, String> {
+async fn read_records(
+    journal: &OwnJournal,
+    id: &str,
+    (goal, given): (&str, &Given),
+) -> Result<Vec<Record>, String> {
+    let id = &RunId::new(id);
     // A run that cannot be read reports its error when it is opened.
     let records = journal.read(id).await.unwrap_or_default();
     journal
@@ -106,11 +124,11 @@ async fn read_records(journal: &OwnJournal, id: &RunId, goal: &str) -> Result<Ve
         .await
         .map_err(|error| chain(&error))?;
     match goal_of(&records) {
-        Some(old) if old != goal => Err(format!(
+        Some(old) if !given.is_goal(&old, goal) => Err(format!(
             "run `{id}` already exists, and its goal is `{}`, not `{}`; resume it with `levity \
                 runs resume {}`, or choose another id",
-            shorten(old),
-            shorten(goal.to_owned()),
+            one_line(&shorten(old), MAX_SHOWN),
+            one_line(&shorten(goal.to_owned()), MAX_SHOWN),
             shell_quote(id.as_str())
         )),
         _ => Ok(records),
@@ -122,7 +140,13 @@ async fn read_records(journal: &OwnJournal, id: &RunId, goal: &str) -> Result<Ve
 /// A resumed run already belongs to a conversation, so `--conversation` only labels its log. A new
 /// run with a memory but without a named conversation gets a new one, whose id is printed as a
 /// note.
-async fn start(agent: &Agent, args: &Run, records: &[Record], logs: &Logs) -> RunHandle<Agent> {
+async fn start(
+    agent: &Agent,
+    args: &Run,
+    goal: Message,
+    records: &[Record],
+    logs: &Logs,
+) -> RunHandle<Agent> {
     if let Some(id) = args.id.as_ref().filter(|_| !records.is_empty()) {
         let mut resume = agent
             .resume(id.as_str())
@@ -139,7 +163,7 @@ async fn start(agent: &Agent, args: &Run, records: &[Record], logs: &Logs) -> Ru
         unpause(&run, records).await;
         return run;
     }
-    let mut run = agent.run(args.goal.as_str());
+    let mut run = agent.run(goal);
     if args.agent.park {
         run = run.park();
     }

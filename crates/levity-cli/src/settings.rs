@@ -33,7 +33,7 @@ pub(crate) use trust::{TrustArgs, trust, trust_new};
 ///
 /// They can neither start a program, nor change a file or an address, nor show a file to a model.
 /// `model` is one of them only if it names neither an address nor a project.
-const HARMLESS: [&str; 30] = [
+const HARMLESS: [&str; 33] = [
     "about",
     "ask",
     "ask-plan",
@@ -55,11 +55,14 @@ const HARMLESS: [&str; 30] = [
     "name",
     "no-context",
     "park",
+    "planner",
     "python",
     "quiet",
     "read-only",
+    "reflector",
     "start",
     "talk",
+    "text-tools",
     "thinking",
     "token-share",
     "view",
@@ -67,7 +70,7 @@ const HARMLESS: [&str; 30] = [
 ];
 
 /// Settings that take effect only in a trusted folder.
-const NEEDS_TRUST: [&str; 30] = [
+const NEEDS_TRUST: [&str; 31] = [
     "agents",
     "allow",
     "allow-host",
@@ -78,6 +81,7 @@ const NEEDS_TRUST: [&str; 30] = [
     "cache",
     "client-model",
     "commander",
+    "debug-log",
     "facts",
     "http",
     "journal",

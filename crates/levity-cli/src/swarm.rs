@@ -31,6 +31,7 @@ use levity::swarm::{Delegation, Router, Swarm, SwarmBuilder, SwarmInput};
 
 use crate::agent::Common;
 use crate::drive::drive;
+use crate::given::{Given, GivenArgs};
 use crate::input::Input;
 use crate::logs::Logs;
 use crate::marks::Trust;
@@ -54,6 +55,8 @@ pub(crate) struct SwarmArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]
     plan: Option<PathBuf>,
     #[command(flatten)]
+    given: GivenArgs,
+    #[command(flatten)]
     shape: SwarmShape,
     /// Maximum number of workers that run at the same time [default: 16].
     #[arg(long, value_name = "N", help_heading = "Teams and swarms")]
@@ -76,7 +79,7 @@ pub(crate) struct SwarmArgs {
         long,
         value_name = "RUN",
         requires = "journal",
-        conflicts_with = "goal"
+        conflicts_with_all = ["goal", "images", "files"]
     )]
     resume: Option<String>,
     #[command(flatten)]
@@ -153,14 +156,21 @@ async fn prepare(args: &SwarmArgs) -> Result<ExitCode, String> {
             .with_journal(store::open_own(path, args.trust).map_err(|error| chain(&error))?),
         None => Runtime::new(),
     };
+    let given = args.given.open()?;
     let plan = args.plan.as_deref().map(read_plan).transpose()?;
     let bus = args.bus.as_deref().map(BusFile::open).transpose()?;
     let (swarm, mcp_servers) = args
         .shape
-        .build(&args.common, args.max_parallel, runtime, args.quiet)
+        .build(&args.common, args.max_parallel, &given, runtime, args.quiet)
         .await?;
+    let mut input = SwarmInput::from(args.goal.clone().unwrap_or_default())
+        .files(given.files)
+        .media(given.images);
+    if let Some(plan) = plan {
+        input = input.plan(plan);
+    }
     mcp_servers
-        .end(run_swarm(args, &swarm, plan, bus).await)
+        .end(run_swarm(args, &swarm, input, bus).await)
         .await
 }
 
@@ -169,7 +179,7 @@ async fn prepare(args: &SwarmArgs) -> Result<ExitCode, String> {
 async fn run_swarm(
     args: &SwarmArgs,
     swarm: &Swarm,
-    plan: Option<Vec<Delegation>>,
+    input: SwarmInput,
     bus: Option<BusFile>,
 ) -> Result<ExitCode, String> {
     let display = SwarmDisplay::new(
@@ -181,7 +191,7 @@ async fn run_swarm(
         args.park,
     );
     let logs = args.common.logs.open()?;
-    let run = start(args, swarm, plan, (&display, &logs)).await?;
+    let run = start(args, swarm, input, (&display, &logs)).await?;
     let answer = if args.json {
         AnswerFormat::Object
     } else {
@@ -242,11 +252,12 @@ impl SwarmShape {
         &self,
         common: &Common,
         max_parallel: Option<usize>,
+        given: &Given,
         runtime: Runtime,
         quiet: bool,
     ) -> Result<(Swarm, McpServers), String> {
         let mcp_servers = common.mcp.start(note).await?;
-        let swarm = self.with_servers(common, max_parallel, runtime, &mcp_servers, quiet);
+        let swarm = self.with_servers(common, max_parallel, given, runtime, (&mcp_servers, quiet));
         mcp_servers.beside(swarm).await
     }
 
@@ -258,9 +269,9 @@ impl SwarmShape {
         &self,
         common: &Common,
         max_parallel: Option<usize>,
+        given: &Given,
         runtime: Runtime,
-        mcp_servers: &McpServers,
-        quiet: bool,
+        (mcp_servers, quiet): (&McpServers, bool),
     ) -> Result<Swarm, String> {
         let report = |text: &str| {
             if !quiet {
@@ -275,6 +286,7 @@ impl SwarmShape {
         let model = common
             .model
             .open_shared(&common.options, report, || demo::model(pause))?;
+        given.check(model.card())?;
         let mut ready = PresetWorkers::new(model.clone())
             .runtime(runtime.clone())
             .customize(|_, agent| agent.ask_user());
@@ -287,6 +299,7 @@ impl SwarmShape {
             .into_iter()
             .for_each(report);
         let ready = common.tools.add_to_workers(ready, quiet, report)?;
+        let ready = ready.tools(given.tool(report).into_iter().collect::<Vec<_>>());
         let ready = common
             .approval_rules()
             .fold(mcp_servers.add_to_workers(ready), PresetWorkers::rule);
@@ -325,14 +338,10 @@ impl SwarmShape {
 async fn start(
     args: &SwarmArgs,
     swarm: &Swarm,
-    plan: Option<Vec<Delegation>>,
+    input: SwarmInput,
     (display, logs): (&Arc<SwarmDisplay>, &Logs),
 ) -> Result<RunHandle<Swarm>, String> {
     let Some(id) = &args.resume else {
-        let mut input = SwarmInput::from(args.goal.clone().unwrap_or_default());
-        if let Some(plan) = plan {
-            input = input.plan(plan);
-        }
         let mut run = swarm.run(input);
         if let Some(id) = &args.id {
             run = run.id(check_unused(id, swarm).await?);

@@ -30,6 +30,7 @@ use levity::observe::{PlanView, TreeOptions, one_line};
 use levity::prelude::*;
 
 use crate::agent::Common;
+use crate::given::{Given, GivenArgs};
 use crate::input::Input;
 use crate::logs::Logs;
 use crate::marks::Trust;
@@ -57,10 +58,8 @@ While a run works, press Enter to type /pause, /resume, /cost, /tree or /cancel.
 #[derive(Args)]
 #[command(after_help = crate::EXIT_CODES)]
 pub(crate) struct TeamArgs {
-    /// File to work with; levity inspects it before planning, and agents can read it. May be given
-    /// more than once.
-    #[arg(long = "file", value_name = "PATH")]
-    files: Vec<PathBuf>,
+    #[command(flatten)]
+    given: GivenArgs,
     /// Display of each run: by default, a live tree on a terminal and lines elsewhere.
     #[arg(long, value_enum, default_value_t = ViewKind::Auto)]
     view: ViewKind,
@@ -101,6 +100,7 @@ pub(crate) async fn team(args: TeamArgs) -> ExitCode {
 struct TeamSession<'a> {
     args: &'a TeamArgs,
     team: Team,
+    given: Given,
     store: Option<SessionStore>,
     earlier: EarlierGoals,
     logs: Arc<Logs>,
@@ -118,7 +118,7 @@ struct GoalCost {
 
 impl<'a> TeamSession<'a> {
     async fn open(args: &'a TeamArgs) -> Result<(Self, McpServers), String> {
-        plan::check_files(&args.files)?;
+        let given = args.given.open()?;
         let logs = Arc::new(args.common.logs.open()?);
         let store = match &args.sessions {
             Some(folder) => Some(SessionStore::open(folder, args.trust)?),
@@ -136,14 +136,15 @@ impl<'a> TeamSession<'a> {
         )
         .await?;
         let sessions = store.as_ref().map(|store| &store.sessions);
-        let (common, files) = (&args.common, &args.files);
+        let common = &args.common;
         let (team, mcp_servers) = args
             .shape
-            .build(common, args.max_parallel, files, runtime, sessions)
+            .build(common, args.max_parallel, &given, runtime, sessions)
             .await?;
         let session = Self {
             args,
             team,
+            given,
             store,
             earlier,
             logs,
@@ -212,7 +213,9 @@ impl<'a> TeamSession<'a> {
 
     /// Makes a plan for a goal and carries it out. Returns `true` if the goal was reached.
     async fn work_on_goal(&mut self, goal: &str, input: &mut Input) -> Result<bool, Interrupted> {
-        let mut given = TeamInput::from(goal).files(self.args.files.iter());
+        let mut given = TeamInput::from(goal)
+            .files(self.given.files.iter())
+            .media(self.given.images.iter().cloned());
         for (name, value) in self.earlier.variables(goal).await {
             given = given.given(name, value);
         }
@@ -241,7 +244,10 @@ impl<'a> TeamSession<'a> {
         let plan = session
             .starting_plan_repeating(steps)
             .map_err(|error| chain(&error))?;
-        Ok((goal.clone(), TeamInput::from(plan).goal(goal.clone())))
+        let given = TeamInput::from(plan)
+            .goal(goal.clone())
+            .media(self.given.images.iter().cloned());
+        Ok((goal.clone(), given))
     }
 
     /// Runs the team, shows the run and prints its answer. Returns `true` if the goal was reached.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     Ask, CallId, ConversationChange, ConversationId, Decision, EffectClass, EffectId, Ending,
-    Intervention, Limit, MemoryError, ModelError, Request, ReservedCost, Response, RunId,
+    Intervention, Limit, Media, MemoryError, ModelError, Request, ReservedCost, Response, RunId,
     Timestamp, ToolCall, ToolResult,
 };
 
@@ -190,6 +190,17 @@ pub struct ChildRun {
     /// `true` if a person was asked for approval and allowed it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub approved: bool,
+    /// A name of the child for logs, such as its agent and step. It is not stored, because a stored
+    /// child run is compared with the request for it.
+    #[serde(skip)]
+    pub label: Option<Arc<str>>,
+    /// The images and other media of the goal, for agents whose model accepts them.
+    #[serde(default, skip_serializing_if = "has_no_media")]
+    pub media: Arc<[Media]>,
+}
+
+fn has_no_media(media: &[Media]) -> bool {
+    media.is_empty()
 }
 
 impl ChildRun {
@@ -200,7 +211,38 @@ impl ChildRun {
             input,
             call: None,
             approved: false,
+            label: None,
+            media: Arc::default(),
         }
+    }
+
+    /// Sets a name of the child for logs.
+    ///
+    /// ```
+    /// # use levity_core::ChildRun;
+    /// # use serde_json::json;
+    /// let child = ChildRun::new("writer", json!({"task": "Write."})).with_label("writer summary");
+    /// assert_eq!(child.label.as_deref(), Some("writer summary"));
+    /// ```
+    #[must_use]
+    pub fn with_label(mut self, label: impl Into<Arc<str>>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// Sets the media of the goal.
+    ///
+    /// ```
+    /// # use levity_core::{ChildRun, Media};
+    /// # use serde_json::json;
+    /// let chart = Media::url("image/png", "https://example.com/chart.png");
+    /// let child = ChildRun::new("writer", json!({"task": "Describe it."})).with_media([chart]);
+    /// assert_eq!(child.media.len(), 1);
+    /// ```
+    #[must_use]
+    pub fn with_media(mut self, media: impl Into<Arc<[Media]>>) -> Self {
+        self.media = media.into();
+        self
     }
 
     /// Sets the call that it answers and whether a person approved it.

@@ -200,6 +200,10 @@ pub struct Options {
     /// Provider-specific fields, added unchanged to the body of the request.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, Value>,
+    /// A name of the call for logs, such as the agent and its step. It is neither stored, nor sent,
+    /// nor part of the key of a cache.
+    #[serde(skip)]
+    pub label: Option<Arc<str>>,
 }
 
 /// The amount of thinking before a model answers.

@@ -22,7 +22,7 @@ use levity_core::{
     ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolResult, ToolRun, World,
 };
 use levity_loop::__private::Guards;
-use levity_loop::Agent;
+use levity_loop::{Agent, ChildTask};
 use levity_tools::{CallCx, Dispatched, Dispatcher};
 use serde::Deserialize as _;
 use serde_json::{Map, Value};
@@ -225,6 +225,10 @@ impl TeamExecutor {
             .get("task")
             .and_then(Value::as_str)
             .unwrap_or_default();
+        let label = child.label.as_ref().unwrap_or(&child.agent);
+        let task = ChildTask::new(task)
+            .label(label.clone())
+            .media(child.media.iter().cloned());
         agent.child(task, saved).await
     }
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use levity_builtin_tools::profile::FileManifest;
 use levity_core::{
     Effect, EffectId, Ending, Failure, Input, Limit, Limits, Machine, MachineKind, MachineOutput,
-    Outcome, RunId, Stats, Status, Usage,
+    Media, Outcome, RunId, Stats, Status, Usage,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -118,6 +118,9 @@ pub(crate) struct Start {
     /// The description of the input files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) files: Option<FileManifest>,
+    /// The images and other media of the goal.
+    #[serde(default, skip_serializing_if = "has_no_media")]
+    pub(crate) media: Arc<[Media]>,
     /// The plan, if the run starts with one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) plan: Option<Arc<Plan>>,
@@ -128,6 +131,10 @@ pub(crate) struct Start {
     #[serde(default)]
     pub(crate) limits: Limits,
     pub(crate) settings: Settings,
+}
+
+fn has_no_media(media: &[Media]) -> bool {
+    media.is_empty()
 }
 
 /// The settings of a run.

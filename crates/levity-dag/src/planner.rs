@@ -2,13 +2,13 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use levity_core::ToolError;
 use levity_core::text::{fenced, head, one_line};
+use levity_core::{Media, ToolError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::step::StepId;
-use crate::task::{as_json, clipped};
+use crate::task::{as_json, clipped, media_note};
 
 /// Makes plans in place of a model.
 ///
@@ -84,6 +84,9 @@ pub struct PlannerInput {
     pub code: bool,
     /// The initial variables, shortened.
     pub given: Map<String, Value>,
+    /// The images and other media of the goal.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub media: Vec<Media>,
     /// The descriptions of the input files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<Value>,
@@ -175,6 +178,10 @@ impl PlannerInput {
     pub fn text(&self) -> String {
         let mut text = String::new();
         let _ = write!(text, "# The goal\n{}\n", self.goal);
+        if !self.media.is_empty() {
+            let note = media_note(self.media.len());
+            let _ = write!(text, "\n{note} The agent of each step receives them too.\n");
+        }
         for said in &self.messages {
             let _ = write!(text, "\nThe user has added: {said}\n");
         }

@@ -1,6 +1,9 @@
 //! Inputs and runs of a team.
 
-use levity_core::{Error, Executor, Limits, MachineKind, Message, Result, SharedError, StoppedRun};
+use levity_core::{
+    Error, Executor, Limits, MachineKind, Media, MediaSource, Message, Part, Result, SharedError,
+    StoppedRun,
+};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,6 +34,7 @@ use crate::team::Team;
 pub struct TeamInput {
     goal: String,
     given: BTreeMap<Arc<str>, Value>,
+    media: Vec<Media>,
     files: Vec<PathBuf>,
     plan: Option<Arc<Plan>>,
     checked: Option<Box<Graph>>,
@@ -40,6 +44,8 @@ pub struct TeamInput {
 impl TeamInput {
     /// The variable that describes the files of a run to every step: `file_manifest`.
     pub const FILES: &'static str = FILES;
+    /// The maximum size of all media of a goal: 32 MiB.
+    pub const MAX_MEDIA_BYTES: usize = 32 << 20;
 
     /// Sets the goal that an existing plan serves.
     ///
@@ -54,6 +60,23 @@ impl TeamInput {
     /// It replaces an initial variable of the plan with the same name.
     pub fn given(mut self, name: impl Into<Arc<str>>, value: impl Into<Value>) -> Self {
         self.given.insert(name.into(), value.into());
+        self
+    }
+
+    /// Adds images and other media to the goal. The planner receives them with the goal, and so
+    /// does the agent of each step. An agent whose model accepts no images receives a note instead.
+    ///
+    /// The journal stores the media with the input, so a resumed run and a fork have them too. A
+    /// run rejects more than [`MAX_MEDIA_BYTES`](Self::MAX_MEDIA_BYTES).
+    ///
+    /// ```
+    /// # use levity_core::Media;
+    /// # use levity_dag::TeamInput;
+    /// let chart = Media::url("image/png", "https://example.com/chart.png");
+    /// let input = TeamInput::from("Explain the chart").media([chart]);
+    /// ```
+    pub fn media(mut self, media: impl IntoIterator<Item = Media>) -> Self {
+        self.media.extend(media);
         self
     }
 
@@ -99,9 +122,14 @@ impl From<String> for TeamInput {
     }
 }
 
+/// The text of the message is the goal, and its media come with the goal.
 impl From<Message> for TeamInput {
     fn from(goal: Message) -> Self {
-        Self::default().goal(goal.text())
+        let input = Self::default().goal(goal.text());
+        input.media(goal.parts.into_iter().filter_map(|part| match part {
+            Part::Media(media) => Some(media),
+            _ => None,
+        }))
     }
 }
 
@@ -165,11 +193,13 @@ impl Runnable for Team {
         let TeamInput {
             goal,
             given,
+            media,
             files,
             plan,
             checked,
             seed,
         } = input;
+        check_media(&media)?;
         let (plan, done) =
             seed.map_or((plan, Vec::new()), |seed| (Some(seed.plan), seed.completed));
         // A plan needs no goal.
@@ -181,6 +211,7 @@ impl Runnable for Team {
             goal,
             given,
             files: None,
+            media: media.into(),
             plan,
             done,
             limits: *limits,
@@ -211,6 +242,22 @@ impl Runnable for Team {
 
     fn observers(&self) -> &[Arc<dyn Observe>] {
         &self.inner.observers
+    }
+}
+
+/// Rejects media that are too large: each agent and each record of a child run holds them.
+fn check_media(media: &[Media]) -> Result<()> {
+    let bytes = media.iter().map(|media| match &media.source {
+        MediaSource::Bytes(bytes) => bytes.as_slice().len(),
+        _ => 0,
+    });
+    let (bytes, limit) = (bytes.sum::<usize>(), TeamInput::MAX_MEDIA_BYTES);
+    match bytes > limit {
+        true => Err(Error::setting(
+            "media",
+            format!("has {bytes} bytes, and the limit is {limit}; use fewer or smaller images"),
+        )),
+        false => Ok(()),
     }
 }
 

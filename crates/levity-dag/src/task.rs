@@ -19,6 +19,8 @@ const MAX_INPUT_BYTES: usize = 200_000;
 /// The parts of the task of a step.
 pub(crate) struct Task<'a> {
     pub(crate) goal: &'a str,
+    /// The number of images and other media of the goal.
+    pub(crate) media: usize,
     pub(crate) step: &'a Step,
     pub(crate) inputs: &'a Map<String, Value>,
     /// The messages that the host has added since the start.
@@ -47,6 +49,9 @@ impl Task<'_> {
         }
         if !self.goal.is_empty() {
             let _ = write!(text, "\nIt serves this goal: {}\n", self.goal);
+        }
+        if self.media > 0 {
+            let _ = write!(text, "\n{}\n", media_note(self.media));
         }
         for message in self.messages {
             let _ = write!(text, "\nThe user has added: {message}\n");
@@ -92,6 +97,14 @@ impl Task<'_> {
             let _ = write!(text, "\n# What to do now\n{next}\n");
         }
         text
+    }
+}
+
+/// Returns a note about the media of a goal, which follow the text.
+pub(crate) fn media_note(count: usize) -> String {
+    match count {
+        1 => "An image or file comes with the goal; it follows this text.".to_owned(),
+        count => format!("{count} images or files come with the goal; they follow this text."),
     }
 }
 
@@ -162,6 +175,7 @@ mod tests {
         let inputs = inputs.as_object().unwrap();
         Task {
             goal: "g",
+            media: 0,
             step: &step,
             inputs,
             messages: &[],
@@ -226,6 +240,7 @@ mod tests {
             let inputs = Map::new();
             Task {
                 goal,
+                media: 0,
                 step: &step,
                 inputs: &inputs,
                 messages: &[],

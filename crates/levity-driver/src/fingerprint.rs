@@ -48,7 +48,13 @@ impl Fingerprint {
                 "place",
                 Digest::of(&(save.change.at, save.change.end())),
             )],
-            Effect::Child(child) => vec![named("input", Digest::of(&child.input))],
+            Effect::Child(child) => {
+                let mut inputs = vec![named("input", Digest::of(&child.input))];
+                if !child.media.is_empty() {
+                    inputs.push(named("media", Digest::of(&child.media)));
+                }
+                inputs
+            }
             _ => Vec::new(),
         }
     }

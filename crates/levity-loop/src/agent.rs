@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use crate::answer::{AgentDetails, Answer};
 use crate::builder::AgentBuilder;
-use crate::child_task::ChildTask;
+use crate::child_task::{ChildTask, labelled};
 use crate::executor::AgentExecutor;
 use crate::gather::GatheredContext;
 use crate::guards::Goal;
@@ -415,6 +415,8 @@ impl Agent {
         task: impl Into<ChildTask>,
         saved: Option<&Value>,
     ) -> Result<Child, ToolError> {
+        let mut task = task.into();
+        let label = task.take_label();
         let (machine, lease) = match saved {
             Some(state) => {
                 let machine = self.restore(state).map_err(ToolError::failed)?;
@@ -422,11 +424,12 @@ impl Agent {
                 (machine, lease)
             }
             None => {
-                let (machine, lease) = self.new_child_machine(task.into()).await?;
+                let (machine, lease) = self.new_child_machine(task).await?;
                 (machine, lease.map(ChildLease::Held))
             }
         };
-        let child = Child::new(machine, self.executor(), self.inner.limits);
+        let executor = labelled(self.executor(), label);
+        let child = Child::new(machine, executor, self.inner.limits);
         Ok(match lease {
             Some(lease) => child.with_lease(lease),
             None => child,

@@ -1,11 +1,17 @@
 //! Tasks for agents that run as children of other runs: in swarms, graphs and your own executors.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 
+use async_trait::async_trait;
+use levity_core::text::one_line;
 use levity_core::{
-    ConversationId, History, Lease, MemoryError, Message, OutputSchema, SharedError, ToolError,
+    Child, ChildRun, ConversationId, Effect, EffectCx, Eventual, Executor, History, Inspection,
+    Lease, Media, MediaSource, MemoryError, Message, Outcome, OutputSchema, Part, PrepareCx,
+    Prepared, Resolution, SharedError, ToolError,
 };
+use serde_json::Value;
 
 use crate::agent::{Agent, AgentInput};
 use crate::machine::{AgentMachine, ConversationState};
@@ -26,6 +32,8 @@ pub struct ChildTask {
     input: AgentInput,
     output: Option<Arc<OutputSchema>>,
     said: bool,
+    label: Option<Arc<str>>,
+    media: Vec<Media>,
 }
 
 impl ChildTask {
@@ -35,6 +43,8 @@ impl ChildTask {
             input: goal.into().into(),
             output: None,
             said: false,
+            label: None,
+            media: Vec::new(),
         }
     }
 
@@ -61,6 +71,44 @@ impl ChildTask {
     pub fn output(mut self, schema: impl Into<Arc<OutputSchema>>) -> Self {
         self.output = Some(schema.into());
         self
+    }
+
+    /// Adds images and other media to the goal. If the model of the agent accepts no images, a note
+    /// that names each of them replaces it.
+    ///
+    /// ```
+    /// # use levity_core::Media;
+    /// # use levity_loop::{Agent, ChildTask};
+    /// # use levity_test::ScriptedModel;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let agent = Agent::builder(ScriptedModel::new()).build()?;
+    /// let chart = Media::url("image/png", "https://example.com/chart.png");
+    /// let child = agent.child(ChildTask::new("Describe it.").media([chart]), None).await?;
+    /// assert!(child.machine.save().to_string().contains("chart.png"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn media(mut self, media: impl IntoIterator<Item = Media>) -> Self {
+        self.media.extend(media);
+        self
+    }
+
+    /// Sets a name for the model calls of the task in logs, such as the agent and its step. It does
+    /// not affect the run.
+    ///
+    /// ```
+    /// # use levity_loop::ChildTask;
+    /// let task = ChildTask::new("Find it").label("searcher find");
+    /// ```
+    pub fn label(mut self, label: impl Into<Arc<str>>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// Removes the name for logs.
+    pub(crate) fn take_label(&mut self) -> Option<Arc<str>> {
+        self.label.take()
     }
 
     /// Includes the messages of the run in its [`Ending::messages`](levity_core::Ending::messages).
@@ -106,13 +154,20 @@ impl Agent {
         let ChildTask {
             input:
                 AgentInput {
-                    goal,
+                    mut goal,
                     history,
                     conversation,
                 },
             output,
             said,
+            label: _,
+            media,
         } = task;
+        let sees = self.card().capabilities.images;
+        goal.parts.extend(media.into_iter().map(|media| match sees {
+            true => Part::Media(media),
+            false => Part::text(invisible(&media)),
+        }));
         let goal = self.screen_goal(goal).await;
         let (past, lease) = self
             .load_past(history, conversation)
@@ -136,6 +191,81 @@ impl Agent {
             },
             lease,
         ))
+    }
+}
+
+/// Returns a note in place of media that the model does not accept.
+fn invisible(media: &Media) -> String {
+    let name = media.name.as_deref().map(|name| one_line(name, MAX_NAME));
+    let name = name.map(|name| format!(" `{name}`")).unwrap_or_default();
+    let mime = one_line(&media.mime, MAX_NAME);
+    let place = match &media.source {
+        MediaSource::Url(url) if !url.starts_with("data:") => {
+            format!(" at {}", one_line(url, MAX_ADDRESS))
+        }
+        _ => String::new(),
+    };
+    format!("\n(The goal comes with{name} of type {mime}{place}, which you cannot see.)\n")
+}
+
+/// The maximum length of a file name and of a media type in a note, in characters.
+const MAX_NAME: usize = 100;
+/// The maximum length of an address in a note, in characters.
+const MAX_ADDRESS: usize = 2_000;
+
+/// Performs the effects of a child run, and labels its model calls.
+struct Labelled {
+    inner: Arc<dyn Executor>,
+    label: Arc<str>,
+}
+
+impl Labelled {
+    fn label(&self, mut effect: Effect) -> Effect {
+        if let Effect::Model(call) = &mut effect {
+            Arc::make_mut(&mut call.request.options).label = Some(self.label.clone());
+        }
+        effect
+    }
+}
+
+/// Returns the executor of a child run with this label.
+pub(crate) fn labelled(inner: Arc<dyn Executor>, label: Option<Arc<str>>) -> Arc<dyn Executor> {
+    match label {
+        Some(label) => Arc::new(Labelled { inner, label }),
+        None => inner,
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl Executor for Labelled {
+    fn prepare(&self, effect: &Effect, cx: &PrepareCx) -> Eventual<Prepared> {
+        self.inner.prepare(effect, cx)
+    }
+
+    // Written out, so that an effect needs only one boxed future.
+    fn execute<'life0, 'async_trait>(
+        &'life0 self,
+        effect: Effect,
+        cx: EffectCx,
+    ) -> Pin<Box<dyn Future<Output = Outcome> + Send + 'async_trait>>
+    where
+        'life0: 'async_trait,
+        Self: 'async_trait,
+    {
+        self.inner.execute(self.label(effect), cx)
+    }
+
+    async fn child(&self, child: &ChildRun, saved: Option<&Value>) -> Result<Child, ToolError> {
+        self.inner.child(child, saved).await
+    }
+
+    async fn resolve(&self, effect: &Effect, cx: &EffectCx) -> Resolution {
+        self.inner.resolve(effect, cx).await
+    }
+
+    fn inspect(&self) -> Inspection {
+        self.inner.inspect()
     }
 }
 

@@ -25,6 +25,7 @@ use levity_tools::{CallCx, Dispatched, Dispatcher};
 use serde_json::Value;
 
 use crate::agent::Agent;
+use crate::child_task::ChildTask;
 use crate::guards::{Guarded, Screen};
 use crate::notes;
 use crate::result_reader;
@@ -427,6 +428,7 @@ impl Executor for AgentExecutor {
             let message = "an agent is called with a `task`, in words";
             return Err(ToolError::new(ToolErrorKind::InvalidArgs, message));
         };
+        let task = ChildTask::new(task).label(child.agent.clone());
         agent.child(task, saved).await
     }
 

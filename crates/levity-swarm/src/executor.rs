@@ -34,13 +34,24 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    async fn child(&self, work: Work, saved: Option<&Value>) -> Result<Child, ToolError> {
+    async fn child(
+        &self,
+        work: Work,
+        child: &ChildRun,
+        saved: Option<&Value>,
+    ) -> Result<Child, ToolError> {
         let agent = match (&self.equipped, &self.plain) {
-            (AgentOrSwarm::Swarm(swarm), _) => return swarm.child(&work.task, saved),
+            (AgentOrSwarm::Swarm(swarm), _) => {
+                return swarm.child_with(&work.task, child.media.clone(), saved);
+            }
             (_, Some(plain)) if work.plain => plain,
             (AgentOrSwarm::Agent(agent), _) => agent,
         };
-        agent.child(child_task(work)?, saved).await
+        let label = child.label.as_ref().unwrap_or(&child.agent);
+        let task = child_task(work)?
+            .label(label.clone())
+            .media(child.media.iter().cloned());
+        agent.child(task, saved).await
     }
 }
 
@@ -88,7 +99,7 @@ impl Executor for SwarmExecutor {
         let work = Work::deserialize(&child.input)
             .map_err(|_| ToolError::failed("cannot read the task of the worker"))?;
         let limits = work.limits;
-        let mut made = member.child(work, saved).await?;
+        let mut made = member.child(work, child, saved).await?;
         made.limits = limits.map_or(made.limits, |limits| made.limits.within(&limits));
         Ok(made)
     }

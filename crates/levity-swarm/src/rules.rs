@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use levity_core::{ConversationId, Limits, Message};
+use levity_builtin_tools::profile::FileManifest;
+use levity_core::{ConversationId, Limits, Media, Message};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -40,6 +41,12 @@ pub(crate) struct Start {
     /// The name of the pattern.
     pub(crate) pattern: String,
     pub(crate) goal: String,
+    /// The images and other media of the goal.
+    #[serde(default, skip_serializing_if = "has_no_media")]
+    pub(crate) media: Arc<[Media]>,
+    /// The description of the input files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) files: Option<FileManifest>,
     #[serde(default)]
     pub(crate) limits: Limits,
     /// The plan, if the host passed one.
@@ -55,4 +62,8 @@ pub(crate) struct Start {
     /// The initial state of a custom pattern.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) state: Option<Value>,
+}
+
+fn has_no_media(media: &[Media]) -> bool {
+    media.is_empty()
 }

@@ -1,11 +1,14 @@
 //! Inputs and runs of a swarm.
 
 use levity_core::{
-    ConversationId, Error, Executor, History, Limits, MachineKind, Message, Result, StoppedRun,
+    ConversationId, Error, Executor, History, Limits, MachineKind, Media, MediaSource, Message,
+    Part, Result, SharedError, StoppedRun,
 };
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use levity_builtin_tools::profile::{self, FileManifest};
 use levity_core::text::is_blank;
 use levity_runtime::{Conversational, MachineStart, Runnable, Runtime};
 use serde_json::Value;
@@ -33,6 +36,8 @@ use crate::worker::WorkerMemory;
 #[must_use = "an input does nothing until a swarm runs it"]
 pub struct SwarmInput {
     goal: String,
+    media: Vec<Media>,
+    files: Vec<PathBuf>,
     plan: Option<Vec<Delegation>>,
     /// The conversation for workers with a conversation memory.
     conversation: Option<ConversationId>,
@@ -43,6 +48,53 @@ pub struct SwarmInput {
 }
 
 impl SwarmInput {
+    /// The maximum size of all media of a goal: 32 MiB.
+    pub const MAX_MEDIA_BYTES: usize = 32 << 20;
+
+    /// Adds images and other media to the goal. The router receives them with the goal, and each
+    /// worker with its task. An agent whose model accepts no images receives a note instead.
+    ///
+    /// The journal stores the media with the input, so a resumed run and a fork have them too. A
+    /// run rejects more than [`MAX_MEDIA_BYTES`](Self::MAX_MEDIA_BYTES).
+    ///
+    /// ```
+    /// # use levity_core::Media;
+    /// # use levity_swarm::SwarmInput;
+    /// let chart = Media::url("image/png", "https://example.com/chart.png");
+    /// let input = SwarmInput::from("Explain the chart").media([chart]);
+    /// ```
+    pub fn media(mut self, media: impl IntoIterator<Item = Media>) -> Self {
+        self.media.extend(media);
+        self
+    }
+
+    /// Adds input files. levity profiles them before the first work, and the router and each worker
+    /// read the profiles. To read a whole file, a worker needs a tool.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_swarm::{Router, Swarm, SwarmInput};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("tides.csv");
+    /// std::fs::write(&path, "time,metres\n06:00,4.1\n")?;
+    /// let model = ScriptedModel::new().reply("At six.");
+    /// let swarm = Swarm::builder(Router::keywords())
+    ///     .agent("pilot", "Knows the tides.", Agent::builder(model.clone()).build()?)
+    ///     .build()?;
+    /// swarm.run(SwarmInput::from("When is high water?").files([path])).await?;
+    /// assert!(model.requests()[0].history.messages()[0].text().contains("1 row, 2 columns"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn files<P: Into<PathBuf>>(mut self, paths: impl IntoIterator<Item = P>) -> Self {
+        self.files.extend(paths.into_iter().map(Into::into));
+        self
+    }
+
     /// Sets a plan to carry out instead of asking the router for one. levity validates it before
     /// any work starts.
     ///
@@ -114,9 +166,14 @@ impl From<String> for SwarmInput {
     }
 }
 
+/// The text of the message is the goal, and its media come with the goal.
 impl From<Message> for SwarmInput {
     fn from(goal: Message) -> Self {
-        goal.text().into_owned().into()
+        let input = Self::from(goal.text().into_owned());
+        input.media(goal.parts.into_iter().filter_map(|part| match part {
+            Part::Media(media) => Some(media),
+            _ => None,
+        }))
     }
 }
 
@@ -140,18 +197,22 @@ impl Runnable for Swarm {
     fn begin(&self, input: SwarmInput, limits: &Limits) -> Result<MachineStart<SwarmMachine>> {
         let SwarmInput {
             goal,
+            media,
+            files,
             plan,
             conversation,
             history,
             earlier,
             first,
         } = input;
+        check_media(&media)?;
         let history = if earlier.is_empty() {
             history.messages().to_vec()
         } else {
             earlier
         };
-        let start = Start {
+        let mut start = Start {
+            media: media.into(),
             plan,
             conversation,
             history,
@@ -160,10 +221,14 @@ impl Runnable for Swarm {
             ..self.begin_with(goal)
         };
         check_start(self, &start)?;
-        Ok(MachineStart::now(SwarmMachine::new(
-            self.inner.rules.clone(),
-            start,
-        )))
+        let rules = self.inner.rules.clone();
+        if files.is_empty() {
+            return Ok(MachineStart::now(SwarmMachine::new(rules, start)));
+        }
+        Ok(MachineStart::later(async move {
+            start.files = Some(profile_files(files).await?);
+            Ok(SwarmMachine::new(rules, start).into())
+        }))
     }
 
     fn restore(&self, kind: &MachineKind, state: &Value) -> Result<SwarmMachine, String> {
@@ -193,6 +258,29 @@ impl Runnable for Swarm {
 }
 
 impl Conversational for Swarm {}
+
+/// Rejects media that are too large: each agent and each record of a child run holds them.
+fn check_media(media: &[Media]) -> Result<()> {
+    let bytes = media.iter().map(|media| match &media.source {
+        MediaSource::Bytes(bytes) => bytes.as_slice().len(),
+        _ => 0,
+    });
+    let (bytes, limit) = (bytes.sum::<usize>(), SwarmInput::MAX_MEDIA_BYTES);
+    match bytes > limit {
+        true => Err(Error::setting(
+            "media",
+            format!("has {bytes} bytes, and the limit is {limit}; use fewer or smaller images"),
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Profiles files on a blocking thread, so that it does not delay other tasks.
+async fn profile_files(files: Vec<PathBuf>) -> Result<FileManifest, SharedError> {
+    let profiled =
+        tokio::runtime::Handle::current().spawn_blocking(move || profile::profile_files(files));
+    profiled.await.map_err(SharedError::new)
+}
 
 /// Validates the input of the host before any work starts.
 fn check_start(swarm: &Swarm, start: &Start) -> Result<()> {

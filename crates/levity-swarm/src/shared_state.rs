@@ -5,13 +5,14 @@
 //! saved as its messages, and its index is built again.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::text::{clipped, head};
 use levity_core::{
     ChildRun, ConversationId, Effect, EffectId, Ending, Failure, Limit, Limits, MachineOutput,
-    Message, Outcome, OutputSchema, RunId, Signal, Stats, Status, Usage,
+    Media, Message, Outcome, OutputSchema, RunId, Signal, Stats, Status, Usage,
 };
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
@@ -65,6 +66,16 @@ struct SavedState {
     next: u64,
     #[serde(rename = "under_way")]
     in_progress: BTreeMap<EffectId, WorkKind>,
+}
+
+/// The maximum size of the description of the files, in tokens.
+const MAX_FILES_TOKENS: u64 = 8_000;
+
+fn counted_media(count: usize) -> String {
+    match count {
+        1 => "An image or file comes".to_owned(),
+        count => format!("{count} images or files come"),
+    }
 }
 
 /// An upper bound on the number of effects in a run.
@@ -242,9 +253,49 @@ impl SharedState {
         let id = EffectId::new(self.next);
         self.next += 1;
         self.in_progress.insert(id, kind);
-        let input = serde_json::to_value(work).unwrap_or_default();
-        out.request(id, Effect::Child(ChildRun::new(member.clone(), input)));
+        let (task, media) = self.given(work, kind);
+        let mut input = serde_json::to_value(work).unwrap_or_default();
+        if let Some(task) = task {
+            input["task"] = task.into();
+        }
+        let label = match kind {
+            WorkKind::Work(number) => {
+                let report = usize::try_from(number)
+                    .ok()
+                    .and_then(|at| self.reports.get(at));
+                report.map_or_else(
+                    || member.to_string(),
+                    |report| format!("{member} {}", report.id),
+                )
+            }
+            WorkKind::Lead | WorkKind::Close => member.to_string(),
+        };
+        let child = ChildRun::new(member.clone(), input);
+        out.request(id, Effect::Child(child.with_label(label).with_media(media)));
         id
+    }
+
+    /// Returns the task of a piece of work with the files of the goal, unless it has none, and the
+    /// media of the goal.
+    fn given(&self, work: &Work, kind: WorkKind) -> (Option<String>, Arc<[Media]>) {
+        let (files, media) = (&self.start.files, &self.start.media);
+        // The answer is made of the results.
+        if kind == WorkKind::Close || (files.is_none() && media.is_empty()) {
+            return (None, Arc::default());
+        }
+        let files = files
+            .as_ref()
+            .map(|files| files.as_text(MAX_FILES_TOKENS))
+            .unwrap_or_default();
+        let mut task = work.task.clone();
+        if !files.is_empty() {
+            let _ = write!(task, "\n\n{files}\n");
+        }
+        if !media.is_empty() {
+            let count = counted_media(media.len());
+            let _ = write!(task, "\n{count} with the goal, after this text.\n");
+        }
+        (Some(task), media.clone())
     }
 
     pub(crate) fn notify(&self, out: &mut MachineOutput, notice: impl FnOnce() -> SwarmNotice) {

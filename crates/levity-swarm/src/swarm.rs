@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use levity_core::{Ask, Child, Event, Executor, Limits, Result, RunId, ToolError};
+use levity_core::{Ask, Child, Event, Executor, Limits, Media, Result, RunId, ToolError};
 use levity_runtime::{Run, Runtime};
 use serde_json::Value;
 
@@ -181,9 +181,23 @@ impl Swarm {
     /// A custom executor calls it for the children of its own machine; [`as_tool`](Self::as_tool)
     /// does the same for an agent.
     pub fn child(&self, task: &str, saved: Option<&Value>) -> Result<Child, ToolError> {
+        self.child_with(task, Arc::default(), saved)
+    }
+
+    /// Creates a child run whose goal has these media.
+    pub(crate) fn child_with(
+        &self,
+        task: &str,
+        media: Arc<[Media]>,
+        saved: Option<&Value>,
+    ) -> Result<Child, ToolError> {
         let machine = match saved {
             Some(state) => self.restore(state).map_err(ToolError::failed)?,
-            None => SwarmMachine::new(self.inner.rules.clone(), self.begin_with(task.to_owned())),
+            None => {
+                let mut start = self.begin_with(task.to_owned());
+                start.media = media;
+                SwarmMachine::new(self.inner.rules.clone(), start)
+            }
         };
         Ok(Child::new(machine, self.executor(), self.inner.limits))
     }

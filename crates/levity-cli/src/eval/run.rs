@@ -12,16 +12,17 @@
 //! Checks come first: cases, model and the tools of BFCL are verified before the folder is created.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use levity::core::Options;
 use levity::core::text::{bare_model_name, one_line};
+use levity::core::{Model, Options};
 use levity::eval::{
     AgentSubject, Case, CommandSubject, EvalProgress, Evaluation, Header, Results, Selection,
     Subject, ToolHost, bfcl,
 };
-use levity::llm::Models;
+use levity::llm::{ModelExt as _, Models};
 use levity::prelude::*;
 use levity::runtime::FileJournal;
 use levity_system::files::refuse_link;
@@ -126,6 +127,10 @@ struct ModelOptions {
         help_heading = "Models"
     )]
     seed: Option<u64>,
+    /// Describe the tools in the prompt, and read the calls from the text of the replies; for
+    /// models and servers without tool calls of their own.
+    #[arg(long, conflicts_with = "command", help_heading = "Models")]
+    text_tools: bool,
 }
 
 /// Ends with the same report that `levity eval score` prints. Errors of single trials are counted
@@ -284,6 +289,7 @@ impl Run {
             temperature,
             max_tokens,
             seed,
+            text_tools,
         } = &self.options;
         let mut header = Header::new(self.suite(), self.name())
             .with_setting("levity", env!("CARGO_PKG_VERSION"));
@@ -303,6 +309,9 @@ impl Run {
         }
         if let Some(seed) = seed {
             header = header.with_setting("seed", *seed);
+        }
+        if *text_tools {
+            header = header.with_setting("text_tools", true);
         }
         let data = self
             .data
@@ -363,6 +372,10 @@ impl Run {
             .model(spec)
             .map(with_retries)
             .map_err(|error| Problem::call(chain(&error)))?;
+        let model = match self.options.text_tools {
+            true => Arc::new(model.text_tools()) as Arc<dyn Model>,
+            false => model,
+        };
         warn(models.address_from_file(spec).as_deref());
         let runs = results.folder().join("runs");
         refuse_link(&runs).map_err(|error| Problem::call(error.to_string()))?;

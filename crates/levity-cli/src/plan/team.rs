@@ -21,8 +21,9 @@ use levity::prelude::*;
 use levity::tools::Policy;
 
 use super::demo;
-use super::given_files::ReadGivenFile;
 use crate::agent::Common;
+use crate::given::Given;
+use crate::given_files::ReadGivenFile;
 use crate::mcp::McpServers;
 use crate::terminal::{chain, note};
 
@@ -53,7 +54,7 @@ impl TeamShape {
     }
 
     /// Builds the team with this runtime, and returns it with the MCP servers that run beside it.
-    /// Its agents can read these files.
+    /// Its agents can read the given files.
     ///
     /// Limits are the same for all agents, except the number of turns of the planner. MCP servers
     /// start last among the parts, and are ended if the team cannot be built.
@@ -65,7 +66,7 @@ impl TeamShape {
         &self,
         common: &Common,
         max_parallel: Option<usize>,
-        files: &[PathBuf],
+        given: &Given,
         runtime: Runtime,
         sessions: Option<&SessionFolder>,
     ) -> Result<(Team, McpServers), String> {
@@ -83,7 +84,8 @@ impl TeamShape {
         let model = common
             .model
             .open_shared(&common.options, report, || demo::model(pause))?;
-        let layers = common.options.layers()?;
+        given.check(model.card())?;
+        let layers = common.model.layers(&common.options)?;
         let named = named_models(self.agents.clone());
         let mut parts = AgentParts::new(model.clone())
             .models(move |name| named(name).map(|(model, place)| layers.around(model, &place)))
@@ -97,8 +99,8 @@ impl TeamShape {
             });
         }
         let mut parts = common.tools.add_to_parts(parts, false, note)?;
-        if !files.is_empty() {
-            parts = parts.tool(ReadGivenFile::new(files, note));
+        if let Some(tool) = given.tool(note) {
+            parts = parts.tools(vec![tool]);
         }
         let mcp_servers = common.mcp.start(note).await?;
         let parts = mcp_servers.add_to_parts(parts);

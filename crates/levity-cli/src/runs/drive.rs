@@ -25,6 +25,7 @@ use levity::swarm::Swarm;
 
 use super::{CommandResult, DriveArgs};
 use crate::follow::{follow, unpause};
+use crate::given::Given;
 use crate::kind::Kind;
 use crate::mcp::McpServers;
 use crate::terminal::{chain, print_json, print_text, report_error};
@@ -83,7 +84,7 @@ impl DriveArgs {
         let (_, records) = self.run_arg.records().await?;
         let kind = Kind::of(&self.run_arg.id(), &records)?;
         // This check runs before a foreign run is trusted.
-        if let Err(problem) = self.group.check(kind, &self.agent.shape) {
+        if let Err(problem) = self.check(kind) {
             return Ok(report_error(&problem, 2));
         }
         let (journal, records) = self.run_arg.own_records(self.trust).await?;
@@ -103,6 +104,16 @@ impl DriveArgs {
                     .await
             }
         }
+    }
+
+    /// Rejects options that have no effect on this kind of run.
+    fn check(&self, kind: Kind) -> Result<(), String> {
+        let recalls = self.agent.recall.is_some() && !crate::settings::is_supplied("recall");
+        if recalls && kind != Kind::Agent {
+            let text = "`--recall` has no effect on a resumed team or swarm; remove it";
+            return Err(text.to_owned());
+        }
+        self.group.check(kind, &self.agent.shape)
     }
 
     /// Returns the continued run before it is started.
@@ -138,13 +149,17 @@ impl DriveArgs {
         records: &[Record],
     ) -> CommandResult {
         let logs = self.agent.shape.common.logs.open()?;
-        let (agent, mcp_servers) = self.agent.build(runtime).await?;
+        let extras = self.agent.extras(Given::default())?;
+        let (agent, mcp_servers) = self.agent.build(runtime, &extras).await?;
         let run = self
             .run(&agent, continuation, records)
             .on_event(logs.watcher(None))
             .start();
         unpause(&run, continuation.initial_records(records)).await;
-        Ok(mcp_servers.end(follow(run, &self.agent, true).await).await)
+        let goal = super::goal_of(records).unwrap_or_default();
+        let recall = extras.recall.as_ref().map(|recall| (recall, &*goal));
+        let code = follow(run, &self.agent, true, recall).await;
+        Ok(mcp_servers.end(code).await)
     }
 
     /// Returns the id of the continued run.
@@ -293,13 +308,14 @@ impl Replay {
         drive_args.agent.quiet = true;
         let (journal, records) = drive_args.run_arg.records().await?;
         let kind = Kind::of(&drive_args.run_arg.id(), &records)?;
-        if let Err(problem) = drive_args.group.check(kind, &drive_args.agent.shape) {
+        if let Err(problem) = drive_args.check(kind) {
             return Ok(report_error(&problem, 2));
         }
         let runtime = Runtime::new().with_journal(journal);
         let events = match kind {
             Kind::Agent => {
-                let (agent, mcp_servers) = drive_args.agent.build(runtime).await?;
+                let extras = drive_args.agent.extras(Given::default())?;
+                let (agent, mcp_servers) = drive_args.agent.build(runtime, &extras).await?;
                 let replayed = mcp_servers
                     .end(agent.replay(&drive_args.run_arg.id()).await)
                     .await;

@@ -72,7 +72,9 @@ pub(crate) struct ServeMcp {
     #[arg(long, value_name = "KIND:ID", requires = "facts", value_parser = scope)]
     scope: Vec<Scope>,
     /// Use the model of each client instead of a model of this server.
-    #[arg(long, conflicts_with_all = ["model", "script", "cache", "thinking"])]
+    #[arg(long, conflicts_with_all = [
+        "model", "script", "cache", "thinking", "debug_log", "text_tools",
+    ])]
     client_model: bool,
     /// Store the runs in this folder or SQLite file (`*.db`). Runs that an earlier server left are
     /// cancelled.

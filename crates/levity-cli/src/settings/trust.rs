@@ -391,6 +391,7 @@ fn allows(name: &str) -> &'static str {
         "servers" => "these servers receive your text and the key that each names",
         "searxng" => "this server receives what agents search for",
         "recall" => "levity stores answers here, and gives them to later runs",
+        "debug-log" => "levity writes all prompts and replies here",
         "model" => "this server receives your text and answers it",
         "assume-price" => "limits on money assume this price for models with an unknown price",
         "commander" => "this command runs outside any sandbox, for each task of a client",

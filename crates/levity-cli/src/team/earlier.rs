@@ -8,27 +8,24 @@ use std::sync::Arc;
 
 use levity::core::text::clipped;
 use levity::core::{ConversationChange, ConversationId, Message, Role};
-use levity::memory::{Conversations, InMemory, Recall, Scope};
+use levity::memory::{Conversations, InMemory};
 use levity::prelude::*;
 use serde_json::{Value, json};
 
 use crate::memory;
+use crate::recall::AnswerStore;
 use crate::terminal::{chain, note};
 
 /// The number of earlier goals that a run is given.
 const MAX_EARLIER: usize = 10;
-/// The number of recalled answers that a run is given.
-const MAX_RECALLED: usize = 5;
 /// The maximum length of a given answer, in bytes.
 const MAX_ANSWER: usize = 4000;
-/// The maximum length of a stored fact, in bytes; the store refuses longer ones.
-const MAX_FACT: usize = 8000;
 
 /// The stores of a session.
 pub(super) struct EarlierGoals {
     conversations: Conversations,
     id: ConversationId,
-    recall: Option<Recall>,
+    recall: Option<AnswerStore>,
 }
 
 impl EarlierGoals {
@@ -48,13 +45,7 @@ impl EarlierGoals {
         if memory.is_some() && conversation.is_none() {
             note(&format!("conversation {id}"));
         }
-        let recall = match recall {
-            Some(path) => Some(Recall::open(path).map_err(|error| chain(&error))?),
-            None => None,
-        };
-        for warning in recall.iter().flat_map(Recall::warnings) {
-            note(&warning);
-        }
+        let recall = AnswerStore::open(recall)?;
         let earlier = Self {
             conversations,
             id,
@@ -74,14 +65,7 @@ impl EarlierGoals {
             Err(problem) => note(&format!("the earlier goals cannot be read: {problem}")),
         }
         if let Some(recall) = &self.recall {
-            match recall.recall(&[scope()], goal, MAX_RECALLED).await {
-                Ok(found) if found.facts.is_empty() => {}
-                Ok(found) => {
-                    let facts = found.facts.iter().map(|fact| json!(fact.text));
-                    variables.push(("recalled", facts.collect()));
-                }
-                Err(error) => note(&format!("nothing can be recalled: {}", chain(&error))),
-            }
+            variables.extend(recall.variable(goal).await);
         }
         variables
     }
@@ -109,15 +93,8 @@ impl EarlierGoals {
             note(&format!("the answer was not stored: {problem}"));
         }
         if let Some(recall) = &self.recall {
-            let fact = format!("Goal: {goal}\nAnswer: {answer}");
-            let fact = levity::core::text::head(&fact, MAX_FACT);
             let source = format!("team session {}", self.id);
-            if let Err(error) = recall.remember(&scope(), fact, &source).await {
-                note(&format!(
-                    "the answer cannot be recalled later: {}",
-                    chain(&error)
-                ));
-            }
+            recall.add(goal, answer, &source).await;
         }
     }
 
@@ -128,9 +105,4 @@ impl EarlierGoals {
         let change = ConversationChange::at(open.remembered().end).with_messages(messages);
         open.save(change).await.map_err(|error| chain(&error))
     }
-}
-
-/// Everything that one user of the command stores in a file belongs together.
-fn scope() -> Scope {
-    Scope::user("levity")
 }

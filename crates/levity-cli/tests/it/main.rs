@@ -7,6 +7,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
+mod agent_options;
 #[cfg(unix)]
 #[allow(
     clippy::disallowed_methods,
@@ -21,6 +22,7 @@ mod conversations;
 mod errors;
 #[cfg(unix)]
 mod eval;
+mod given;
 mod journals;
 mod logs;
 mod mcp;

@@ -281,11 +281,13 @@ impl GraphMachine {
         } else {
             Vec::new()
         };
+        let media = self.start.media.len();
         let Some(attempt) = self.attempt(place) else {
             return Err(StepFailure::permanent("the step is not in progress"));
         };
         let task = Task {
             goal: &goal,
+            media,
             step,
             inputs,
             messages: &messages,
@@ -298,10 +300,11 @@ impl GraphMachine {
         };
         let input = json!({"task": task.text()});
         let budget = round_budget(budget_of(step), attempt, turns)?;
-        Ok(Effect::Child(ChildRun::new(
-            name.clone(),
-            with_bounds(input, step, budget),
-        )))
+        Ok(Effect::Child(
+            ChildRun::new(name.clone(), with_bounds(input, step, budget))
+                .with_label(format!("{name} {}", step.id))
+                .with_media(self.start.media.clone()),
+        ))
     }
 
     /// Returns the steps whose work a judge judges, each with a variable that it wrote.

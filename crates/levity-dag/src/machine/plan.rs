@@ -195,7 +195,8 @@ impl GraphMachine {
         let brief = self.brief(&planning);
         let effect = match &self.rules.planner {
             Some(PlannerKind::Agent(agent)) => {
-                Effect::Child(ChildRun::new(agent.clone(), json!({"task": brief.text()})))
+                let child = ChildRun::new(agent.clone(), json!({"task": brief.text()}));
+                Effect::Child(child.with_media(self.start.media.clone()))
             }
             _ => {
                 let id = EffectId::new(self.now.next).to_string();

@@ -33,6 +33,7 @@ impl GraphMachine {
                 .collect(),
             code: known.code,
             given: shortened(given.map(|(name, value)| (&**name, value.clone()))),
+            media: self.start.media.to_vec(),
             files: self.file_facts(),
             replan: self.phase.steps().map(|steps| self.replan(steps, planning)),
             complaints: planning.drafts.complaints().to_vec(),

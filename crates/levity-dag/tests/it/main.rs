@@ -12,6 +12,7 @@ mod crashes;
 mod flow;
 mod guards;
 mod killed;
+mod media;
 mod plans;
 mod random;
 mod replan;

@@ -90,6 +90,8 @@ impl<M: Model + 'static> DebugLog<M> {
     }
 
     /// Sets the name that appears in file names, such as the agent's; the model's id by default.
+    /// The [label](levity_core::Options::label) of a request replaces it; levity labels the calls
+    /// of agents in teams and swarms with the agent and its step.
     ///
     /// ```
     /// use levity_core::{Model, Request};
@@ -193,8 +195,10 @@ impl Log {
     /// Writes a prompt and returns the name stem for the reply's file.
     async fn prompt(self: &Arc<Self>, card: &ModelCard, request: &Request) -> Option<String> {
         let text = text::prompt(card, request, &self.scrub);
+        let label = request.options.label.as_deref();
+        let name = label.map_or_else(|| self.name.clone(), file_name_part);
         let log = self.clone();
-        self.count_failure(files::run_blocking(move || log.write_prompt(&text)).await)
+        self.count_failure(files::run_blocking(move || log.write_prompt(&name, &text)).await)
     }
 
     /// Writes the reply or the error of a call; skips it if the prompt was not written.
@@ -219,7 +223,7 @@ impl Log {
     /// Creates a new file and returns the stem of its name, such as
     /// `2026-07-28T101500.000Z_00012_gpt-5`.
     /// A name that another process has taken leads to the next number.
-    fn write_prompt(&self, text: &str) -> io::Result<String> {
+    fn write_prompt(&self, name: &str, text: &str) -> io::Result<String> {
         private::make_dir(&self.folder)?;
         let text = self.scrub_and_trim(text);
         let time = self.world.now().to_string().replace(':', "");
@@ -228,7 +232,7 @@ impl Log {
             if next.is_multiple_of(SWEEP) {
                 self.sweep()?;
             }
-            let stem = format!("{time}_{next:05}_{}", self.name);
+            let stem = format!("{time}_{next:05}_{name}");
             match private::options()
                 .write(true)
                 .create_new(true)

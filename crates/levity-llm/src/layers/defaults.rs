@@ -55,6 +55,9 @@ impl<M: Model> Defaults<M> {
             options.max_tokens = options.max_tokens.or(own.max_tokens);
             options.thinking = options.thinking.or(own.thinking);
             options.seed = options.seed.or(own.seed);
+            if options.label.is_none() {
+                options.label.clone_from(&own.label);
+            }
             if options.stop.is_empty() {
                 options.stop.clone_from(&own.stop);
             }

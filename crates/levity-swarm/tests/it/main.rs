@@ -16,6 +16,7 @@ mod guards;
 mod handoff;
 mod hostile;
 mod lineage;
+mod media;
 mod order;
 mod resume;
 mod rounds;

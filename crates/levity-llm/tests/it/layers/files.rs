@@ -266,6 +266,26 @@ async fn debug_log_contains_every_prompt_and_reply() {
 }
 
 #[tokio::test]
+async fn debug_log_names_files_by_label_of_request() {
+    let folder = Folder::new();
+    let model = ScriptedModel::new()
+        .reply("It is 7.")
+        .debug_log(folder.path());
+    let mut options = Options::new();
+    options.label = Some("Coder sum_up".into());
+    model
+        .complete(history().with_options(options))
+        .await
+        .unwrap();
+    let names = folder.names();
+    let ends = |end: &str| names.iter().any(|name| name.ends_with(end));
+    assert!(
+        ends("_Coder-sum-up_prompt.txt") && ends("_Coder-sum-up_response.txt"),
+        "{names:?}"
+    );
+}
+
+#[tokio::test]
 async fn debug_log_is_bounded() {
     let folder = Folder::new();
     fs::write(folder.path().join("mine_prompt.txt"), "").unwrap();

@@ -23,9 +23,9 @@ use crate::terminal::chain;
 /// The description is part of every request, so a thousand files must not fill the context window.
 const MAX_NAMED: usize = 50;
 
-/// A tool that reads only the files given to a plan. They may be anywhere, even without a
+/// A tool that reads only the files given to a run. They may be anywhere, even without a
 /// workspace.
-pub(super) struct ReadGivenFile {
+pub(crate) struct ReadGivenFile {
     spec: ToolSpec,
     files: Vec<GivenFile>,
 }
@@ -33,7 +33,7 @@ pub(super) struct ReadGivenFile {
 /// The link in a path is resolved when the tool is created; a link that changes later does not
 /// change the file's folder.
 struct GivenFile {
-    /// The path as given, which the plan uses.
+    /// The path as given, which plans and tasks use.
     path: String,
     /// Its name in its folder.
     name: String,
@@ -42,13 +42,13 @@ struct GivenFile {
 
 impl ReadGivenFile {
     /// The name by which catalogues of agents refer to the tool.
-    pub(super) const NAME: &'static str = "read_given_file";
+    pub(crate) const NAME: &'static str = "read_given_file";
 
     /// Creates the tool for these files; `report` receives those that it cannot read.
     ///
     /// An unreadable file is left out and the others work. The command has already refused files
     /// that do not exist.
-    pub(super) fn new(paths: &[PathBuf], report: impl Fn(&str)) -> Self {
+    pub(crate) fn new(paths: &[PathBuf], report: impl Fn(&str)) -> Self {
         let mut files = Vec::with_capacity(paths.len());
         for path in paths {
             match GivenFile::open(path) {
