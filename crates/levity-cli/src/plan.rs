@@ -9,14 +9,15 @@
 //! end, a new session starts from the completed steps of the old one, and a note says so.
 //!
 //! Modules: `team` builds the agents, `drive` asks questions, `display`, `screen`, `live`,
-//! `inline`, `draw` and `streamed` show progress, `end` prints the result, `given_files` is the tool for `--file`, and
-//! `demo` the model without a key. Exit codes are listed in `end`.
+//! `inline`, `draw` and `streamed` show progress, `end` prints the result, `estimate` a plan's
+//! expected cost, `given_files` is the tool for `--file`, and `demo` the model without a key. Exit codes are listed in `end`.
 
 pub(crate) mod demo;
 mod display;
 mod draw;
 mod drive;
 mod end;
+mod estimate;
 mod given_files;
 mod inline;
 mod live;
@@ -45,6 +46,7 @@ use crate::terminal::{advise, chain, note, report_error, shell_quote};
 pub(crate) use display::PlanDisplay;
 pub(crate) use drive::{PlanOutcome, drive};
 pub(crate) use end::{AnswerForm, Drawing, export, print_answer};
+use estimate::PlanDraft;
 pub(crate) use screen::ViewKind;
 pub(crate) use team::TeamShape;
 
@@ -65,6 +67,12 @@ pub(crate) struct PlanArgs {
     /// JSON file with a plan to carry out instead of making one.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["resume", "fork"])]
     plan: Option<PathBuf>,
+    /// Print an estimate of the plan's tokens and cost, step by step, instead of carrying it out.
+    #[arg(
+        long,
+        conflicts_with_all = ["resume", "fork", "sessions", "park", "ask_plan", "export", "view"]
+    )]
+    estimate: bool,
     /// Display of the run: by default, a live tree on a terminal and lines elsewhere.
     #[arg(long, value_enum, default_value_t = ViewKind::Auto)]
     view: ViewKind,
@@ -110,7 +118,11 @@ pub(crate) struct PlanArgs {
 /// nothing was done, 2 for an invalid call, 3 if the run is waiting, 4 for part of the work, 130
 /// after Ctrl-C.
 pub(crate) async fn plan(args: PlanArgs) -> ExitCode {
-    match run_plan(&args).await {
+    let result = match args.estimate {
+        true => run_estimate(args).await,
+        false => run_plan(&args).await,
+    };
+    match result {
         Ok(code) => code,
         Err(problem) => report_error(&problem, 2),
     }
@@ -221,6 +233,47 @@ async fn run_plan(args: &PlanArgs) -> Result<ExitCode, String> {
         }
     }
     Ok(code)
+}
+
+/// Estimates a plan: one from a file, or one that the planner makes for the goal. Nothing is stored.
+async fn run_estimate(mut args: PlanArgs) -> Result<ExitCode, String> {
+    check_files(&args.files)?;
+    args.shape.draft = Some(PlanDraft::default());
+    // The tree of a run that ends before its first step would only confuse.
+    args.view = ViewKind::None;
+    let (team, mcp_servers) = args
+        .shape
+        .build(
+            &args.common,
+            args.max_parallel,
+            &args.files,
+            Runtime::new(),
+            None,
+        )
+        .await?;
+    let code = estimate_with(&args, &team).await;
+    mcp_servers.end(code).await
+}
+
+async fn estimate_with(args: &PlanArgs, team: &Team) -> Result<ExitCode, String> {
+    let (plan, planning) = match &args.plan {
+        Some(file) => (Plan::load(file).map_err(|error| chain(&error))?, None),
+        None => {
+            let (run, display) = start_new(args, team)?;
+            let outcome = drive(run, display, team.runtime(), &mut Input::new()).await;
+            let draft = args.shape.draft.as_ref().and_then(PlanDraft::take);
+            let Some(plan) = draft else {
+                return Ok(conclude(args, &outcome));
+            };
+            (plan, Some(outcome.view.totals().usage))
+        }
+    };
+    let goal = args.goal.as_deref().unwrap_or_default();
+    let estimate = team.estimate(plan.clone(), goal).await;
+    let estimate = estimate.map_err(|error| advise(chain(&error), "correct the plan"))?;
+    let price = args.common.options.limits().assumed_price;
+    let estimate = estimate::with_assumed_price(estimate, price);
+    Ok(estimate::print(&plan, &estimate, planning, args.json))
 }
 
 /// Rejects a file that does not exist or cannot be read.

@@ -21,6 +21,7 @@ use levity::prelude::*;
 use levity::tools::Policy;
 
 use super::demo;
+use super::estimate::PlanDraft;
 use super::given_files::ReadGivenFile;
 use crate::agent::Common;
 use crate::mcp::McpServers;
@@ -39,6 +40,9 @@ pub(crate) struct TeamShape {
     /// Ask for approval of the plan of a team, and of each change to it.
     #[arg(long, help_heading = "Teams and swarms")]
     ask_plan: bool,
+    /// Receives the plan in place of its execution.
+    #[arg(skip)]
+    pub(super) draft: Option<PlanDraft>,
 }
 
 impl TeamShape {
@@ -153,6 +157,9 @@ impl TeamShape {
         }
         if self.ask_plan {
             team = team.approve_plans();
+        }
+        if let Some(draft) = &self.draft {
+            team = team.approve_plans().approver(draft.clone());
         }
         team.build().map_err(|error| chain(&error))
     }

@@ -19,6 +19,7 @@ mod context;
 mod conversations;
 #[cfg(target_os = "linux")]
 mod errors;
+mod estimate;
 #[cfg(unix)]
 mod eval;
 mod journals;
