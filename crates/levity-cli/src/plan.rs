@@ -257,7 +257,20 @@ async fn run_estimate(mut args: PlanArgs) -> Result<ExitCode, String> {
 
 async fn estimate_with(args: &PlanArgs, team: &Team) -> Result<ExitCode, String> {
     let (plan, planning) = match &args.plan {
-        Some(file) => (Plan::load(file).map_err(|error| chain(&error))?, None),
+        Some(file) => {
+            let mut plan = Plan::load(file).map_err(|error| chain(&error))?;
+            if !args.files.is_empty() {
+                // The run sets these variables; only their names matter here.
+                let names: Vec<_> = args
+                    .files
+                    .iter()
+                    .map(|file| file.display().to_string())
+                    .collect();
+                plan = plan.given("file_manifest", names.clone());
+                plan = plan.given("file_profiles", names);
+            }
+            (plan, None)
+        }
         None => {
             let (run, display) = start_new(args, team)?;
             let outcome = drive(run, display, team.runtime(), &mut Input::new()).await;

@@ -8,7 +8,7 @@ use crate::constraints::PlanConstraints;
 use crate::estimate::{self, PlanEstimate};
 use crate::executor::TeamExecutor;
 use crate::graph::Graph;
-use crate::machine::{Rules, Settings};
+use crate::machine::{QUERY, Rules, Settings};
 use crate::plan::Plan;
 use crate::run::TeamInput;
 
@@ -209,9 +209,9 @@ impl Team {
     /// context sources of the agents are read.
     ///
     /// The estimate computes a short and a long course of each step from the prompts, tools and
-    /// limits of its agent and from the card of its model. It is no bound: use
-    /// [`TeamBuilder::limits`] for that. It includes neither changes of the plan nor agents that
-    /// other agents call.
+    /// limits of its agent and from the card of its model. The goal is part of each task; it may be
+    /// empty. The estimate is no bound: use [`TeamBuilder::limits`] for that. It includes neither
+    /// changes of the plan nor agents that other agents call.
     ///
     /// ```
     /// use levity_core::{ModelCard, Price};
@@ -236,6 +236,11 @@ impl Team {
     /// # Errors
     /// Returns an error if the plan cannot be carried out, or if a context source fails.
     pub async fn estimate(&self, plan: impl Into<Arc<Plan>>, goal: &str) -> Result<PlanEstimate> {
+        let mut plan = plan.into();
+        if !goal.is_empty() && !plan.given.contains_key(QUERY) {
+            // A run sets this variable, too.
+            plan = Arc::new(Plan::clone(&plan).given(QUERY, goal));
+        }
         let graph = self.check(plan)?;
         let agents = &self.inner.executor.agents;
         let agent_of = |name: &str| agents.get(self.constraints().runner(name)?.0);

@@ -94,6 +94,21 @@ fn estimate_stores_nothing_and_reports_invalid_plans() {
     check(&levity_in(&["plan", "--estimate", "Compare"]), 0, "total");
     assert!(!folder.path().join("s").exists());
 
+    // A plan from a file may read what a run sets.
+    let reads = r#"{"steps": [{"id": "a", "agent": "Thinker",
+        "reads": ["file_manifest", "original_query"], "writes": ["x"]}]}"#;
+    let reads = file("estimate-reads.json", reads);
+    let reads = reads.to_str().unwrap();
+    let args = [
+        "plan",
+        "--estimate",
+        "Count",
+        "--plan",
+        reads,
+        "--file",
+        reads,
+    ];
+    check(&levity(&args), 0, "total");
     let wrong = r#"{"steps": [{"id": "a", "agent": "Codr"}]}"#;
     let wrong = file("estimate-wrong.json", wrong);
     let args = ["plan", "--estimate", "--plan", wrong.to_str().unwrap()];

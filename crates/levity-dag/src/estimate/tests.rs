@@ -103,6 +103,18 @@ async fn card_limits_input_and_output_of_each_call() {
 }
 
 #[tokio::test]
+async fn goal_is_a_variable_as_in_a_run() {
+    let step = || Step::new("a", "Thinker").reads(["original_query"]);
+    let short = estimate(&[step()]).await;
+    let long = team()
+        .estimate(Plan::new().step(step()), &"Compare. ".repeat(1_000))
+        .await
+        .unwrap();
+    assert!(long.tokens().low > short.tokens().low + 4_000);
+    assert!(team().estimate(Plan::new().step(step()), "").await.is_err());
+}
+
+#[tokio::test]
 async fn invalid_plan_is_rejected() {
     let error = team()
         .estimate(Plan::new().step(Step::new("a", "Codr")), "")
