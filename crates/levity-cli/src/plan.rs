@@ -286,6 +286,7 @@ async fn estimate_with(args: &PlanArgs, team: &Team) -> Result<ExitCode, String>
     let estimate = estimate.map_err(|error| advise(chain(&error), "correct the plan"))?;
     let price = args.common.options.limits().assumed_price;
     let estimate = estimate::with_assumed_price(estimate, price);
+    args.shape.print_missing();
     Ok(estimate::print(&plan, &estimate, planning, args.json))
 }
 
@@ -438,6 +439,7 @@ async fn resume(
         );
     }
     let display = args.display(view)?;
+    args.shape.print_missing();
     let mut resumed = team.resume(run).on_event(display.watcher());
     if let Some(limits) = args.common.options.resumed_limits(&records) {
         resumed = resumed.limits(limits);
@@ -504,5 +506,7 @@ fn start_run(args: &PlanArgs, team: &Team, input: TeamInput) -> Result<StartedRu
             Some(_) => advise(chain(&error), "correct the plan"),
             None => chain(&error),
         })?;
+    // The run does nothing before this task waits, so the notes precede its events.
+    args.shape.print_missing();
     Ok((run, display))
 }

@@ -30,6 +30,7 @@ use levity::python::RunPython;
 use levity::sandbox::{CommandPolicy, Level, NetGuard, Network, Sandbox, SandboxError, Workspace};
 use levity::tools::{
     Brave, ExecutableLoader, FileTools, FolderTools, Now, RunCommand, SearXng, WebFetch, WebSearch,
+    WriteArtifact,
 };
 use url::Url;
 
@@ -158,7 +159,10 @@ impl ToolArgs {
         }
         parts = parts.tools(mcp_servers.tools());
         if let Some(workspace) = mcp_servers.workspace.take() {
-            parts = parts.tools(FileTools::new(workspace));
+            parts = parts.tools(FileTools::new(workspace.clone()));
+            if !workspace.is_read_only() {
+                parts = parts.tool(WriteArtifact::new(workspace));
+            }
         }
         if let Some(folder) = mcp_servers.folder {
             parts = parts.tools(folder.tools());
