@@ -13,6 +13,7 @@ use levity::prelude::*;
 use serde_json::{Value, json};
 
 use crate::memory;
+use crate::store;
 use crate::terminal::{chain, note};
 
 /// The number of earlier goals that a run is given.
@@ -49,7 +50,10 @@ impl EarlierGoals {
             note(&format!("conversation {id}"));
         }
         let recall = match recall {
-            Some(path) => Some(Recall::open(path).map_err(|error| chain(&error))?),
+            Some(path) => {
+                store::create_parent(path);
+                Some(Recall::open(path).map_err(|error| chain(&error))?)
+            }
             None => None,
         };
         for warning in recall.iter().flat_map(Recall::warnings) {
