@@ -22,6 +22,7 @@ mod errors;
 mod estimate;
 #[cfg(unix)]
 mod eval;
+mod first_use;
 mod journals;
 mod logs;
 mod mcp;
