@@ -1,6 +1,7 @@
 //! Tools that read, write, list and search the files of a workspace.
 //!
-//! `read`, `write`, `artifact`, `edit`, `list` and `search` are one tool each, and share these modules:
+//! `read`, `write`, `artifact`, `edit`, `list` and `search` are one tool each, and share these
+//! modules:
 //!
 //! - `args` parses arguments and converts errors of the workspace into errors for the model.
 //! - `walk` visits folders under the rules of `ignore_rules`; `queue` spreads a search over

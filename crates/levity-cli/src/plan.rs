@@ -10,7 +10,8 @@
 //!
 //! Modules: `team` builds the agents, `drive` asks questions, `display`, `screen`, `live`,
 //! `inline`, `draw` and `streamed` show progress, `end` prints the result, `estimate` a plan's
-//! expected cost, `given_files` is the tool for `--file`, and `demo` the model without a key. Exit codes are listed in `end`.
+//! expected cost, `given_files` is the tool for `--file`, and `demo` the model without a key. Exit
+//! codes are listed in `end`.
 
 pub(crate) mod demo;
 mod display;
@@ -235,7 +236,9 @@ async fn run_plan(args: &PlanArgs) -> Result<ExitCode, String> {
     Ok(code)
 }
 
-/// Estimates a plan: one from a file, or one that the planner makes for the goal. Nothing is stored.
+/// Estimates a plan: one from a file, or one that the planner makes for the goal.
+///
+/// Nothing is stored.
 async fn run_estimate(mut args: PlanArgs) -> Result<ExitCode, String> {
     check_files(&args.files)?;
     args.shape.draft = Some(PlanDraft::default());

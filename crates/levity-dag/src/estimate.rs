@@ -77,7 +77,7 @@ pub struct EstimateRange<T> {
 }
 
 impl<T> EstimateRange<T> {
-    /// Creates a range.
+    /// Creates a range from its two ends.
     pub fn new(low: T, high: T) -> Self {
         Self { low, high }
     }

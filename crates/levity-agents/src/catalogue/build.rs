@@ -104,8 +104,9 @@ impl Catalogue {
             .collect()
     }
 
-    /// Returns the names of the tools that an agent gets from these parts, also those of MCP servers,
-    /// the tool that runs Python, and `ask_user`. A server that has not started has no tools yet.
+    /// Returns the names of the tools that an agent gets from these parts. They include those of
+    /// MCP servers, the tool that runs Python, and `ask_user`. A server that has not started has no
+    /// tools yet.
     ///
     /// ```
     /// # use levity_core::ToolOutput;

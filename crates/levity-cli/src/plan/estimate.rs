@@ -72,7 +72,10 @@ pub(super) fn with_assumed_price(mut estimate: PlanEstimate, price: Option<Price
 
 /// The names of the fields are an interface for programs. Money is in dollars.
 fn object(plan: &Plan, estimate: &PlanEstimate, planning: Option<Usage>) -> Value {
-    let money = |range: EstimateRange<Money>| json!({"low": dollars(range.low), "high": dollars(range.high)});
+    let money = |range: EstimateRange<Money>| {
+        let (low, high) = (dollars(range.low), dollars(range.high));
+        json!({"low": low, "high": high})
+    };
     let step = |step: &StepEstimate| {
         json!({
             "step": step.step,

@@ -6,8 +6,8 @@
 //!
 //! The folder of agents may come from a stranger. Agents in it can only name what the command line
 //! offers, and keys from the environment are never sent to an address that a file in it names. A
-//! part that no agent names is reported, because it is nearly always a mistake. So are tools that an
-//! agent names and that no option provides, because its prompt may rely on them.
+//! part that no agent names is reported, because it is nearly always a mistake. So are tools that
+//! an agent names and that no option provides, because its prompt may rely on them.
 
 use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! Tests of a new folder as its user sees it: `levity init`, a goal typed at the prompt, and files in
-//! `artifacts/`; and of the settings of the folder in every command.
+//! Tests of a new folder as its user sees it: `levity init`, a goal typed at the prompt, and files
+//! in `artifacts/`; and of the settings of the folder in every command.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -302,7 +302,8 @@ fn answer_request(mut stream: TcpStream) -> Option<Value> {
         }
     };
     let head = format!(
-        "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\nconnection: close\r\n\
+            content-length: {}\r\n\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes()).ok()?;
