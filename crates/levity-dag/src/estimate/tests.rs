@@ -49,6 +49,13 @@ async fn agent_with_tools_costs_more_than_one_without() {
         steps[1].input.low > steps[0].input.low,
         "tools and their results are sent"
     );
+    // The texts of the first four turns are sent ten times in the five turns.
+    let grown = 10 * (LONG.output + LONG.results);
+    assert!(
+        (grown..grown + 2_000).contains(&steps[1].input.high),
+        "{:?}",
+        steps[1]
+    );
     assert_eq!((steps[0].output.low, steps[0].output.high), (150, 3_000));
     let cost = steps[0].cost.unwrap();
     let exact = |range: fn(&EstimateRange<u64>) -> u64| {
