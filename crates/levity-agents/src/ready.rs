@@ -247,6 +247,33 @@ impl PresetWorkers {
             .collect()
     }
 
+    /// Returns the names of the tools that none of these workers gets, because they are not
+    /// read-only and the coder is not among the workers.
+    ///
+    /// ```
+    /// # use levity_core::ToolOutput;
+    /// use levity_agents::PresetWorkers;
+    /// use levity_test::{RecordingTool, ScriptedModel};
+    ///
+    /// let send = RecordingTool::new("send", |_| Ok(ToolOutput::text("sent")));
+    /// let send = send.with_hints(levity_core::Hints::new());
+    /// let send: std::sync::Arc<dyn levity_core::Tool> = std::sync::Arc::new(send);
+    /// let workers = PresetWorkers::new(ScriptedModel::new()).tools(vec![send]);
+    /// assert_eq!(workers.unused_tools(&["researcher", "reviewer"]), ["send"]);
+    /// assert!(workers.unused_tools(&["coder"]).is_empty());
+    /// ```
+    pub fn unused_tools(&self, workers: &[&str]) -> Vec<String> {
+        if workers.contains(&Role::Coder.name()) {
+            return Vec::new();
+        }
+        let of_sources = self.sources.iter().flat_map(ToolSource::tools);
+        let tools = self.more.iter().cloned().chain(of_sources);
+        tools
+            .filter(|tool| !only_reads(tool.spec()))
+            .map(|tool| tool.spec().name.clone())
+            .collect()
+    }
+
     /// The functions of `finish` come last, so they can replace any setting.
     fn worker(&self, role: Role) -> Result<Worker> {
         let has = self.equipment(role);

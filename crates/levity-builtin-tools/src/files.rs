@@ -1,6 +1,7 @@
 //! Tools that read, write, list and search the files of a workspace.
 //!
-//! `read`, `write`, `edit`, `list` and `search` are one tool each, and share these modules:
+//! `read`, `write`, `artifact`, `edit`, `list` and `search` are one tool each, and share these
+//! modules:
 //!
 //! - `args` parses arguments and converts errors of the workspace into errors for the model.
 //! - `walk` visits folders under the rules of `ignore_rules`; `queue` spreads a search over
@@ -12,6 +13,7 @@
 //! All tools block, and say so by a hint: the dispatcher runs them on a blocking thread.
 
 mod args;
+mod artifact;
 mod cancellable;
 mod decode;
 mod display;
@@ -32,6 +34,7 @@ mod write;
 
 use std::sync::Arc;
 
+pub use artifact::WriteArtifact;
 pub use edit::EditFile;
 use levity_core::{Tool, Toolbox, WorkspaceSource};
 use levity_sandbox::Workspace;

@@ -18,7 +18,8 @@
 //! - A tool accesses nothing outside the workspace, sandbox or network guard that you give it.
 //!
 //! # Features
-//! - `files`: `FileTools`, which read, write, edit, list and search the files of a workspace.
+//! - `files`: `FileTools`, which read, write, edit, list and search the files of a workspace, and
+//!   `WriteArtifact`, which writes into one folder of it.
 //! - `commands`: `RunCommand`, and `ExecutableLoader` for executables with a manifest in a tools
 //!   folder.
 //! - `web`: `WebFetch` and `WebSearch`.
@@ -58,6 +59,7 @@
 //! | `ListFiles` | `list_files` | read-only, blocking | 500 entries, 48 KiB |
 //! | `SearchFiles` | `search_files` | read-only, blocking | 100 matches, 48 KiB |
 //! | `WriteFile` | `write_file` | idempotent, blocking | a summary |
+//! | `WriteArtifact` | `write_artifact` | idempotent, blocking | a summary |
 //! | `EditFile` | `edit_file` | blocking | a summary |
 //! | `RunCommand` | `run_command` | timeout | 64 KiB per stream, by the sandbox |
 //! | `WebFetch` | `web_fetch` | read-only | 50 KiB, then an offset to continue |
@@ -95,7 +97,7 @@ pub use command::RunCommand;
 #[cfg(feature = "commands")]
 pub use executable::ExecutableLoader;
 #[cfg(feature = "files")]
-pub use files::{EditFile, FileTools, ListFiles, ReadFile, SearchFiles, WriteFile};
+pub use files::{EditFile, FileTools, ListFiles, ReadFile, SearchFiles, WriteArtifact, WriteFile};
 pub use now::Now;
 #[cfg(feature = "web")]
 pub use web::{Brave, SearXng, SearchHit, SearchProvider, WebFetch, WebFetchBuilder, WebSearch};

@@ -419,7 +419,7 @@ impl ModelArgs {
             let model = models
                 .model(name)
                 .map(with_retries)
-                .map_err(|error| chain(&error))?;
+                .map_err(|error| name_settings(chain(&error)))?;
             let address = models.address_from_file(name);
             warn_of_settings(name);
             warn(address.as_deref());
@@ -503,6 +503,14 @@ pub(crate) fn warn_of_settings(name: &str) {
             "`{name}`, set by `model` in `{}`",
             settings::FILE
         )));
+    }
+}
+
+/// Adds the line that is at fault if `levity.toml` sets the model.
+fn name_settings(problem: String) -> String {
+    match settings::is_supplied("model") {
+        true => format!("{problem} (set by `model` in `{}`)", settings::FILE),
+        false => problem,
     }
 }
 

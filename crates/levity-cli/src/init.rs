@@ -249,6 +249,7 @@ impl Template {
             .replace("{{template}}", template)
             .replace("{{command}}", self.command())
             .replace("{{start}}", self.start())
+            .replace("{{prompts}}", self.prompts())
             .replace("{{version}}", env!("CARGO_PKG_VERSION"))
             .replace("{{crate}}", &crate_name(name))
     }
@@ -261,13 +262,23 @@ impl Template {
         }
     }
 
+    /// The setting for the prompts, in the template that has some.
+    fn prompts(self) -> &'static str {
+        match self {
+            Self::McpServer => {
+                "\n# Prompts for clients of `levity serve mcp`.\nprompts = \"prompts\"\n"
+            }
+            _ => "",
+        }
+    }
+
     /// The command that uses the folder as the template intends.
     fn command(self) -> &'static str {
         match self {
             Self::Agent => "levity run \"Describe the files of this folder\"",
             Self::Team => "levity plan \"Compare the tools in this folder and write a report\"",
             Self::Swarm => "levity swarm \"Write a script that counts words, and review it\"",
-            Self::McpServer => "levity serve mcp --prompts prompts",
+            Self::McpServer => "levity serve mcp",
             Self::Rust => "cargo test",
         }
     }

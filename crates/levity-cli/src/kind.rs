@@ -119,6 +119,7 @@ impl GroupOptions {
             }
             _ => {
                 let (team, mcp_servers) = self.team(common, runtime, None).await?;
+                self.team.print_missing();
                 Ok((Runs::new(team), mcp_servers))
             }
         }

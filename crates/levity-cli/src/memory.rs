@@ -15,6 +15,7 @@ use levity::core::{ConversationId, MemoryError, MemoryStore};
 use levity::memory::{Conversations, FileMemory, SqliteMemory};
 use levity::prelude::*;
 
+use crate::store;
 use crate::terminal::{chain, note};
 
 /// The option that names the store.
@@ -48,6 +49,7 @@ impl MemoryArg {
 pub(crate) fn open(path: &Path) -> Result<Arc<dyn MemoryStore>, String> {
     let message = |error: MemoryError| chain(&error);
     let warn = |problems: Vec<String>| problems.iter().for_each(|problem| note(problem));
+    store::create_parent(path);
     if extension(path) != Some("json") && (path.is_file() || extension(path) == Some("db")) {
         let store = SqliteMemory::new(path).map_err(message)?;
         warn(store.warnings());

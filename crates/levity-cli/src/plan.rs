@@ -9,14 +9,15 @@
 //! end, a new session starts from the completed steps of the old one, and a note says so.
 //!
 //! Modules: `team` builds the agents, `drive` asks questions, `display`, `screen`, `live`,
-//! `inline`, `draw` and `streamed` show progress, `end` prints the result, and `demo` is the model
-//! without a key. Exit codes are listed in `end`.
+//! `inline`, `draw` and `streamed` show progress, `end` prints the result, `estimate` a plan's
+//! expected cost, and `demo` is the model without a key. Exit codes are listed in `end`.
 
 pub(crate) mod demo;
 mod display;
 mod draw;
 mod drive;
 mod end;
+mod estimate;
 mod inline;
 mod live;
 mod screen;
@@ -46,6 +47,7 @@ use crate::terminal::{advise, chain, note, report_error, shell_quote};
 pub(crate) use display::PlanDisplay;
 pub(crate) use drive::{PlanOutcome, drive};
 pub(crate) use end::{AnswerForm, Drawing, export, print_answer};
+use estimate::PlanDraft;
 pub(crate) use screen::ViewKind;
 pub(crate) use team::TeamShape;
 
@@ -64,6 +66,12 @@ pub(crate) struct PlanArgs {
     /// JSON file with a plan to carry out instead of making one.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["resume", "fork"])]
     plan: Option<PathBuf>,
+    /// Print an estimate of the plan's tokens and cost, step by step, instead of carrying it out.
+    #[arg(
+        long,
+        conflicts_with_all = ["resume", "fork", "sessions", "park", "ask_plan", "export", "view"]
+    )]
+    estimate: bool,
     /// Display of the run: by default, a live tree on a terminal and lines elsewhere.
     #[arg(long, value_enum, default_value_t = ViewKind::Auto)]
     view: ViewKind,
@@ -112,7 +120,11 @@ pub(crate) struct PlanArgs {
 /// nothing was done, 2 for an invalid call, 3 if the run is waiting, 4 for part of the work, 130
 /// after Ctrl-C.
 pub(crate) async fn plan(args: PlanArgs) -> ExitCode {
-    match run_plan(&args).await {
+    let result = match args.estimate {
+        true => run_estimate(args).await,
+        false => run_plan(&args).await,
+    };
+    match result {
         Ok(code) => code,
         Err(problem) => report_error(&problem, 2),
     }
@@ -233,6 +245,72 @@ async fn run_plan(args: &PlanArgs) -> Result<ExitCode, String> {
 /// Returns the answers of earlier goals that match the goal of a new run.
 async fn recalled(args: &PlanArgs, recall: Option<&AnswerStore>) -> Option<(&'static str, Value)> {
     recall?.variable(args.goal.as_deref()?).await
+}
+
+/// Estimates a plan: one from a file, or one that the planner makes for the goal.
+///
+/// Nothing is stored.
+async fn run_estimate(mut args: PlanArgs) -> Result<ExitCode, String> {
+    let given = args.given.open()?;
+    args.shape.draft = Some(PlanDraft::default());
+    // The tree of a run that ends before its first step would only confuse.
+    args.view = ViewKind::None;
+    let (team, mcp_servers) = args
+        .shape
+        .build(
+            &args.common,
+            args.max_parallel,
+            &given,
+            Runtime::new(),
+            None,
+        )
+        .await?;
+    let code = estimate_with(&args, &given, &team).await;
+    mcp_servers.end(code).await
+}
+
+async fn estimate_with(
+    args: &PlanArgs,
+    given: &Given,
+    team: &Team,
+) -> Result<ExitCode, String> {
+    let (plan, planning) = match &args.plan {
+        Some(file) => {
+            let mut plan = Plan::load(file).map_err(|error| chain(&error))?;
+            if !given.files.is_empty() {
+                // The run sets these variables; only their names matter here.
+                let names: Vec<_> = given
+                    .files
+                    .iter()
+                    .map(|file| file.display().to_string())
+                    .collect();
+                plan = plan.given("file_manifest", names.clone());
+                plan = plan.given("file_profiles", names);
+            }
+            (plan, None)
+        }
+        None => {
+            let start = Start {
+                args,
+                given,
+                recalled: None,
+            };
+            let (run, display) = start.start_new(team)?;
+            let outcome = drive(run, display, team.runtime(), &mut Input::new()).await;
+            let draft = args.shape.draft.as_ref().and_then(PlanDraft::take);
+            let Some(plan) = draft else {
+                return Ok(conclude(args, &outcome));
+            };
+            (plan, Some(outcome.view.totals().usage))
+        }
+    };
+    let goal = args.goal.as_deref().unwrap_or_default();
+    let estimate = team.estimate(plan.clone(), goal).await;
+    let estimate = estimate.map_err(|error| advise(chain(&error), "correct the plan"))?;
+    let price = args.common.options.limits().assumed_price;
+    let estimate = estimate::with_assumed_price(estimate, price);
+    args.shape.print_missing();
+    Ok(estimate::print(&plan, &estimate, planning, args.json))
 }
 
 impl PlanArgs {
@@ -383,6 +461,7 @@ impl Start<'_> {
             return self.start_from_session(team, &session);
         }
         let display = args.display(view)?;
+        args.shape.print_missing();
         let mut resumed = team.resume(run).on_event(display.watcher());
         if let Some(limits) = args.common.options.resumed_limits(&records) {
             resumed = resumed.limits(limits);
@@ -427,6 +506,8 @@ impl Start<'_> {
                 Some(_) => advise(chain(&error), "correct the plan"),
                 None => chain(&error),
             })?;
+        // The run does nothing before this task waits, so the notes precede its events.
+        args.shape.print_missing();
         Ok((run, display))
     }
 }

@@ -9,6 +9,7 @@ use levity::core::text::head;
 use levity::memory::{Recall, Scope};
 use serde_json::{Value, json};
 
+use crate::store;
 use crate::terminal::{chain, note};
 
 /// The number of answers that a plan is given.
@@ -27,6 +28,7 @@ impl AnswerStore {
     /// The file cannot be opened, or does not belong to a recall store.
     pub(crate) fn open(path: Option<&Path>) -> Result<Option<Self>, String> {
         let Some(path) = path else { return Ok(None) };
+        store::create_parent(path);
         let recall = Recall::open(path).map_err(|error| chain(&error))?;
         recall.warnings().iter().for_each(|warning| note(warning));
         Ok(Some(Self(recall)))

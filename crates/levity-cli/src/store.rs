@@ -79,11 +79,22 @@ pub(crate) fn open_own(path: &Path, trust: Trust) -> Result<Arc<OwnJournal>, Jou
     Ok(Arc::new(OwnJournal::new(open(path)?, path, trust)))
 }
 
+/// Creates the folder of a file that is about to be opened, private to the user.
+///
+/// The folder for data of `levity init` is not part of a repository, so clones of it have none. If
+/// the folder cannot be created, opening the file reports why.
+pub(crate) fn create_parent(path: &Path) {
+    if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
+        let _ = levity_system::files::make_dir(above);
+    }
+}
+
 /// Opens a journal to read it, and creates it if it does not exist.
 ///
 /// Damaged entries that the journal could skip are printed as notes; they do not fail the command.
 pub(crate) fn open(path: &Path) -> Result<Arc<dyn Journal>, JournalError> {
     if path.is_file() || path.extension().is_some_and(|extension| extension == "db") {
+        create_parent(path);
         let journal = SqliteJournal::new(path)?;
         journal.problems().iter().for_each(|problem| note(problem));
         return Ok(Arc::new(journal));

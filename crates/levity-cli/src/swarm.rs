@@ -303,6 +303,12 @@ impl SwarmShape {
         let ready = common
             .approval_rules()
             .fold(mcp_servers.add_to_workers(ready), PresetWorkers::rule);
+        for tool in ready.unused_tools(&self.names()) {
+            report(&format!(
+                "the tool `{tool}` reaches no worker, because it is not read-only; add `--worker \
+                    coder`"
+            ));
+        }
         let guards = common.options.guards(&model);
         let max_delegations = self.max_delegations.unwrap_or(Router::DEFAULT_DELEGATIONS);
         let mut swarm = Swarm::builder(Router::new(model).max_delegations(max_delegations))

@@ -141,6 +141,7 @@ impl<'a> TeamSession<'a> {
             .shape
             .build(common, args.max_parallel, &given, runtime, sessions)
             .await?;
+        args.shape.print_missing();
         let session = Self {
             args,
             team,

@@ -30,6 +30,7 @@ use levity::python::RunPython;
 use levity::sandbox::{CommandPolicy, Level, NetGuard, Network, Sandbox, SandboxError, Workspace};
 use levity::tools::{
     Brave, ExecutableLoader, FileTools, FolderTools, Now, RunCommand, SearXng, WebFetch, WebSearch,
+    WriteArtifact,
 };
 use url::Url;
 
@@ -158,7 +159,10 @@ impl ToolArgs {
         }
         parts = parts.tools(mcp_servers.tools());
         if let Some(workspace) = mcp_servers.workspace.take() {
-            parts = parts.tools(FileTools::new(workspace));
+            parts = parts.tools(FileTools::new(workspace.clone()));
+            if !workspace.is_read_only() {
+                parts = parts.tool(WriteArtifact::new(workspace));
+            }
         }
         if let Some(folder) = mcp_servers.folder {
             parts = parts.tools(folder.tools());
@@ -301,7 +305,7 @@ impl ToolArgs {
             return Ok(None);
         }
         if let Some(address) = &self.searxng {
-            let guard = guard_for(address)
+            let (address, guard) = guard_for(address)
                 .map_err(|problem| format!("`--searxng {address}`: {problem}"))?;
             return Ok(Some(WebSearch::new(SearXng::new(address).guard(guard))));
         }
@@ -396,11 +400,14 @@ impl ToolArgs {
     }
 }
 
-/// Returns a guard that allows this server, which may be a local one, and otherwise only public
-/// addresses.
-fn guard_for(address: &str) -> Result<NetGuard, String> {
+/// Returns the address of a server and a guard that allows it, which may be a local one, and
+/// otherwise only public addresses.
+///
+/// The guard refuses names of local networks such as `localhost`, so the returned address has the
+/// number in place of such a name.
+fn guard_for(address: &str) -> Result<(String, NetGuard), String> {
     const EXAMPLE: &str = "use an address such as `http://127.0.0.1:8888`";
-    let url = Url::parse(address).map_err(|error| format!("{error}; {EXAMPLE}"))?;
+    let mut url = Url::parse(address).map_err(|error| format!("{error}; {EXAMPLE}"))?;
     let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
         return Err(format!("it names no server; {EXAMPLE}"));
     };
@@ -409,14 +416,21 @@ fn guard_for(address: &str) -> Result<NetGuard, String> {
     let addresses = (bare, port)
         .to_socket_addrs()
         .map_err(|error| format!("`{host}` was not found: {error}; check the address"))?;
+    let addresses: Vec<_> = addresses.map(|address| address.ip()).collect();
     let mut guard = NetGuard::builder().allow_port(port);
-    for address in addresses {
-        guard = guard.allow_address(address.ip().to_string());
+    for address in &addresses {
+        guard = guard.allow_address(address.to_string());
     }
     if url.scheme() == "http" {
         guard = guard.allow_http();
+        // IPv4 first, because a server that listens on `127.0.0.1` does not answer at `::1`.
+        let local = addresses.iter().filter(|address| address.is_loopback());
+        if let Some(address) = local.min_by_key(|address| address.is_ipv6()) {
+            let _ = url.set_ip_host(*address);
+        }
     }
-    guard.build().map_err(|error| chain(&error))
+    let guard = guard.build().map_err(|error| chain(&error))?;
+    Ok((url.as_str().trim_end_matches('/').to_owned(), guard))
 }
 
 /// Parses the first words of commands that may run.

@@ -44,7 +44,7 @@ mod stranded;
 
 pub(crate) use perform::{AUTHOR, TIMEOUT};
 use phase::{EffectPurpose, Phase, RunningPlan, StepEffect};
-pub(crate) use plan::FILES;
+pub(crate) use plan::{FILES, QUERY};
 
 const KIND: &str = "graph";
 const VERSION: u32 = 1;

@@ -5,9 +5,10 @@ use levity_core::{Ask, Error, Event, Limits, Result, RunId};
 use levity_runtime::{Observe, Run, Runtime};
 
 use crate::constraints::PlanConstraints;
+use crate::estimate::{self, PlanEstimate};
 use crate::executor::TeamExecutor;
 use crate::graph::Graph;
-use crate::machine::{Rules, Settings};
+use crate::machine::{QUERY, Rules, Settings};
 use crate::plan::Plan;
 use crate::run::TeamInput;
 
@@ -202,6 +203,49 @@ impl Team {
     /// Returns an error if the plan cannot be carried out.
     pub fn check(&self, plan: impl Into<Arc<Plan>>) -> Result<Graph> {
         Graph::check(plan, &self.inner.rules.known).map_err(Error::from)
+    }
+
+    /// Estimates the tokens and the cost of a plan without running it. No model is called, but the
+    /// context sources of the agents are read.
+    ///
+    /// The estimate computes a short and a long course of each step from the prompts, tools and
+    /// limits of its agent and from the card of its model. The goal is part of each task; it may be
+    /// empty. The estimate is no bound: use [`TeamBuilder::limits`] for that. It includes neither
+    /// changes of the plan nor agents that other agents call.
+    ///
+    /// ```
+    /// use levity_core::{ModelCard, Price};
+    /// use levity_dag::{Plan, Step, Team};
+    /// use levity_loop::Agent;
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_dag::Result<()> {
+    /// let card = ModelCard::new("acme", "small").with_price(Price::new(1.0, 4.0));
+    /// let agent = Agent::builder(ScriptedModel::new().with_card(card)).build()?;
+    /// let team = Team::builder().agent("Thinker", "Reasons.", agent).build()?;
+    /// let plan = Plan::new().step(Step::new("think", "Thinker").prompt("Compare both offers."));
+    /// let estimate = team.estimate(plan, "Choose an offer").await?;
+    /// assert!(estimate.tokens().low < estimate.tokens().high);
+    /// assert!(estimate.known_cost().high.nanos() > 0);
+    /// assert!(estimate.unpriced_models().is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Returns an error if the plan cannot be carried out, or if a context source fails.
+    pub async fn estimate(&self, plan: impl Into<Arc<Plan>>, goal: &str) -> Result<PlanEstimate> {
+        let mut plan = plan.into();
+        if !goal.is_empty() && !plan.given.contains_key(QUERY) {
+            // A run sets this variable, too.
+            plan = Arc::new(Plan::clone(&plan).given(QUERY, goal));
+        }
+        let graph = self.check(plan)?;
+        let agents = &self.inner.executor.agents;
+        let agent_of = |name: &str| agents.get(self.constraints().runner(name)?.0);
+        let estimate = estimate::estimate(graph.plan(), goal, agent_of).await;
+        estimate.map_err(Error::config)
     }
 
     /// Returns the runners and limits that plans for this team must respect.

@@ -351,6 +351,19 @@ impl Agent {
         self.inner.executor.model.card()
     }
 
+    /// Returns the maximum number of turns of a run; see [`AgentBuilder::max_turns`].
+    ///
+    /// ```
+    /// # use levity_loop::Agent;
+    /// # use levity_test::ScriptedModel;
+    /// let agent = Agent::builder(ScriptedModel::new()).max_turns(4).build()?;
+    /// assert_eq!(agent.max_turns(), 4);
+    /// # Ok::<(), levity_core::Error>(())
+    /// ```
+    pub fn max_turns(&self) -> u64 {
+        self.inner.spec.max_turns
+    }
+
     /// Returns the runtime that drives the agent's runs.
     pub fn runtime(&self) -> &Runtime {
         &self.inner.runtime

@@ -107,6 +107,37 @@ impl Catalogue {
             .collect()
     }
 
+    /// Returns the names of the tools that an agent gets from these parts. They include those of
+    /// MCP servers, the tool that runs Python, and `ask_user`. A server that has not started has no
+    /// tools yet.
+    ///
+    /// ```
+    /// # use levity_core::ToolOutput;
+    /// use levity_agents::{AgentParts, Catalogue};
+    /// # use levity_test::{RecordingTool, ScriptedModel};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let weather = RecordingTool::new("weather", |_| Ok(ToolOutput::text("rain")));
+    /// let parts = AgentParts::new(ScriptedModel::new()).tool(weather);
+    /// let agents = Catalogue::defaults();
+    /// assert_eq!(agents.tool_names("Coder", &parts)?, ["weather"]);
+    /// assert_eq!(agents.tool_names("Clarification", &parts)?, ["ask_user"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Fails if the agent does not exist or is disabled.
+    pub fn tool_names(
+        &self,
+        name: &str,
+        parts: &AgentParts,
+    ) -> Result<Vec<String>, CatalogueError> {
+        let entry = self.find_enabled(name)?;
+        let mut names = tool_names(entry, parts);
+        names.extend(entry.ask_user.then(|| "ask_user".to_owned()));
+        Ok(names)
+    }
+
     /// Returns the parts that no enabled agent uses: tools, servers and the Python program.
     ///
     /// ```
@@ -333,16 +364,20 @@ fn specs_of(tools: &[Arc<dyn Tool>], servers: &[Arc<dyn ToolSource>]) -> Vec<Too
         .collect()
 }
 
+/// Returns the names of the tools and of the program that runs Python.
+fn tool_names(entry: &CatalogueEntry, parts: &AgentParts) -> Vec<String> {
+    let specs = specs_of(&tools_of(entry, parts), &servers_of(entry, parts));
+    let mut names: Vec<String> = specs.into_iter().map(|spec| spec.name).collect();
+    let program = parts.program(&[]).filter(|_| entry.code.is_some());
+    names.extend(program.map(|program| program.spec().name.clone()));
+    names
+}
+
 /// Returns the description of an agent with its tools, by which the planner chooses.
 pub(crate) fn description_with_tools(entry: &CatalogueEntry, parts: &AgentParts) -> Arc<str> {
     /// The maximum number of tools in a description.
     const MAX_TOOLS: usize = 24;
-    let mut names: Vec<String> = specs_of(&tools_of(entry, parts), &servers_of(entry, parts))
-        .into_iter()
-        .map(|spec| spec.name)
-        .collect();
-    let program = parts.program(&[]).filter(|_| entry.code.is_some());
-    names.extend(program.map(|program| program.spec().name.clone()));
+    let mut names = tool_names(entry, parts);
     if names.is_empty() {
         return entry.description.clone();
     }

@@ -67,7 +67,8 @@ impl Role {
             (_, true) => lines.push(
                 "You read, search, write and edit the files of a workspace. Read a file before you \
                     change it, and what \
-                 you changed once more when you are done.",
+                 you changed once more when you are done. Reports and other files for the user go \
+                    below `artifacts/`, unless the task names another place.",
             ),
             (true, false) => lines.push(
                 "You read and search the files of a workspace; you cannot write them. Name files \
@@ -222,6 +223,7 @@ mod tests {
                 "You fetch",
                 "You search",
                 "workspace",
+                "artifacts",
             ] {
                 assert!(
                     !prompt_without_tools.contains(promise),
@@ -239,6 +241,10 @@ mod tests {
         let prompt = Role::Coder.prompt(whole);
         assert!(
             prompt.contains("write and edit the files") && prompt.contains("You run commands"),
+            "{prompt}"
+        );
+        assert!(
+            prompt.contains("for the user go below `artifacts/`"),
             "{prompt}"
         );
         let reads = Equipment {

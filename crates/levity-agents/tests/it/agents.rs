@@ -500,6 +500,7 @@ async fn default_agents_get_tools_and_servers_by_role() {
             .tool(reader("list_files"))
             .tool(reader("now"))
             .tool(reader("web_fetch"))
+            .tool(tool("write_artifact"))
             .tool(tool("write_file"))
             .tool(tool("run_command"))
             .tool(tool("shout"))
@@ -519,6 +520,7 @@ async fn default_agents_get_tools_and_servers_by_role() {
         "run_command",
         "shout",
         "web_fetch",
+        "write_artifact",
         "write_file",
         "add_note",
         "look_up",
@@ -534,7 +536,7 @@ async fn default_agents_get_tools_and_servers_by_role() {
         ("Summarizer", &[]),
         ("Distiller", &["read_file", "list_files"]),
         ("Thinker", &[]),
-        ("Formatter", &[]),
+        ("Formatter", &["write_artifact"]),
         ("Clarification", &["ask_user"]),
         ("QA", &["read_file", "list_files"]),
     ];
@@ -547,8 +549,51 @@ async fn default_agents_get_tools_and_servers_by_role() {
             .await
             .unwrap();
         assert_eq!(names(&model, 0), expected, "{name}");
+        assert_eq!(agents.tool_names(name, &parts(&model)).unwrap(), expected);
     }
     assert_eq!(agents.unused(&parts(&ScriptedModel::new())), []);
+}
+
+/// A prompt that mentions a tool which its agent never gets makes the model invent calls.
+#[test]
+fn default_prompts_mention_only_tools_of_their_agents() {
+    let tools = [
+        "ask_user",
+        "edit_file",
+        "list_files",
+        "read_file",
+        "read_given_file",
+        "run_command",
+        "run_python",
+        "search_files",
+        "web_fetch",
+        "web_search",
+        "write_artifact",
+        "write_file",
+    ];
+    let parts = AgentParts::new(ScriptedModel::new());
+    let parts = tools[1..].iter().fold(parts, |parts, name| match *name {
+        "run_command" | "run_python" | "write_file" | "write_artifact" | "edit_file" => {
+            parts.tool(tool(name))
+        }
+        name => parts.tool(reader(name)),
+    });
+    let agents = Catalogue::defaults();
+    for entry in agents.entries() {
+        let owned = agents.tool_names(&entry.name, &parts).unwrap();
+        for name in tools.iter().filter(|name| entry.prompt.contains(**name)) {
+            assert!(
+                owned.iter().any(|tool| tool == name),
+                "{}: {name}",
+                entry.name
+            );
+        }
+    }
+    let says = |agent: &str, part: &str| agents.find(agent).unwrap().prompt.contains(part);
+    for agent in ["Coder", "Formatter", "Planner"] {
+        assert!(says(agent, "below `artifacts/`"), "{agent}");
+    }
+    assert!(says("Formatter", "`write_artifact`") && says("Clarification", "`ask_user`"));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Tests of the file tools through a dispatcher.
 
+mod artifact;
 mod edit;
 mod list;
 mod read;
@@ -214,7 +215,9 @@ async fn read_only_workspace_has_no_writing_tools() {
 
 #[tokio::test]
 async fn file_tools_pass_tool_conformance() {
-    use levity_builtin_tools::{EditFile, ListFiles, ReadFile, SearchFiles, WriteFile};
+    use levity_builtin_tools::{
+        EditFile, ListFiles, ReadFile, SearchFiles, WriteArtifact, WriteFile,
+    };
     use levity_test::conformance::tool;
 
     let temp = tempfile::tempdir().unwrap();
@@ -226,6 +229,11 @@ async fn file_tools_pass_tool_conformance() {
     tool(
         || WriteFile::new(space.clone()),
         json!({"path": "b.txt", "content": "x"}),
+    )
+    .await;
+    tool(
+        || WriteArtifact::new(space.clone()),
+        json!({"path": "c.txt", "content": "x"}),
     )
     .await;
     // Each call adds one more `a`, so that the next call finds its text again.

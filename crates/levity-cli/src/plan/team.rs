@@ -6,21 +6,23 @@
 //!
 //! The folder of agents may come from a stranger. Agents in it can only name what the command line
 //! offers, and keys from the environment are never sent to an address that a file in it names. A
-//! part that no agent names is reported, because it is nearly always a mistake.
+//! part that no agent names is reported, because it is nearly always a mistake. So are tools that
+//! an agent names and that no option provides, because its prompt may rely on them.
 
 use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use clap::Args;
-use levity::agents::{AgentPart, AgentParts, Catalogue};
+use levity::agents::{AgentPart, AgentParts, Catalogue, MissingPart};
 use levity::dag::{Team, TeamBuilder};
 use levity::observe::SessionFolder;
 use levity::prelude::*;
 use levity::tools::Policy;
 
 use super::demo;
+use super::estimate::PlanDraft;
 use crate::agent::Common;
 use crate::given::Given;
 use crate::given_files::ReadGivenFile;
@@ -40,6 +42,12 @@ pub(crate) struct TeamShape {
     /// Ask for approval of the plan of a team, and of each change to it.
     #[arg(long, help_heading = "Teams and swarms")]
     ask_plan: bool,
+    /// Receives the plan in place of its execution.
+    #[arg(skip)]
+    pub(super) draft: Option<PlanDraft>,
+    /// Notes about missing parts of the agents, which wait until a run starts.
+    #[arg(skip)]
+    missing: Mutex<Vec<String>>,
 }
 
 impl TeamShape {
@@ -114,6 +122,7 @@ impl TeamShape {
                     agent in `agent_config.yaml`"
             ));
         }
+        *self.missing() = missing_notes(&catalogue.missing(&parts));
         let team = self.of_parts(
             (catalogue, parts),
             (common, max_parallel),
@@ -122,6 +131,18 @@ impl TeamShape {
             &model,
         );
         mcp_servers.beside(team).await
+    }
+
+    /// Prints the notes about parts that agents of the built team name and that are missing, once.
+    ///
+    /// The caller prints them when a run is about to start: next to the error of a wrong call, they
+    /// would only distract.
+    pub(crate) fn print_missing(&self) {
+        self.missing().drain(..).for_each(|text| note(&text));
+    }
+
+    fn missing(&self) -> MutexGuard<'_, Vec<String>> {
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Combines the catalogue and its parts. Separate from `build`, so that every error after the
@@ -156,6 +177,9 @@ impl TeamShape {
         if self.ask_plan {
             team = team.approve_plans();
         }
+        if let Some(draft) = &self.draft {
+            team = team.approve_plans().approver(draft.clone());
+        }
         team.build().map_err(|error| chain(&error))
     }
 }
@@ -164,7 +188,65 @@ impl TeamShape {
 ///
 /// No note is printed for these parts: the user did not ask for them, so they need not be used.
 fn is_built_in(part: &AgentPart) -> bool {
-    matches!(part, AgentPart::Tool(name) if matches!(&**name, "now" | ReadGivenFile::NAME))
+    matches!(
+        part,
+        AgentPart::Tool(name) if matches!(&**name, "now" | "write_artifact" | ReadGivenFile::NAME)
+    )
+}
+
+/// Returns the notes about parts that agents name and that are missing: one note for each option
+/// that would provide some of them, and one for each other part.
+///
+/// Required parts are errors of their own, and models have alternatives.
+fn missing_notes(missing: &[MissingPart]) -> Vec<String> {
+    let mut notes: Vec<(String, Vec<&str>)> = Vec::new();
+    for part in missing.iter().filter(|part| !part.required) {
+        let Some(text) = missing_note(&part.part, missing) else {
+            continue;
+        };
+        match notes.iter_mut().find(|(other, _)| *other == text) {
+            Some((_, agents)) if agents.contains(&&*part.agent) => {}
+            Some((_, agents)) => agents.push(&part.agent),
+            None => notes.push((text, vec![&part.agent])),
+        }
+    }
+    let notes = notes.into_iter();
+    notes
+        .map(|(text, agents)| text.replace("{}", &agents.join(", ")))
+        .collect()
+}
+
+/// Returns the note about one missing part, with `{}` for the agents. A part whose absence is usual
+/// has none: the tool for `--file`, and the optional servers of the built-in agents.
+fn missing_note(part: &AgentPart, missing: &[MissingPart]) -> Option<String> {
+    let is_missing = |tool: &str| {
+        let part = AgentPart::Tool(tool.into());
+        missing.iter().any(|missing| missing.part == part)
+    };
+    let text = match part {
+        AgentPart::Tool(name) => match &**name {
+            ReadGivenFile::NAME => return None,
+            "write_artifact" if !is_missing("read_file") => {
+                "no files can be written by {}; add `--workspace DIR`, without `--read-only`"
+            }
+            "read_file" | "list_files" | "search_files" | "write_artifact" => {
+                "no files for {}; add `--workspace DIR`"
+            }
+            "web_fetch" => "no web pages for {}; add `--web`",
+            "web_search" if is_missing("web_fetch") => return None,
+            "web_search" => "no web search for {}; set `BRAVE_API_KEY`, or add `--searxng URL`",
+            name => {
+                let text = "for {}; check its name in `agent_config.yaml`, or add it to `--tools`";
+                return Some(format!("no tool `{name}` {text}"));
+            }
+        },
+        AgentPart::Server(name) if !matches!(&**name, "browser" | "rag") => {
+            let text = "for {}; check its name in `agent_config.yaml`, or add it to `--mcp`";
+            return Some(format!("no MCP server `{name}` {text}"));
+        }
+        _ => return None,
+    };
+    Some(text.to_owned())
 }
 
 /// Returns the models that agents name, and their servers. The folder of the agents may be

@@ -79,12 +79,13 @@ impl SettingsFile {
     pub(crate) fn parse(text: &str, root: &Command) -> Result<Self, String> {
         let table = DeTable::parse(text).map_err(|error| {
             let place = place(text, error.span().unwrap_or_default());
-            format!("`{FILE}`, {place}: {}", one_line(error.message()))
+            let problem = one_line(error.message());
+            format!("`{FILE}`, {place}: {problem}; correct this line")
         })?;
         let mut file = Self {
             settings: Vec::new(),
         };
-        file.add_table(text, table.get_ref(), root, &[])?;
+        file.add_table(text, table.get_ref(), (root, root), &[])?;
         Ok(file)
     }
 
@@ -93,7 +94,7 @@ impl SettingsFile {
         &mut self,
         text: &str,
         table: &DeTable<'_>,
-        command: &Command,
+        (root, command): (&Command, &Command),
         path: &[String],
     ) -> Result<(), String> {
         for (key, value) in table {
@@ -105,12 +106,14 @@ impl SettingsFile {
                 && let DeValue::Table(table) = value.get_ref()
             {
                 let path = [path, &[name.to_owned()]].concat();
-                self.add_table(text, table, below, &path)?;
+                self.add_table(text, table, (root, below), &path)?;
                 continue;
             }
             if path.is_empty() && MODEL_TABLES.contains(&name) {
-                let list = model_table(name, value.get_ref())
-                    .map_err(|problem| failed(key.span(), format!("`{name}`: {problem}")))?;
+                let list = model_table(name, value.get_ref()).map_err(|fault| {
+                    let span = fault.span.unwrap_or_else(|| key.span());
+                    failed(span, format!("`{name}`: {}", fault.problem))
+                })?;
                 self.settings.push(Setting {
                     command: Vec::new(),
                     name: name.to_owned(),
@@ -121,7 +124,7 @@ impl SettingsFile {
             }
             let arg = option_below(command, name).filter(|_| names().any(|known| known == name));
             let Some(arg) = arg else {
-                return Err(failed(key.span(), unknown(name, command)));
+                return Err(failed(key.span(), unknown(name, command, root)));
             };
             let parsed = parse_value(arg, value.get_ref())
                 .and_then(|value| check_value(arg, &value).map(|()| value))
@@ -189,6 +192,13 @@ impl SettingsFile {
 impl Setting {
     /// Returns the setting as a line of the file.
     pub(crate) fn text(&self) -> String {
+        if let (true, Value::Texts(texts)) = (MODEL_TABLES.contains(&&*self.name), &self.value) {
+            let list = texts
+                .iter()
+                .filter_map(|text| serde_json::from_str(text).ok());
+            let tables = list.map(|list: serde_json::Value| list[&self.name].to_string());
+            return format!("[{}] {}", self.name, tables.collect::<String>());
+        }
         let table = match self.command.is_empty() {
             true => String::new(),
             false => format!("[{}] ", self.command.join(".")),
@@ -221,15 +231,73 @@ pub(super) fn option_below<'a>(command: &'a Command, name: &str) -> Option<&'a c
         })
 }
 
+/// A fault in a table of the model list, and its position if it is known.
+struct ModelFault {
+    problem: String,
+    span: Option<Range<usize>>,
+}
+
 /// Checks a table of the model list, and returns it as the JSON of such a list.
-fn model_table(name: &str, value: &DeValue<'_>) -> Result<String, String> {
-    let DeValue::Table(_) = value else {
-        return Err(format!("use a table such as `[{name}.fast]`"));
+///
+/// The reader of the list knows positions in that JSON only. The position in the file is found by
+/// leaving out one entry after the other, and then one field after the other: without the faulty
+/// one, the message changes.
+fn model_table(name: &str, value: &DeValue<'_>) -> Result<String, ModelFault> {
+    let without_place = |problem| ModelFault {
+        problem,
+        span: None,
     };
-    let list = json!({name: to_json(value)?}).to_string();
-    ModelList::parse(&list)
-        .map(|_| list)
-        .map_err(|error| chain(&error))
+    let DeValue::Table(entries) = value else {
+        let problem = format!("use a table such as `[{name}.fast]`");
+        return Err(without_place(problem));
+    };
+    let whole = to_json(value).map_err(without_place)?;
+    let list = |table: &serde_json::Value| json!({name: table}).to_string();
+    let Err(problem) = parse_models(&list(&whole)) else {
+        return Ok(list(&whole));
+    };
+    let is_at = |path: &[&str]| {
+        let mut other = whole.clone();
+        remove(&mut other, path);
+        parse_models(&list(&other)).err().as_ref() != Some(&problem)
+    };
+    let mut span = None;
+    for (entry, fields) in entries {
+        let name = entry.get_ref().as_ref();
+        if !is_at(&[name]) {
+            continue;
+        }
+        span = Some(entry.span());
+        if let DeValue::Table(fields) = fields.get_ref() {
+            let mut keys = fields.keys();
+            let field = keys.find(|key| is_at(&[name, key.get_ref().as_ref()]));
+            span = field.map(toml::Spanned::span).or(span);
+        }
+        break;
+    }
+    Err(ModelFault { problem, span })
+}
+
+/// Removes the value at a path of keys.
+fn remove(value: &mut serde_json::Value, path: &[&str]) {
+    if let ([name, rest @ ..], Some(table)) = (path, value.as_object_mut()) {
+        match (rest, table.get_mut(*name)) {
+            ([], _) => drop(table.remove(*name)),
+            (rest, Some(value)) => remove(value, rest),
+            _ => {}
+        }
+    }
+}
+
+/// Parses a list of models; the error has no position.
+fn parse_models(list: &str) -> Result<(), String> {
+    ModelList::parse(list).map(drop).map_err(|error| {
+        let text = chain(&error);
+        match text.split_once(": ") {
+            Some((place, reason)) if place.contains(", column ") => reason.to_owned(),
+            _ => text,
+        }
+    })
 }
 
 /// Converts a value of TOML to JSON.
@@ -249,6 +317,7 @@ fn to_json(value: &DeValue<'_>) -> Result<serde_json::Value, String> {
         DeValue::Boolean(flag) => json!(flag),
         DeValue::Integer(_) => json!(scalar(value)?.parse::<i64>().unwrap_or_default()),
         DeValue::Float(number) => json!(number.as_str().parse::<f64>().unwrap_or_default()),
+        DeValue::String(text) => json!(text),
         value => json!(scalar(value)?),
     })
 }
@@ -274,6 +343,9 @@ fn scalar(value: &DeValue<'_>) -> Result<String, String> {
         DeValue::String(text) if text.contains('\0') => {
             Err("it contains a zero byte; remove it".to_owned())
         }
+        DeValue::String(text) if text.is_empty() => {
+            Err("it is empty; set a value, or remove the line".to_owned())
+        }
         DeValue::String(text) => Ok(text.to_string()),
         DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
             .map(|number| number.to_string())
@@ -283,8 +355,21 @@ fn scalar(value: &DeValue<'_>) -> Result<String, String> {
     }
 }
 
-/// Describes an unknown key, with the nearest known name.
-fn unknown(name: &str, command: &Command) -> String {
+/// Describes a key that a table must not have. `command` is the one whose table has it.
+fn unknown(name: &str, command: &Command, root: &Command) -> String {
+    if command.find_subcommand(name).is_some() {
+        return format!("`{name}` is a command; write its settings below a line `[{name}]`");
+    }
+    if names().any(|known| known == name) {
+        let mut commands = root.get_subcommands();
+        if let Some(other) = commands.find(|other| option_below(other, name).is_some()) {
+            let (command, other) = (command.get_name(), other.get_name());
+            return format!(
+                "`levity {command}` has no setting `{name}`; move it to the top of the file, or to \
+                    a table such as `[{other}]`"
+            );
+        }
+    }
     let known = names().filter(|known| option_below(command, known).is_some());
     let mut known: Vec<&str> = known.collect();
     known.extend(command.get_subcommands().map(Command::get_name));

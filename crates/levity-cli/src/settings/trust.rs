@@ -233,11 +233,14 @@ impl Agreement {
 /// Describes how files differ from those that the user agreed to.
 fn changes(stored: &Agreement, now: &Agreement) -> Vec<String> {
     let paths: BTreeSet<_> = stored.files.keys().chain(now.files.keys()).collect();
-    let changed = paths.into_iter().filter_map(|path| {
+    // The settings come first, because they decide which other files count.
+    let (settings, others): (Vec<_>, Vec<_>) = paths.into_iter().partition(|path| *path == FILE);
+    let changed = settings.into_iter().chain(others).filter_map(|path| {
         let verb = match (stored.files.get(path), now.files.get(path)) {
             (Some(before), Some(after)) if before == after => return None,
             (Some(_), Some(_)) => "was changed",
             (None, _) => "was added",
+            (_, None) if Path::new(path).exists() => "is no longer named",
             (_, None) => "was removed",
         };
         Some(format!("`{path}` {verb}"))

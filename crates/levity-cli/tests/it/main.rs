@@ -20,8 +20,10 @@ mod context;
 mod conversations;
 #[cfg(target_os = "linux")]
 mod errors;
+mod estimate;
 #[cfg(unix)]
 mod eval;
+mod first_use;
 mod given;
 mod journals;
 mod logs;

@@ -73,7 +73,7 @@ fn server() {
 }
 
 /// Returns the settings of the server above.
-fn settings(mode: &str) -> Value {
+pub(crate) fn settings(mode: &str) -> Value {
     let program = std::env::current_exe().unwrap();
     json!({
         "command": program, "args": ["mcp::server", "--exact", "--nocapture", "--test-threads=1"],
@@ -82,7 +82,7 @@ fn settings(mode: &str) -> Value {
 }
 
 /// A config for one test.
-struct Config(PathBuf);
+pub(crate) struct Config(PathBuf);
 
 impl Config {
     fn new(name: &str, config: &Value) -> Self {
@@ -93,11 +93,11 @@ impl Config {
     }
 
     /// Creates a config with one working server.
-    fn speaker(name: &str) -> Self {
+    pub(crate) fn speaker(name: &str) -> Self {
         Self::new(name, &json!({"mcpServers": {"speaker": settings("serve")}}))
     }
 
-    fn path(&self) -> &str {
+    pub(crate) fn path(&self) -> &str {
         self.0.to_str().unwrap()
     }
 

@@ -474,6 +474,133 @@ fn unused_tools_are_reported() {
 }
 
 #[test]
+fn formatter_writes_artifacts_and_nothing_else() {
+    let folder = workspace_with_tool("artifact");
+    let space = folder.to_str().unwrap();
+    let call = |name: &str, path: &str| {
+        let args = serde_json::json!({"path": path, "content": "# Tides\n"});
+        serde_json::json!({"call": {"name": name, "args": args}})
+    };
+    let replies = serde_json::json!([
+        call("write_artifact", "../outside.md"),
+        call("write_file", "direct.md"),
+        call("write_artifact", "artifacts/tides.md"),
+        {"reply": "{\"x\": \"It is in artifacts/tides.md.\"}"},
+    ]);
+    let (plan, replies) = (plan_of("Formatter"), script("artifact", replies));
+    let args = [
+        "plan",
+        "--workspace",
+        space,
+        "--plan",
+        &plan,
+        "--script",
+        &replies,
+    ];
+    let output = levity(&args);
+    check(&output, 0, "It is in artifacts/tides.md.");
+    let written = fs::read_to_string(folder.join("artifacts/tides.md")).unwrap();
+    assert_eq!(written, "# Tides\n");
+    assert!(!folder.join("outside.md").exists() && !folder.join("direct.md").exists());
+    assert_eq!(
+        fs::read_dir(&folder).unwrap().count(),
+        2,
+        "tools and artifacts"
+    );
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn tools_that_agents_name_and_lack_are_reported_before_the_run() {
+    let folder = workspace_with_tool("missing");
+    let config = "Lawyer:\n  prompt: Read contracts.\n  tools: [\"find_law?\"]\n  \
+        mcp_servers: [\"laws?\"]\n";
+    fs::write(folder.join("agent_config.yaml"), config).unwrap();
+    let space = folder.to_str().unwrap();
+    let notes = |command: &str, args: &[&str], expected: &[&str], absent: &[&str]| {
+        let goal: &[&str] = if command == "plan" { &["Compare"] } else { &[] };
+        let output = levity(&[&[command], goal, args].concat());
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        let before = stderr.split("requests a plan").next().unwrap_or_default();
+        for part in expected {
+            assert!(
+                before.contains(part),
+                "{command} {args:?}: `{part}` in {stderr}"
+            );
+        }
+        for part in absent {
+            assert!(
+                !stderr.contains(part),
+                "{command} {args:?}: `{part}` in {stderr}"
+            );
+        }
+    };
+    for command in ["plan", "team"] {
+        let web = "no web pages for Browser, Retriever; add `--web`";
+        let files = "no files for Retriever, Distiller, Formatter, QA; add `--workspace DIR`";
+        let law = "no tool `find_law` for Lawyer; check its name in `agent_config.yaml`";
+        let server = "no MCP server `laws` for Lawyer";
+        let ours = &["--agents", space][..];
+        notes(
+            command,
+            &[],
+            &[web, files],
+            &["Lawyer", "`browser`", "`read_given_file`"],
+        );
+        notes(command, ours, &[law, server, web, files], &[]);
+        let search = "no web search for Browser, Retriever; set `BRAVE_API_KEY`";
+        notes(
+            command,
+            &["--web", "--workspace", space],
+            &[search],
+            &[web, "no files"],
+        );
+        let searxng = ["--web", "--searxng", "http://127.0.0.1:9"];
+        notes(command, &searxng, &[files], &[search, web]);
+        let reads = &["--workspace", space, "--read-only"][..];
+        notes(
+            command,
+            reads,
+            &["no files can be written by Formatter"],
+            &[files],
+        );
+        let tools = folder.join("tools");
+        let config = "Coder:\n  tools: []\n  mcp_servers: []\nRetriever:\n  tools: []\n";
+        let quiet = folder.join("quiet");
+        fs::create_dir_all(&quiet).unwrap();
+        fs::write(quiet.join("agent_config.yaml"), config).unwrap();
+        let unused = [
+            "--agents",
+            quiet.to_str().unwrap(),
+            "--tools",
+            tools.to_str().unwrap(),
+        ];
+        notes(
+            command,
+            &unused,
+            &["the tool `shout` reaches no agent"],
+            &[],
+        );
+    }
+    // A tool without `?` is required.
+    let config = "Lawyer:\n  prompt: Read contracts.\n  tools: [find_law]\n";
+    fs::write(folder.join("agent_config.yaml"), config).unwrap();
+    check(
+        &levity(&["plan", "Compare", "--agents", space]),
+        2,
+        "find_law",
+    );
+
+    // The tool of this server has no hint.
+    let servers = crate::mcp::Config::speaker("workers");
+    let of = |worker| ["Compare", "--worker", worker, "--mcp", servers.path()];
+    let part = "reaches no worker, because it is not read-only; add `--worker coder`";
+    notes("swarm", &of("reviewer"), &[part], &[]);
+    notes("swarm", &of("coder"), &[], &["reaches no worker"]);
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
 fn given_files_are_readable_without_workspace() {
     let path = file("given-tides.csv", "port,height\nDover,6.7\nBrest,5.9\n");
     let given = path.to_str().unwrap();

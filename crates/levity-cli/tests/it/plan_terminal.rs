@@ -25,6 +25,16 @@ impl Terminal {
 
     /// Starts the command in a folder.
     pub(crate) fn in_folder(folder: &std::path::Path, args: &[&str], typed: &[u8]) -> Self {
+        Self::with_variables(folder, args, typed, &[])
+    }
+
+    /// Starts the command in a folder, with these variables.
+    pub(crate) fn with_variables(
+        folder: &std::path::Path,
+        args: &[&str],
+        typed: &[u8],
+        variables: &[(&str, &str)],
+    ) -> Self {
         let ours: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&ours).unwrap();
         unlockpt(&ours).unwrap();
@@ -46,6 +56,7 @@ impl Terminal {
             .env_clear()
             .env("TERM", "xterm")
             .env("HOME", crate::HOME)
+            .envs(variables.iter().copied())
             .current_dir(folder);
         let child = command
             .stdin(end())

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{check, command, file, levity, output_within_minute};
 
-const TOKEN: &str = "0123456789abcdef-of-a-test";
+pub(crate) const TOKEN: &str = "0123456789abcdef-of-a-test";
 
 fn folder(name: &str) -> PathBuf {
     let folder =
@@ -21,7 +21,7 @@ fn folder(name: &str) -> PathBuf {
 }
 
 /// A server that is killed when this value is dropped.
-struct Server {
+pub(crate) struct Server {
     child: Child,
     address: String,
 }
@@ -35,7 +35,7 @@ impl Server {
         Self::spawn(command)
     }
 
-    fn spawn(mut command: Command) -> Self {
+    pub(crate) fn spawn(mut command: Command) -> Self {
         let mut child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -69,7 +69,7 @@ impl Server {
         stream
     }
 
-    fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    pub(crate) fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let body = if body.is_null() {
             String::new()
         } else {
@@ -88,7 +88,7 @@ impl Server {
 
     /// Appends the events after the last one of `seen`, until `stop` returns `true` or the stream
     /// ends. Returns `true` if the stream has ended.
-    fn follow(
+    pub(crate) fn follow(
         &self,
         run: &str,
         seen: &mut Vec<(String, Value)>,

@@ -354,13 +354,42 @@ fn invalid_settings_name_line_column_and_next_step() {
         ),
         (
             "[run]\nview = \"tree\"",
-            "line 2, column 1: unknown setting `view`",
+            "line 2, column 1: `levity run` has no setting `view`; move it to the top of the \
+                file, or to a table such as `[plan]`",
         ),
         (
             "[serve.htp]\nlisten = \"x\"",
             "line 1, column 8: unknown setting `htp`; did you mean",
         ),
         ("a = ", "line 1, column 5: "),
+        (
+            "[run",
+            "line 1, column 5: unclosed table, expected `]`; correct this line",
+        ),
+        (
+            "journal = \"\"",
+            "line 1, column 11: `journal`: it is empty; set a value, or remove the line",
+        ),
+        (
+            "run = 3",
+            "line 1, column 1: `run` is a command; write its settings below a line `[run]`",
+        ),
+        (
+            "[[serve]]",
+            "line 1, column 3: `serve` is a command; write its settings below a line `[serve]`",
+        ),
+        (
+            "[profiles.fast]\nmodel = \"a:b\"\n[profiles.slow]\nmodel = \"a:b\"\nmodle = 1",
+            "line 5, column 1: `profiles`: unknown field `modle`",
+        ),
+        (
+            "[profiles]\nfast = \"x\"",
+            "line 2, column 1: `profiles`: invalid type: string",
+        ),
+        (
+            "[servers.local]\nbase_url = 3",
+            "line 2, column 1: `servers`: invalid type: integer, expected a string",
+        ),
         (
             "model = \"a\"\nmodel = \"b\"",
             "line 2, column 1: duplicate key",
@@ -538,6 +567,7 @@ fn schema_describes_file_of_template() {
         "run `levity config schema > docs/levity.schema.json`"
     );
     let template = include_str!("../../templates/folder/levity.toml");
+    let template = template.replace("{{prompts}}", "prompts = \"prompts\"\n");
     let names = template.lines().filter_map(|line| line.split_once(" = "));
     for (name, _) in names {
         let name = name.trim_start_matches("# ");
@@ -669,6 +699,34 @@ fn init_does_not_write_through_links() {
 }
 
 #[test]
+fn changed_settings_name_the_file_first_and_files_that_they_name_no_longer() {
+    let above = folder(&[]);
+    check(&levity_in(above.path(), &["init", "w"]), 0, "created");
+    let inside = above.path().join("w");
+    fs::write(inside.join("levity.toml"), "workspace = \".\"\n").unwrap();
+    let output = levity_in(&inside, &["run", "hi"]);
+    check(
+        &output,
+        2,
+        "since then `levity.toml` was changed, `agents/agent_config.yaml` is no longer named",
+    );
+    fs::remove_dir_all(inside.join("agents")).unwrap();
+    let part = "`agents/agent_config.yaml` was removed";
+    check(&levity_in(&inside, &["run", "hi"]), 2, part);
+}
+
+#[test]
+fn unknown_model_of_settings_names_the_file() {
+    let place = folder(&[("levity.toml", "model = \"nobody:small\"\n")]);
+    let part = "(set by `model` in `levity.toml`)";
+    check(&levity_in(place.path(), &["run", "hi"]), 2, part);
+    let call = ["run", "hi", "--model", "nobody:small"];
+    let output = levity_in(place.path(), &call);
+    check(&output, 2, "there is no provider `nobody`");
+    assert!(!format!("{output:?}").contains("set by"), "{output:?}");
+}
+
+#[test]
 fn model_of_settings_is_named_even_with_quiet() {
     let settings = "model = \"deepseek:deepseek-chat\"\nquiet = true\nlimit-calls = 0\n";
     let clone = folder(&[("levity.toml", settings)]);
@@ -697,12 +755,12 @@ fn profiles_of_file_name_models_once_trusted() {
     check(
         &levity_in(folder.path(), &["trust", "--yes"]),
         0,
-        "`levity.toml`",
+        "  [profiles] {\"fast\":{\"model\":\"local:small\"}}\n",
     );
     check(&levity_in(folder.path(), &args), 1, "limit");
     let unknown = ["run", "hi", "--model", "fsat", "--limit-calls", "0"];
     check(&levity_in(folder.path(), &unknown), 2, "fsat");
-    check(&levity_in(folder.path(), &["runs", "list"]), 2, "journal");
+    check(&levity_in(folder.path(), &["runs", "list"]), 1, "journal");
 
     fs::write(
         folder.path().join("levity.toml"),
@@ -710,6 +768,6 @@ fn profiles_of_file_name_models_once_trusted() {
     )
     .unwrap();
     let wrong = levity_in(folder.path(), &args);
-    check(&wrong, 2, "`levity.toml`, line 2, column 2: `profiles`: ");
+    check(&wrong, 2, "`levity.toml`, line 3, column 1: `profiles`: ");
     check(&wrong, 2, "modle");
 }

@@ -258,6 +258,6 @@ pub(super) const ROWS: &[Row] = &[
         "the run was cancelled: the plan was refused: there is no terminal to ask for \
          approval; use `--park` to decide later",
     )
-    .notes(1)
+    .notes(3)
     .documented(),
 ];
