@@ -269,11 +269,7 @@ async fn run_estimate(mut args: PlanArgs) -> Result<ExitCode, String> {
     mcp_servers.end(code).await
 }
 
-async fn estimate_with(
-    args: &PlanArgs,
-    given: &Given,
-    team: &Team,
-) -> Result<ExitCode, String> {
+async fn estimate_with(args: &PlanArgs, given: &Given, team: &Team) -> Result<ExitCode, String> {
     let (plan, planning) = match &args.plan {
         Some(file) => {
             let mut plan = Plan::load(file).map_err(|error| chain(&error))?;

@@ -326,6 +326,8 @@ fn task_tokens(step: &Step, plan: &Plan, goal: &str, course: &Course) -> u64 {
     let task = Task {
         goal,
         step,
+        // An estimate knows the text of a goal only.
+        media: 0,
         inputs: &Map::new(),
         messages: &[],
         before: None,
