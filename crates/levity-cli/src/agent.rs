@@ -349,7 +349,7 @@ impl ModelArgs {
         let Some(path) = &self.script else {
             return Ok(None);
         };
-        let text = read_text(path)?;
+        let text = settings::control_text("script", path).unwrap_or_else(|| read_text(path))?;
         let model = ScriptedModel::from_json(&text);
         model
             .map(Some)
