@@ -475,7 +475,7 @@ impl ModelArgs {
         let Some(path) = &self.script else {
             return Ok(None);
         };
-        let text = read_text(path)?;
+        let text = settings::control_text("script", path).unwrap_or_else(|| read_text(path))?;
         let model = ScriptedModel::from_json(&text);
         let model = model.map_err(|error| format!("`{}`: {}", path.display(), chain(&error)))?;
         // A script answers any goal, also one with images.

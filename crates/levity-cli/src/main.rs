@@ -159,7 +159,7 @@ async fn start() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage::report(&error),
     };
-    match cli.command {
+    let code = match cli.command {
         Command::Run(run) => run::run(run).await,
         Command::Chat(chat) => chat::chat(chat).await,
         Command::Conversations(args) => conversations::conversations(args).await,
@@ -179,7 +179,9 @@ async fn start() -> ExitCode {
         Command::Team(args) => team::team(*args).await,
         Command::Sandbox(args) => tools::print_sandbox(&args),
         Command::Trust(args) => settings::trust(&args, &root),
-    }
+    };
+    settings::remove_copies();
+    code
 }
 
 /// Parses the arguments of this call, together with the settings that apply to it.

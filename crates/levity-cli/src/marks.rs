@@ -6,8 +6,9 @@
 //!
 //! A mark is one line with two hashes: of the run's id, and of the id, the time and the machine of
 //! its first record. The second hash binds the mark to one run, so a stranger cannot replace it by
-//! another run with the same id. Hashes have a fixed form, so an id with blanks or line breaks
-//! cannot forge a second mark. Removing a run adds a line that replaces its mark, because a run
+//! another run with the same id. A third word names the kind of server that started the run, because
+//! servers and other commands may share a journal. Hashes have a fixed form, so an id with blanks or
+//! line breaks cannot forge a second mark. Removing a run adds a line that replaces its mark, because a run
 //! with the same start may be imported later.
 //!
 //! The file of marks belongs to one journal, by the resolved path of the journal. A journal that is
@@ -21,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 
 use async_trait::async_trait;
 use clap::Args;
@@ -71,13 +72,15 @@ pub(crate) struct Marks {
     journal: PathBuf,
     /// Limits the warning about marks that cannot be stored to one per process.
     warned: Once,
+    /// The kind of this server, if the process is one.
+    server: OnceLock<&'static str>,
 }
 
 /// The marks in memory.
 #[derive(Default)]
 struct MarkEntries {
-    /// The marks by a hash of the run's id: a hash of the id and the start of the run, or
-    /// [`REMOVED`].
+    /// The marks by a hash of the run's id: a hash of the id and the start of the run, followed by
+    /// the server that started it, or [`REMOVED`].
     by_id: BTreeMap<String, String>,
     /// The number of bytes of the file that were read.
     read: u64,
@@ -108,6 +111,7 @@ impl OwnJournal {
             trusted,
             journal: path.to_owned(),
             warned: Once::new(),
+            server: OnceLock::new(),
         };
         Self {
             inner,
@@ -248,6 +252,25 @@ async fn drop_requests(run: &RunId, log: &mut dyn RunLog) -> Result<(), JournalE
 }
 
 impl Marks {
+    /// Marks the runs that this process starts from now on as those of a kind of server. A second
+    /// call has no effect.
+    pub(crate) fn serve_as(&self, server: &'static str) {
+        let _ = self.server.set(server);
+    }
+
+    /// Returns `true` if the user started a run with this kind of server.
+    pub(crate) fn is_of_server(&self, run: &RunId) -> bool {
+        let entry = self.entry(run);
+        let server = entry.as_deref().and_then(|entry| entry.split_once(' '));
+        server.map(|(_, server)| server) == self.server.get().copied()
+    }
+
+    /// Returns `true` if the user started a run with another command.
+    pub(crate) fn is_of_other_command(&self, run: &RunId) -> bool {
+        let is_own = self.mark(run).is_some_and(|mark| mark != REMOVED);
+        is_own && !self.is_of_server(run)
+    }
+
     /// Checks a run by its id, before anything of it is read.
     ///
     /// Servers use it for all runs of a journal at the start, when reading each would be slow.
@@ -289,11 +312,18 @@ impl Marks {
         self.mark(run) == Some(start_hash(run, first))
     }
 
-    /// Returns the mark of a run.
+    /// Returns the mark of a run, without the server that started it.
+    fn mark(&self, run: &RunId) -> Option<String> {
+        let entry = self.entry(run)?;
+        let mark = entry.split(' ').next().unwrap_or_default();
+        Some(mark.to_owned())
+    }
+
+    /// Returns the mark of a run, and the server that started it.
     ///
     /// Reads the lines that this or another process has added to the file since the last call;
     /// later lines win over earlier ones with the same id.
-    fn mark(&self, run: &RunId) -> Option<String> {
+    fn entry(&self, run: &RunId) -> Option<String> {
         let mut entries = self.lock();
         if let Some(Ok(lines)) = self.file.as_ref().ok().map(|file| read(file, entries.read)) {
             entries.read = lines.end;
@@ -333,7 +363,10 @@ impl Marks {
     /// The mark is written before the first record, see `OwnLog`. A crash in between leaves a mark
     /// without a run, which does no harm; the reverse would lock the user out of an own run.
     fn add(&self, run: &RunId, first: &Record) {
-        let (name, start) = (sha256(run.as_str().as_bytes()), start_hash(run, first));
+        let (name, mut start) = (sha256(run.as_str().as_bytes()), start_hash(run, first));
+        if let Some(server) = self.server.get() {
+            start = format!("{start} {server}");
+        }
         // The last line in the file decides, so the memory must not change after the write.
         self.lock().by_id.insert(name.clone(), start.clone());
         let written = match &self.file {

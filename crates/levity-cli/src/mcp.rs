@@ -15,7 +15,7 @@
 mod agent_tools;
 mod call;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
@@ -23,6 +23,7 @@ use levity::agents::__private::yaml_to_json;
 use levity::mcp::{Config, Server, ServerConfig, ServerState, ServerStatus, Servers, WaitFor};
 use serde_json::{Value, json};
 
+use crate::settings;
 use crate::terminal::{chain, note, print_json, print_text, read_text, report_error, shell_quote};
 
 pub(crate) use agent_tools::{McpArgs, McpServers};
@@ -125,39 +126,45 @@ impl ConfigArg {
 }
 
 /// Reads the named file, else `LEVITY_MCP_SERVERS`. Placeholders in the file are filled from the
-/// environment.
-fn read(file: Option<&std::path::Path>) -> Config {
-    let variable = |name: &str| std::env::var(name).ok();
+/// environment. A file that `levity.toml` names is not read again after its hash was checked.
+fn read(file: Option<&Path>) -> Config {
     match file {
-        Some(file) if is_yaml(file) => match yaml(file) {
-            Ok(json) => Config::parse(&json, variable),
-            Err(problem) => Config::new().with_problem(problem),
+        Some(file) => match settings::control_text("mcp", file) {
+            Some(text) => parse(file, text),
+            None if is_yaml(file) => parse(file, read_text(file)),
+            None => Config::load(file, variable),
         },
-        Some(file) => Config::load(file, variable),
         None => Config::from_env(),
     }
 }
 
-fn is_yaml(file: &std::path::Path) -> bool {
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+fn is_yaml(file: &Path) -> bool {
     let extension = file.extension().and_then(|extension| extension.to_str());
     matches!(extension, Some("yaml" | "yml"))
 }
 
-/// Returns a YAML file as JSON.
-fn yaml(file: &std::path::Path) -> Result<String, String> {
-    let text = read_text(file)?;
-    yaml_to_json(&text)
-        .map(|json| json.to_string())
-        .map_err(|problem| format!("`{}`, {problem}", file.display()))
+/// Parses the text of a file by its name, as JSON or as YAML.
+fn parse(file: &Path, text: Result<String, String>) -> Config {
+    let json = text.and_then(|text| match is_yaml(file) {
+        true => yaml_to_json(&text)
+            .map(|json| json.to_string())
+            .map_err(|problem| format!("`{}`, {problem}", file.display())),
+        false => Ok(text),
+    });
+    match json {
+        Ok(json) => Config::parse(&json, variable),
+        Err(problem) => Config::new().with_problem(problem),
+    }
 }
 
 /// Returns the problems of a config with the name of its file.
 ///
 /// A message that already begins with the file is not prefixed again.
-fn problems_in<'a>(
-    config: &'a Config,
-    file: Option<&std::path::Path>,
-) -> impl Iterator<Item = String> + 'a {
+fn problems_in<'a>(config: &'a Config, file: Option<&Path>) -> impl Iterator<Item = String> + 'a {
     let file = file.map(|file| format!("`{}`", file.display()));
     config.problems().iter().map(move |problem| match &file {
         Some(file) if !problem.message.starts_with(file) => format!("{file}: {problem}"),
@@ -301,9 +308,10 @@ fn description(server: &ServerConfig) -> String {
     )
 }
 
-/// Describes each server of a file, and each problem in it, on one line. Nothing is started.
-pub(crate) fn programs(file: &std::path::Path) -> Vec<String> {
-    let config = read(Some(file));
+/// Describes each server in the text of a file, and each problem in it, on one line. Nothing is
+/// started.
+pub(crate) fn programs(file: &Path, text: Result<String, String>) -> Vec<String> {
+    let config = parse(file, text);
     let servers = config.servers().iter().map(description);
     let problems = problems_in(&config, Some(file));
     let lines = servers.chain(problems);

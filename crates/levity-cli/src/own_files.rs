@@ -12,6 +12,9 @@
 //! call without `--journal` could otherwise forge an approval that a later call uses. The paths of
 //! such data are remembered in the state folder.
 //!
+//! Files that a `levity.toml` names are protected in each workspace to which they belong, even if the
+//! call ignores the settings or runs in another folder.
+//!
 //! The list of options is explicit. A new option that names a file of levity must be added to it;
 //! options that name files for the agent, such as `--file`, must not.
 
@@ -103,7 +106,7 @@ const MAX_LINKS: usize = 40;
 /// list; forgetting to pass it would be a hole.
 static REGISTERED: OnceLock<Vec<(String, PathBuf)>> = OnceLock::new();
 
-/// Data of earlier calls, and files that settings name for other commands, by absolute paths.
+/// Data of earlier calls, by absolute paths.
 static REMEMBERED: OnceLock<Vec<PathBuf>> = OnceLock::new();
 
 /// Registers the files that the command line and the environment name.
@@ -145,9 +148,7 @@ pub(crate) fn register(mut matches: &ArgMatches) {
         named.push((crate::settings::FILE.to_owned(), settings.to_owned()));
     }
     let _ = REGISTERED.set(named);
-    let settings = crate::settings::named_files();
-    let settings = settings.iter().flat_map(|path| places(path));
-    let _ = REMEMBERED.set(remember(data).into_iter().chain(settings).collect());
+    let _ = REMEMBERED.set(remember(data));
 }
 
 /// Returns `true` if the setting or option of this name has a file that only levity may use.
@@ -270,7 +271,8 @@ fn globs(root: &Path) -> Result<Vec<String>, String> {
         .map(|below| format!("/{}", literal(&below)))
         .collect();
     let named = REGISTERED.get().into_iter().flatten().map(|(_, path)| path);
-    for path in named.chain(remembered()) {
+    let settings = crate::settings::named_files(root);
+    for path in named.chain(remembered()).chain(&settings) {
         for place in places(path) {
             let below = place.strip_prefix(root).ok();
             let Some(below) = below.filter(|below| !below.as_os_str().is_empty()) else {
@@ -309,8 +311,9 @@ pub(crate) fn first_below(root: &Path) -> Option<String> {
     let named = REGISTERED.get().map(Vec::as_slice).unwrap_or_default();
     let named = named.iter().find(|(_, path)| is_below(path));
     let state = crate::state::folder().ok();
+    let settings = crate::settings::named_files(root);
     let other = || {
-        let mut others = state.iter().chain(remembered());
+        let mut others = state.iter().chain(remembered()).chain(&settings);
         let path = others.find(|path| is_below(path))?;
         Some(path.display().to_string())
     };

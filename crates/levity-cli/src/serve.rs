@@ -7,7 +7,8 @@
 //! Ctrl-C or a termination signal stops a server gracefully: the listener accepts no more
 //! connections and requests in progress may end. Runs in a journal stay there and are resumed by
 //! the next server. Only runs that this user marked, or trusts by option, are resumed, because a
-//! journal may come from somewhere else.
+//! journal may come from somewhere else. Runs of other commands in the same journal stay untouched:
+//! they may wait for an answer, and their user resumes them.
 
 use std::pin::pin;
 use std::process::ExitCode;
@@ -111,7 +112,11 @@ pub(crate) async fn shutdown_signal() {
 /// this process.
 pub(crate) fn resume_only_marked(runs: Runs, marks: Option<Arc<Marks>>) -> Runs {
     match marks {
-        Some(marks) => runs.resume_if(move |run| marks.check(run)),
+        Some(marks) => {
+            let others = marks.clone();
+            runs.resume_if(move |run| marks.check(run))
+                .skip_at_start(move |run| others.is_of_other_command(run))
+        }
         None => runs,
     }
 }

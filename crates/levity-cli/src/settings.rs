@@ -13,26 +13,36 @@
 //! The folder may come from a stranger. Only a few settings are harmless; all others need the
 //! agreement of the user, which `trust` stores. See the page on untrusted folders.
 
+mod control;
 mod file;
 mod show;
 mod trust;
+mod trusted_tools;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use clap::{Arg, ArgAction, Command, Id};
+use levity::core::ToolSource;
 use levity::llm::ModelList;
+use levity::tools::FolderTools;
 
+use control::Contents;
+
+pub(crate) use control::remove_copies;
 pub(crate) use file::{FILE, SettingsFile, Value};
 pub(crate) use show::{ConfigArgs, config};
 pub(crate) use trust::{TrustArgs, trust, trust_new};
+pub(crate) use trusted_tools::TrustedTools;
 
 /// Settings that a folder may make without the agreement of the user.
 ///
 /// They can neither start a program, nor change a file or an address, nor show a file to a model.
-/// `model` is one of them only if it names neither an address nor a project.
+/// `model` is one of them only if it names neither an address nor a project. The values of
+/// `guard`, `thinking` and of the settings in [`DEFAULTS`] need trust if they let a run cost more
+/// than without the file.
 const HARMLESS: [&str; 33] = [
     "about",
     "ask",
@@ -104,6 +114,21 @@ const NEEDS_TRUST: [&str; 31] = [
     "workspace",
 ];
 
+/// The defaults of limits, in the command where each is lowest. A higher value needs trust.
+///
+/// The other limits (`limit-cost`, `limit-time`, `limit-tokens`, `token-share`) have no default, so
+/// each value is lower.
+const DEFAULTS: [(&str, u32); 8] = [
+    ("limit-calls", 1_000),
+    ("limit-tool-calls", 10_000),
+    ("max-delegations", 32),
+    ("max-parallel", 16),
+    ("max-replans", 3),
+    ("max-runs", 64),
+    ("max-tasks", 64),
+    ("max-turns", 10),
+];
+
 /// Settings whose files decide about what levity does and which programs it starts.
 ///
 /// The content of these files is part of what a user trusts. A variable must name them by an
@@ -127,8 +152,29 @@ const OWN_VARIABLES: [(&str, &[&str]); 2] = [
 /// The options that settings supplied to this process, by the ids that clap gives them.
 static SUPPLIED: OnceLock<BTreeSet<String>> = OnceLock::new();
 
-/// The files that settings name, also those for other commands.
-static NAMED_FILES: OnceLock<Vec<PathBuf>> = OnceLock::new();
+/// The files that control this process, and the settings of `levity.toml` that name them.
+static CONTROL: OnceLock<Control> = OnceLock::new();
+
+/// All commands with their options, for the settings of other folders.
+static ROOT: OnceLock<Command> = OnceLock::new();
+
+/// Files that settings may name, for a file of settings that cannot be read.
+const USUAL_FILES: [&str; 7] = [
+    "agents",
+    "mcp.json",
+    "mcp.yaml",
+    "memory",
+    "prompts",
+    "script.json",
+    "tools",
+];
+
+/// The trusted content of control files.
+struct Control {
+    contents: Contents,
+    /// The settings that `levity.toml` supplies to this call.
+    settings: BTreeSet<&'static str>,
+}
 
 /// The list of models that the settings define.
 static MODELS: OnceLock<ModelList> = OnceLock::new();
@@ -138,10 +184,81 @@ pub(crate) fn models() -> Option<&'static ModelList> {
     MODELS.get()
 }
 
-/// Returns the files that the settings of this folder name, also those for other commands: an agent
-/// must not change what a later command does.
-pub(crate) fn named_files() -> &'static [PathBuf] {
-    NAMED_FILES.get().map(Vec::as_slice).unwrap_or_default()
+/// Returns the files of levity that the settings of a workspace name, and the files of settings
+/// themselves: an agent must not change what a later command does, wherever that is called.
+///
+/// Includes the current folder, and trusted folders below and above the workspace. The names count
+/// even if this call ignores the settings.
+pub(crate) fn named_files(workspace: &Path) -> Vec<PathBuf> {
+    let mut folders: BTreeSet<PathBuf> = std::env::current_dir().into_iter().collect();
+    folders.insert(workspace.to_owned());
+    let is_near = |folder: &PathBuf| folder.starts_with(workspace) || workspace.starts_with(folder);
+    folders.extend(trust::trusted_folders().into_iter().filter(is_near));
+    folders.iter().flat_map(|folder| named_in(folder)).collect()
+}
+
+/// Returns the file of settings in a folder, and the files that it names.
+fn named_in(folder: &Path) -> Vec<PathBuf> {
+    if folder.join(FILE).symlink_metadata().is_err() {
+        return Vec::new();
+    }
+    let read = |root| SettingsFile::read_in(folder, root).ok().flatten();
+    let names = match ROOT.get().and_then(read) {
+        Some(file) => file.paths(),
+        None => USUAL_FILES.map(PathBuf::from).into(),
+    };
+    let names = names.into_iter().chain([PathBuf::from(FILE)]);
+    names.map(|name| folder.join(name)).collect()
+}
+
+/// Returns the trusted content of the files that control levity, if `levity.toml` supplies this
+/// setting and not the user in this call.
+fn control(setting: &str) -> Option<&'static Contents> {
+    let control = CONTROL.get()?;
+    let is_supplied = control.settings.contains(setting);
+    is_supplied.then_some(&control.contents)
+}
+
+/// Returns the text of the file that a setting names, if `levity.toml` supplies the setting.
+///
+/// The file itself must not be read again: it may have changed since its hash was checked.
+pub(crate) fn control_text(setting: &str, path: &Path) -> Option<Result<String, String>> {
+    Some(control(setting)?.text(path))
+}
+
+/// Reads the folder that a setting names.
+///
+/// If `levity.toml` supplies the setting, `read` gets a private copy of the trusted files, and the
+/// name of the copy is replaced in errors.
+pub(crate) fn with_folder<T>(
+    setting: &str,
+    folder: &Path,
+    read: impl FnOnce(&Path) -> Result<T, String>,
+) -> Result<T, String> {
+    let Some(contents) = control(setting) else {
+        return read(folder);
+    };
+    let copy = control::new_folder()?;
+    contents.write(folder, &copy)?;
+    let named = folder.display().to_string();
+    read(&copy).map_err(|problem| problem.replace(&copy.display().to_string(), &named))
+}
+
+/// Opens the folder of tools that the setting `tools` names.
+///
+/// Tools of a folder that the user names in the call change with the folder; those of `levity.toml`
+/// change only when the user trusts the folder again.
+pub(crate) fn tools(
+    folder: &Path,
+    open: impl FnOnce(&Path) -> Result<FolderTools, String>,
+) -> Result<Arc<dyn ToolSource>, String> {
+    let Some(contents) = control("tools") else {
+        return Ok(Arc::new(open(folder)?));
+    };
+    with_folder("tools", folder, |copy| {
+        let files = contents.hashes_below(folder);
+        Ok(Arc::new(TrustedTools::new(folder, copy, files, open(copy)?)?) as Arc<dyn ToolSource>)
+    })
 }
 
 /// Returns `true` if a setting supplied the option, and not the user in this call.
@@ -203,6 +320,7 @@ struct Level<'a> {
 /// # Errors
 /// The file or a variable is invalid, or the file has settings that need trust and is not trusted.
 pub(crate) fn add(root: &Command, words: Vec<OsString>) -> Result<Vec<OsString>, String> {
+    let _ = ROOT.set(root.clone());
     let call = Call::new(root, words);
     if !call.has_settings() {
         return Ok(call.words);
@@ -214,11 +332,15 @@ pub(crate) fn add(root: &Command, words: Vec<OsString>) -> Result<Vec<OsString>,
             true => file.model_tables().collect(),
             false => Vec::new(),
         };
-        trust::check(file, &choices, &tables)?;
+        if let Some(contents) = trust::check(file, &choices, &tables)? {
+            let supplied = choices.iter().filter(|choice| choice.value.is_some());
+            let supplied = supplied.filter(|choice| matches!(choice.origin, Origin::Line(_)));
+            let settings = supplied.map(|choice| choice.name).collect();
+            let _ = CONTROL.set(Control { contents, settings });
+        }
         if !tables.is_empty() {
             let _ = MODELS.set(file.model_list());
         }
-        let _ = NAMED_FILES.set(file.paths());
     }
     let supplied = choices.iter().filter(|choice| choice.value.is_some());
     let _ = SUPPLIED.set(supplied.map(|choice| choice.id.to_string()).collect());

@@ -25,7 +25,7 @@ use levity::agent::AgentBuilder;
 use levity::agents::AgentParts;
 use levity::agents::PresetWorkers;
 use levity::context::ContextFiles;
-use levity::core::{Tool, ToolSource as _, ToolSpec, Toolbox as _};
+use levity::core::{Tool, ToolSource, ToolSpec, Toolbox as _};
 use levity::python::RunPython;
 use levity::sandbox::{CommandPolicy, Level, NetGuard, Network, Sandbox, SandboxError, Workspace};
 use levity::tools::{
@@ -35,6 +35,7 @@ use levity::tools::{
 use url::Url;
 
 use crate::own_files;
+use crate::settings;
 use crate::terminal::{chain, note, print_text, report_error};
 
 /// The options for tools, files, commands and the web.
@@ -88,7 +89,7 @@ struct ToolSet {
     command: Option<RunCommand>,
     web: Option<WebFetch>,
     search: Option<WebSearch>,
-    folder: Option<FolderTools>,
+    folder: Option<Arc<dyn ToolSource>>,
     context: Option<ContextFiles>,
     /// The tools that Python code may call.
     for_python: Vec<ToolSpec>,
@@ -290,8 +291,10 @@ impl ToolArgs {
             let loader = globs
                 .into_iter()
                 .fold(ExecutableLoader::default(), ExecutableLoader::deny);
-            let tools = FolderTools::builder(folder).loader(loader).build();
-            let tools = tools.map_err(|error| chain(&error))?;
+            let tools = settings::tools(folder, |folder| {
+                let tools = FolderTools::builder(folder).loader(loader).build();
+                tools.map_err(|error| chain(&error))
+            })?;
             tools.problems().iter().for_each(|problem| report(problem));
             set.folder = Some(tools);
         }

@@ -92,10 +92,14 @@ struct Settings {
     share: TokenShare,
     watchers: Vec<Watcher>,
     may_resume: Option<ResumeCheck>,
+    is_skipped: Option<StartFilter>,
 }
 
 /// Decides if a run of the journal may be resumed.
 type ResumeCheck = Arc<dyn Fn(&RunId) -> std::result::Result<(), JournalError> + Send + Sync>;
+
+/// Decides if a run of the journal is left alone when the server starts.
+type StartFilter = Arc<dyn Fn(&RunId) -> bool + Send + Sync>;
 
 /// The runs in memory. A run is in `live` or in `ended`, never in both.
 #[derive(Default)]
@@ -260,6 +264,7 @@ impl Runs {
             share,
             watchers: Vec::new(),
             may_resume: None,
+            is_skipped: None,
         };
         Self::from_parts(runner, settings, boot)
     }
@@ -375,6 +380,36 @@ impl Runs {
     ) -> Self {
         let settings = Settings {
             may_resume: Some(Arc::new(check)),
+            ..self.inner.settings.clone()
+        };
+        Self::from_parts(self.inner.runner.clone(), settings, self.inner.boot.clone())
+    }
+
+    /// Leaves runs alone in [`resume_all`](Self::resume_all) and [`cancel_all`](Self::cancel_all).
+    ///
+    /// Use it if other programs store runs in the same journal. Clients can still resume such a run
+    /// by its id.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_serve::Runs;
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runs = Runs::new(Agent::builder(ScriptedModel::new()).build()?)
+    ///     .skip_at_start(|run| !run.as_str().starts_with("server-"));
+    /// assert!(runs.resume_all().await?.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn skip_at_start(
+        self,
+        is_skipped: impl Fn(&RunId) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        let settings = Settings {
+            is_skipped: Some(Arc::new(is_skipped)),
             ..self.inner.settings.clone()
         };
         Self::from_parts(self.inner.runner.clone(), settings, self.inner.boot.clone())

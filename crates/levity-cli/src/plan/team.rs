@@ -27,6 +27,7 @@ use crate::agent::Common;
 use crate::given::Given;
 use crate::given_files::ReadGivenFile;
 use crate::mcp::McpServers;
+use crate::settings;
 use crate::terminal::{chain, note};
 
 /// The options that define a team.
@@ -79,7 +80,9 @@ impl TeamShape {
         sessions: Option<&SessionFolder>,
     ) -> Result<(Team, McpServers), String> {
         let catalogue = match &self.agents {
-            Some(folder) => Catalogue::load(folder).map_err(|error| chain(&error))?,
+            Some(folder) => settings::with_folder("agents", folder, |folder| {
+                Catalogue::load(folder).map_err(|error| chain(&error))
+            })?,
             None => Catalogue::defaults(),
         };
         // A reply is delayed only on a terminal, where the user watches it.

@@ -4,8 +4,8 @@
 //! under `/v1`. One process serves one agent, team or swarm, which the options define; clients
 //! choose the goal and never the tools.
 //!
-//! With `--journal`, runs survive a crash or a restart: those that an earlier server left and that
-//! this user marked are resumed, the others are reported and stay untouched. Without it, runs end
+//! With `--journal`, runs survive a crash or a restart: those that an earlier server of this user
+//! left are resumed. Runs of other users are reported, and runs of other commands stay untouched. Without it, runs end
 //! with the process, and a note says so.
 //!
 //! The address is printed to standard output as the first line, `listening on
@@ -111,6 +111,7 @@ impl Http {
         };
         let journal = store::open_own(path, self.trust).map_err(|error| chain(&error))?;
         let marks = journal.marks();
+        marks.serve_as("http");
         Ok((Runtime::new().with_journal(journal), Some(marks)))
     }
 

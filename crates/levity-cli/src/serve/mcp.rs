@@ -8,7 +8,7 @@
 //! token exists, or HTTP at `/mcp` with a token. Over stdio, nothing but the protocol may appear on
 //! standard output, so all notes go to standard error.
 //!
-//! Runs of a previous server are cancelled at the start. Unlike `serve http`, where clients come
+//! Runs of a previous server are cancelled at the start, and no others. Unlike `serve http`, where clients come
 //! back to their runs by id, an MCP client that has disconnected cannot answer a question of its
 //! old run.
 //!
@@ -21,6 +21,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
+use levity::core::RunId;
 use levity::memory::{Conversations, Recall, Scope};
 use levity::prelude::*;
 use levity::serve::mcp::{ClientModel, McpLimits, McpServer};
@@ -34,6 +35,7 @@ use crate::kind::{GroupOptions, Kind};
 use crate::logs::Logs;
 use crate::marks::Trust;
 use crate::mcp::McpServers;
+use crate::settings;
 use crate::store;
 use crate::terminal::{chain, note, report_error};
 
@@ -221,6 +223,7 @@ impl ServeMcp {
             Some(path) => {
                 let journal = store::open_own(path, self.trust).map_err(|error| chain(&error))?;
                 let marks = journal.marks();
+                marks.serve_as("mcp");
                 (Runtime::new().with_journal(journal), Some(marks))
             }
             // Runs that ended recently are retained in any case, and nothing else, because a server
@@ -241,7 +244,14 @@ impl ServeMcp {
         let expiring = agent
             .as_ref()
             .and_then(|agent| agent.conversations().cloned());
-        let runs = resume_only_marked(runs.on_event(logs.watcher(None)), marks);
+        let mut runs = resume_only_marked(runs.on_event(logs.watcher(None)), marks.clone());
+        if let Some(marks) = marks {
+            // Not even `--trust-journal` cancels runs that nobody started with such a server; those
+            // of other users are reported.
+            let is_skipped =
+                move |run: &RunId| !marks.is_of_server(run) && marks.check(run).is_ok();
+            runs = runs.skip_at_start(is_skipped);
+        }
         let server = self.server(runs, agent).await;
         let (server, mcp_servers) = mcp_servers.beside(server).await?;
         Ok(BuiltServer {
@@ -269,11 +279,11 @@ impl ServeMcp {
             server = server.workspace(workspace);
         }
         if let Some(folder) = &self.prompts {
-            server = server.prompts(
-                TextPrompts::new()
-                    .folder(folder)
-                    .map_err(|error| chain(&error))?,
-            );
+            let prompts = settings::with_folder("prompts", folder, |folder| {
+                let prompts = TextPrompts::new().folder(folder);
+                prompts.map_err(|error| chain(&error))
+            });
+            server = server.prompts(prompts?);
         }
         if let Some(file) = &self.facts {
             let recall = Recall::open(file).map_err(|error| chain(&error))?;

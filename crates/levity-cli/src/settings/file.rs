@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use clap::Command;
+use levity::core::__private::sha256;
 use levity::core::text::nearest;
 use levity::llm::ModelList;
 use levity_system::files;
@@ -21,6 +22,7 @@ use toml::de::{DeTable, DeValue};
 use crate::own_files;
 use crate::terminal::chain;
 
+use super::control::plain;
 use super::{check_value, has_optional_value, is_flag, is_list, names, option};
 
 /// The tables at the top of the file that extend the list of models, as in a file of
@@ -37,6 +39,8 @@ const MAX_SIZE: u64 = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct SettingsFile {
     settings: Vec<Setting>,
+    /// The SHA-256 hash of the bytes that were parsed.
+    hash: String,
 }
 
 /// One setting in the file.
@@ -64,19 +68,33 @@ impl SettingsFile {
     /// # Errors
     /// The file cannot be read, is not TOML, or has a setting that no command accepts.
     pub(crate) fn read(root: &Command) -> Result<Option<Self>, String> {
-        let path = Path::new(FILE);
+        Self::read_in(Path::new(""), root)
+    }
+
+    /// Reads the file of a folder, if there is one.
+    pub(super) fn read_in(folder: &Path, root: &Command) -> Result<Option<Self>, String> {
+        let path = folder.join(FILE);
         if path.symlink_metadata().is_err() {
             return Ok(None);
         }
-        let text = files::read_at_most(path, MAX_SIZE)
+        let bytes = files::read_at_most(&path, MAX_SIZE)
             .map_err(|error| format!("cannot read `{FILE}`: {error}"))?;
-        let text = String::from_utf8(text)
+        let hash = sha256(&bytes);
+        let text = String::from_utf8(bytes)
             .map_err(|_| format!("cannot read `{FILE}`: it is not UTF-8; save it as UTF-8"))?;
-        Self::parse(&text, root).map(Some)
+        // A key in quotes may contain a line break.
+        let mut file = Self::parse(&text, root).map_err(|problem| plain(&problem))?;
+        file.hash = hash;
+        Ok(Some(file))
+    }
+
+    /// Returns the hash of the file's content.
+    pub(super) fn hash(&self) -> &str {
+        &self.hash
     }
 
     /// Reads the settings from the text of a file.
-    pub(crate) fn parse(text: &str, root: &Command) -> Result<Self, String> {
+    fn parse(text: &str, root: &Command) -> Result<Self, String> {
         let table = DeTable::parse(text).map_err(|error| {
             let place = place(text, error.span().unwrap_or_default());
             let problem = one_line(error.message());
@@ -84,6 +102,7 @@ impl SettingsFile {
         })?;
         let mut file = Self {
             settings: Vec::new(),
+            hash: String::new(),
         };
         file.add_table(text, table.get_ref(), (root, root), &[])?;
         Ok(file)

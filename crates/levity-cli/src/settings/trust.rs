@@ -7,7 +7,8 @@
 //! The agreement covers the content of `levity.toml` and of all files that decide what levity does:
 //! the folders of tools, agents and prompts, the config of MCP servers, and a script. levity stores
 //! a hash of each, so a changed, added or removed file needs a new agreement; the error names it.
-//! Programs that these files start are not covered.
+//! Programs that these files start are not covered. Each file is read once (`control`): the hash,
+//! the list that the user sees and the use of the file cannot differ.
 //!
 //! Agreements lie in the state folder of the user, one file for each folder, which no folder from
 //! elsewhere can bring along.
@@ -19,29 +20,32 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Command};
-use levity::core::__private::sha256;
 use levity_system::{Replace, files};
 use serde::{Deserialize, Serialize};
 
+use super::control::{Contents, MAX_BYTES, plain};
 use super::file::MODEL_TABLES;
 use super::file::Setting;
-use super::{CONTROL_FILES, Choice, FILE, NEEDS_TRUST, Origin, SettingsFile, Value};
+use super::{CONTROL_FILES, Choice, DEFAULTS, FILE, NEEDS_TRUST, Origin, SettingsFile, Value};
 use crate::terminal::{note, print_text, report_error, shell_quote};
 use crate::{mcp, state};
-
-/// The maximum number of files that an agreement covers.
-const MAX_FILES: usize = 2_000;
-
-/// The maximum size of these files together: 64 MiB.
-const MAX_BYTES: u64 = 64 << 20;
 
 /// The maximum number of changed files that an error names.
 const MAX_NAMED: usize = 5;
 
+/// The maximum number of files, and of programs of one setting, that are shown with the question.
+const MAX_SHOWN: usize = 20;
+
+/// The maximum number of characters of a shown line.
+const MAX_LINE: usize = 400;
+
+/// The maximum number of agreements to read.
+const MAX_FOLDERS: usize = 2_000;
+
 /// The arguments of `levity trust`.
 #[derive(Args)]
 pub(crate) struct TrustArgs {
-    /// Only show the settings that need trust.
+    /// Only show the settings that need trust, with all files and complete lines.
     #[arg(long, conflicts_with_all = ["yes", "remove"])]
     show: bool,
     /// Trust the settings without asking.
@@ -54,9 +58,9 @@ pub(crate) struct TrustArgs {
 
 /// The files to which the user agreed: the hash of each, by its path.
 #[derive(Serialize, Deserialize, PartialEq, Eq)]
-struct Agreement {
-    folder: PathBuf,
-    files: BTreeMap<String, String>,
+pub(super) struct Agreement {
+    pub(super) folder: PathBuf,
+    pub(super) files: BTreeMap<String, String>,
 }
 
 /// Shows the settings of the current folder that need trust, and stores the agreement of the user.
@@ -84,8 +88,8 @@ fn run(args: &TrustArgs, root: &Command) -> Result<ExitCode, String> {
         note(&format!("no setting in `{FILE}` needs trust"));
         return Ok(ExitCode::SUCCESS);
     }
-    let agreement = Agreement::of(&file)?;
-    show(&settings, &agreement);
+    let (agreement, contents) = Agreement::of(&file)?;
+    show(&settings, &agreement, &contents, args.show);
     if args.show || !args.yes && agreement.is_stored() {
         let state = match agreement.is_stored() {
             true => "trusted",
@@ -109,7 +113,7 @@ fn run(args: &TrustArgs, root: &Command) -> Result<ExitCode, String> {
 /// Returns an error if the agreement cannot be stored.
 pub(crate) fn trust_new(root: &Command) -> Result<(), String> {
     match SettingsFile::read(root)? {
-        Some(file) => Agreement::of(&file)?.store(),
+        Some(file) => Agreement::of(&file)?.0.store(),
         None => Ok(()),
     }
 }
@@ -117,12 +121,13 @@ pub(crate) fn trust_new(root: &Command) -> Result<(), String> {
 /// Refuses settings that need trust, unless the user trusts the folder as it is.
 ///
 /// Only the settings of this call count: a command that uses none of them works in every folder.
-/// `tables` names the tables of models that the call uses.
+/// `tables` names the tables of models that the call uses. Returns the content of the files that
+/// control levity, as the user trusts it, if a setting of this call needs trust.
 pub(super) fn check(
     file: &SettingsFile,
     choices: &[Choice],
     tables: &[&str],
-) -> Result<(), String> {
+) -> Result<Option<Contents>, String> {
     let needed: BTreeSet<_> = choices
         .iter()
         .filter(|choice| matches!(choice.origin, Origin::Line(_)))
@@ -135,9 +140,9 @@ pub(super) fn check(
         .map(|name| format!("`{name}`"))
         .collect();
     if needed.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
-    let agreement = Agreement::of(file)?;
+    let (agreement, contents) = Agreement::of(file)?;
     let Some(stored) = Agreement::stored(&agreement.folder) else {
         let needed = needed.into_iter().collect::<Vec<_>>().join(", ");
         return Err(format!(
@@ -145,8 +150,8 @@ pub(super) fn check(
                 and accept its settings, or use `--no-settings` to ignore the file"
         ));
     };
-    match changes(&stored, &agreement) {
-        changes if changes.is_empty() => Ok(()),
+    match describe(&changes(&stored.files, &agreement.files)) {
+        changes if changes.is_empty() => Ok(Some(contents)),
         changes => Err(format!(
             "you trusted this folder, but since then {}; run `levity trust` to see and accept the \
                 settings again, or use `--no-settings` to ignore the file",
@@ -158,7 +163,7 @@ pub(super) fn check(
 /// Returns `true` if the current folder is trusted as it is.
 pub(super) fn is_trusted(file: &SettingsFile) -> Result<bool, String> {
     let needed = file.all().iter().any(needs_trust);
-    Ok(!needed || Agreement::of(file)?.is_stored())
+    Ok(!needed || Agreement::of(file)?.0.is_stored())
 }
 
 fn needs_trust(setting: &Setting) -> bool {
@@ -166,52 +171,69 @@ fn needs_trust(setting: &Setting) -> bool {
 }
 
 /// A flag that is switched off gives nothing away. A model needs trust if it names an address
-/// (`x:y@URL`) or a project of an account (`vertex:projects/..`).
+/// (`x:y@URL`) or a project of an account (`vertex:projects/..`). Values that let a run cost more
+/// than without the file need trust too.
 fn value_needs_trust(name: &str, value: &Value) -> bool {
-    match value {
-        Value::Flag(false) => false,
-        Value::Texts(texts) if name == "model" => {
-            texts.iter().any(|text| text.contains(['@', '/']))
-        }
-        _ => NEEDS_TRUST.contains(&name) || MODEL_TABLES.contains(&name),
+    let Value::Texts(texts) = value else {
+        let is_on = *value == Value::Flag(true);
+        return is_on && NEEDS_TRUST.contains(&name);
+    };
+    match name {
+        "model" => texts.iter().any(|text| text.contains(['@', '/'])),
+        // A model judges each text.
+        "guard" => texts.iter().any(|text| text.starts_with("topic:")),
+        "thinking" => !texts
+            .iter()
+            .all(|text| matches!(&**text, "off" | "0" | "auto")),
+        _ => match DEFAULTS.iter().find(|(limit, _)| *limit == name) {
+            Some((_, default)) => texts.iter().any(|text| !is_at_most(text, *default)),
+            None => NEEDS_TRUST.contains(&name) || MODEL_TABLES.contains(&name),
+        },
     }
 }
 
+fn is_at_most(text: &str, max: u32) -> bool {
+    text.parse::<f64>()
+        .is_ok_and(|number| number <= f64::from(max))
+}
+
 impl Agreement {
-    /// Returns the agreement with the current content of the folder.
+    /// Returns the agreement with the current content of the folder, and that content.
     ///
     /// # Errors
     /// A file cannot be read, or there are too many of them to check.
-    fn of(file: &SettingsFile) -> Result<Self, String> {
-        let folder = std::env::current_dir().and_then(fs::canonicalize);
-        let folder = folder.map_err(|error| format!("cannot find the current folder: {error}"))?;
-        let mut hashes = Hashes::default();
-        hashes.add(Path::new(FILE))?;
+    fn of(file: &SettingsFile) -> Result<(Self, Contents), String> {
+        let folder = current_folder()?;
+        let mut contents = Contents::default();
         for setting in file.all() {
             if let (true, Value::Texts(texts)) =
                 (CONTROL_FILES.contains(&&*setting.name), &setting.value)
             {
                 texts
                     .iter()
-                    .try_for_each(|path| hashes.add(Path::new(path)))?;
+                    .try_for_each(|path| contents.add(Path::new(path)))?;
             }
         }
-        Ok(Self {
-            folder,
-            files: hashes.files,
-        })
+        let mut files = contents.hashes();
+        // The settings in use are those of the bytes with this hash.
+        files.insert(FILE.to_owned(), file.hash().to_owned());
+        Ok((Self { folder, files }, contents))
     }
 
     /// Returns the file that stores the agreement about a folder.
-    fn path(folder: &Path) -> Result<PathBuf, String> {
+    pub(super) fn path(folder: &Path) -> Result<PathBuf, String> {
         Ok(state::folder()?.join("trust").join(state::name_of(folder)))
     }
 
     /// Returns the stored agreement about a folder. A damaged one counts as none.
-    fn stored(folder: &Path) -> Option<Self> {
-        let bytes = files::read_at_most(&Self::path(folder).ok()?, MAX_BYTES).ok()?;
-        let stored: Self = serde_json::from_slice(&bytes).ok()?;
+    pub(super) fn stored(folder: &Path) -> Option<Self> {
+        let stored = Self::read(&Self::path(folder).ok()?)?;
         (stored.folder == folder).then_some(stored)
+    }
+
+    fn read(path: &Path) -> Option<Self> {
+        let bytes = files::read_at_most(path, MAX_BYTES).ok()?;
+        serde_json::from_slice(&bytes).ok()
     }
 
     fn is_stored(&self) -> bool {
@@ -230,149 +252,112 @@ impl Agreement {
     }
 }
 
-/// Describes how files differ from those that the user agreed to.
-fn changes(stored: &Agreement, now: &Agreement) -> Vec<String> {
-    let paths: BTreeSet<_> = stored.files.keys().chain(now.files.keys()).collect();
+/// Returns the current folder with its links resolved.
+pub(super) fn current_folder() -> Result<PathBuf, String> {
+    let folder = std::env::current_dir().and_then(fs::canonicalize);
+    folder.map_err(|error| format!("cannot find the current folder: {error}"))
+}
+
+/// Returns the folders with an agreement of the user.
+pub(super) fn trusted_folders() -> Vec<PathBuf> {
+    let Ok(folder) = state::folder() else {
+        return Vec::new();
+    };
+    let entries = fs::read_dir(folder.join("trust")).into_iter().flatten();
+    let paths = entries
+        .take(MAX_FOLDERS)
+        .flatten()
+        .map(|entry| entry.path());
+    paths
+        .filter_map(|path| Some(Agreement::read(&path)?.folder))
+        .collect()
+}
+
+/// Returns the paths of files that differ, with the verb that describes the change.
+pub(super) fn changes(
+    before: &BTreeMap<String, String>,
+    now: &BTreeMap<String, String>,
+) -> Vec<(String, &'static str)> {
+    let paths: BTreeSet<_> = before.keys().chain(now.keys()).collect();
     // The settings come first, because they decide which other files count.
     let (settings, others): (Vec<_>, Vec<_>) = paths.into_iter().partition(|path| *path == FILE);
     let changed = settings.into_iter().chain(others).filter_map(|path| {
-        let verb = match (stored.files.get(path), now.files.get(path)) {
+        let verb = match (before.get(path), now.get(path)) {
             (Some(before), Some(after)) if before == after => return None,
             (Some(_), Some(_)) => "was changed",
             (None, _) => "was added",
             (_, None) if Path::new(path).exists() => "is no longer named",
             (_, None) => "was removed",
         };
-        Some(format!("`{path}` {verb}"))
+        Some((path.clone(), verb))
     });
-    let mut changed: Vec<_> = changed.collect();
-    if changed.len() > MAX_NAMED {
-        let more = changed.len() - MAX_NAMED;
-        changed.truncate(MAX_NAMED);
-        changed.push(format!("{more} other files differ"));
-    }
-    changed
+    changed.collect()
 }
 
-/// The hashes of files, within limits.
-#[derive(Default)]
-struct Hashes {
-    files: BTreeMap<String, String>,
-    bytes: u64,
+/// Describes how files differ from those that the user agreed to.
+fn describe(changes: &[(String, &str)]) -> Vec<String> {
+    let named = changes.iter().take(MAX_NAMED);
+    let mut texts: Vec<_> = named
+        .map(|(path, verb)| format!("`{}` {verb}", plain(path)))
+        .collect();
+    if changes.len() > MAX_NAMED {
+        texts.push(format!("{} other files differ", changes.len() - MAX_NAMED));
+    }
+    texts
 }
 
-impl Hashes {
-    /// Adds a file, or all files below a folder. A missing one counts too, because levity would use
-    /// it once it exists.
-    ///
-    /// Links are followed only if they are named in the settings. Within a folder, the target of a
-    /// link counts as its content, and what the target contains does too if it is a file.
-    fn add(&mut self, named: &Path) -> Result<(), String> {
-        let mut open = vec![named.to_owned()];
-        while let Some(path) = open.pop() {
-            let failed = |error: io::Error| format!("cannot read `{}`: {error}", path.display());
-            let metadata = match fs::symlink_metadata(&path) {
-                Ok(metadata) => metadata,
-                Err(error) if error.kind() == io::ErrorKind::NotFound && path == named => {
-                    self.insert(&path, "missing".to_owned())?;
-                    continue;
-                }
-                Err(error) => return Err(failed(error)),
-            };
-            let is_dir = match path == named {
-                true => path.is_dir(),
-                false => metadata.is_dir(),
-            };
-            if is_dir {
-                let entries = fs::read_dir(&path).map_err(failed)?;
-                for entry in entries.take(MAX_FILES + 1) {
-                    open.push(entry.map_err(failed)?.path());
-                }
-                self.check_number(open.len() + self.files.len(), named)?;
-                continue;
-            }
-            let target = match metadata.is_symlink() {
-                true => fs::read_link(&path).map_err(failed)?.display().to_string(),
-                false => String::new(),
-            };
-            let content = match fs::metadata(&path) {
-                Ok(found) if found.is_file() => self.content(&path)?,
-                Ok(found) if found.is_dir() && metadata.is_symlink() => "folder".to_owned(),
-                Err(_) if metadata.is_symlink() => "missing".to_owned(),
-                Ok(_) => {
-                    return Err(format!(
-                        "`{}` is neither a file nor a folder; remove it",
-                        path.display()
-                    ));
-                }
-                Err(error) => return Err(failed(error)),
-            };
-            self.insert(&path, format!("{content}{target}"))?;
-        }
-        Ok(())
-    }
-
-    fn content(&mut self, path: &Path) -> Result<String, String> {
-        let bytes = files::read_at_most(path, MAX_BYTES)
-            .map_err(|error| format!("cannot read `{}`: {error}", path.display()))?;
-        self.bytes += bytes.len() as u64;
-        match self.bytes > MAX_BYTES {
-            true => Err(format!(
-                "the files that `{FILE}` names have more than {} MiB together, too much to check; \
-                    name smaller ones",
-                MAX_BYTES >> 20
-            )),
-            false => Ok(sha256(&bytes)),
-        }
-    }
-
-    /// Two names that are not UTF-8 could look the same in the list, so they are errors.
-    fn insert(&mut self, path: &Path, hash: String) -> Result<(), String> {
-        let Some(name) = path.to_str() else {
-            return Err(format!(
-                "the name of `{}` is not UTF-8, so it cannot be checked; rename the file",
-                path.display()
-            ));
-        };
-        self.files.insert(name.to_owned(), hash);
-        self.check_number(self.files.len(), path)
-    }
-
-    fn check_number(&self, files: usize, path: &Path) -> Result<(), String> {
-        match files > MAX_FILES {
-            true => Err(format!(
-                "`{}`: the folders that `{FILE}` names have more than {MAX_FILES} files, too many \
-                    to check; name smaller ones",
-                path.display()
-            )),
-            false => Ok(()),
-        }
-    }
-}
-
-/// Prints the settings that need trust, and what each allows.
+/// Prints the settings that need trust, and what each allows, after the files that are trusted too.
 ///
-/// Every text from the folder is quoted or sanitized, so it cannot imitate a line of levity.
-fn show(settings: &[&Setting], agreement: &Agreement) {
-    let file = agreement.folder.join(FILE).display().to_string();
-    print_text(&format!("{}\n", file.replace('\n', "\u{fffd}")));
-    for setting in settings {
-        let text = setting.text();
-        print_text(&format!("  {text}\n      {}\n", allows(&setting.name)));
-        if let ("mcp", Value::Texts(texts)) = (&*setting.name, &setting.value) {
-            for line in texts.iter().flat_map(|path| mcp::programs(Path::new(path))) {
-                print_text(&format!("      - {line}\n"));
-            }
-        }
-    }
+/// The settings come last, next to the question, and long lists are shortened: a folder with many
+/// files could otherwise push them out of sight. Every text from the folder is on one line, so it
+/// cannot imitate a line of levity.
+fn show(settings: &[&Setting], agreement: &Agreement, contents: &Contents, everything: bool) {
+    let folder = agreement.folder.join(FILE).display().to_string();
+    let mut lines = vec![plain(&folder)];
     let others = agreement.files.keys().filter(|path| *path != FILE);
-    let others: Vec<_> = others.map(|path| shell_quote(path).into_owned()).collect();
+    let others: Vec<_> = others
+        .map(|path| format!("      - {}", shell_quote(&plain(path))))
+        .collect();
     if !others.is_empty() {
-        print_text("  files that are trusted too:\n");
-        for path in others {
-            print_text(&format!("      - {path}\n"));
+        lines.push("  files that are trusted too:".to_owned());
+        lines.extend(shortened(others, everything));
+    }
+    for setting in settings {
+        lines.push(format!("  {}", plain(&setting.text())));
+        lines.push(format!("      {}", allows(&setting.name)));
+        if let ("mcp", Value::Texts(texts)) = (&*setting.name, &setting.value) {
+            let paths = texts.iter().map(Path::new);
+            let programs = paths.flat_map(|path| mcp::programs(path, contents.text(path)));
+            let programs = programs.map(|line| format!("      - {}", plain(&line)));
+            lines.extend(shortened(programs.collect(), everything));
         }
     }
+    for line in lines {
+        print_text(&format!("{}\n", cut(line, everything)));
+    }
+}
+
+/// Returns the first lines of a list, and the number of the others.
+fn shortened(mut lines: Vec<String>, everything: bool) -> Vec<String> {
+    if !everything && lines.len() > MAX_SHOWN {
+        let more = lines.len() - MAX_SHOWN;
+        lines.truncate(MAX_SHOWN);
+        lines.push(format!(
+            "      and {more} more; `levity trust --show` lists all"
+        ));
+    }
+    lines
+}
+
+/// Returns the start of a line, and the number of the other characters.
+fn cut(line: String, everything: bool) -> String {
+    let count = line.chars().count();
+    if everything || count <= MAX_LINE {
+        return line;
+    }
+    let start: String = line.chars().take(MAX_LINE).collect();
+    let more = count - MAX_LINE;
+    format!("{start} … and {more} more characters; `levity trust --show` prints all")
 }
 
 /// Explains what a setting allows.
@@ -396,6 +381,11 @@ fn allows(name: &str) -> &'static str {
         "recall" => "levity stores answers here, and gives them to later runs",
         "debug-log" => "levity writes all prompts and replies here",
         "model" => "this server receives your text and answers it",
+        "thinking" => "models think more than without this setting, which costs more",
+        "guard" => "a model judges each text, which costs a call",
+        limit if DEFAULTS.iter().any(|(name, _)| *name == limit) => {
+            "a run can cost more than without this setting"
+        }
         "assume-price" => "limits on money assume this price for models with an unknown price",
         "commander" => "this command runs outside any sandbox, for each task of a client",
         "allow-plaintext" | "allow-host" | "allow-origin" | "listen" | "http" | "client-model"
@@ -422,9 +412,7 @@ fn confirm() -> Result<bool, String> {
 }
 
 fn remove() -> Result<ExitCode, String> {
-    let folder = std::env::current_dir().and_then(fs::canonicalize);
-    let folder = folder.map_err(|error| format!("cannot find the current folder: {error}"))?;
-    let path = Agreement::path(&folder)?;
+    let path = Agreement::path(&current_folder()?)?;
     match fs::remove_file(&path) {
         Ok(()) => note("this folder is no longer trusted"),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {

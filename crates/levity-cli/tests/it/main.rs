@@ -40,6 +40,7 @@ mod settings;
 mod swarm;
 mod team;
 mod tools;
+mod trust;
 mod untrusted;
 
 /// Returns the command without a configured model.

@@ -189,6 +189,46 @@ async fn runs_of_killed_server_are_cancelled() {
     fs::remove_dir_all(folder).unwrap();
 }
 
+#[tokio::test]
+async fn runs_of_other_commands_are_not_cancelled() {
+    let folder = workspace("parked");
+    let journal = folder.join("runs.db");
+    let script = folder.join("script.json");
+    let call = json!({"name": "add", "args": {"a": 1, "b": 2}});
+    fs::write(
+        &script,
+        json!([{"call": call}, {"reply": "Sum."}]).to_string(),
+    )
+    .unwrap();
+    let args = [
+        "--journal",
+        journal.to_str().unwrap(),
+        "--script",
+        script.to_str().unwrap(),
+        "--ask",
+        "add",
+    ];
+    let parked = levity(&[&["run", "Add.", "--id", "parked", "--park"], &args[..]].concat());
+    check(&parked, 3, "run parked is waiting");
+    for trust in [&[][..], &["--trust-journal"]] {
+        let all = [&args[..], trust].concat();
+        connect(program(&all)).await.stop().await;
+    }
+    let list = levity(&["runs", "list", "--journal", journal.to_str().unwrap()]);
+    assert!(!text(&list).contains("cancelled"), "{}", text(&list));
+    let approve = [
+        "runs",
+        "approve",
+        "parked",
+        "--journal",
+        journal.to_str().unwrap(),
+    ];
+    check(&levity(&approve), 0, "");
+    let resume = [&["runs", "resume", "parked"], &args[..]].concat();
+    check(&levity(&resume), 0, "Sum.");
+    fs::remove_dir_all(folder).unwrap();
+}
+
 #[test]
 fn serve_mcp_reports_invalid_arguments() {
     check(&levity(&["serve", "mcp", "--token-file", "x"]), 2, "--http");

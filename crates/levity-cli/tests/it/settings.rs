@@ -755,7 +755,7 @@ fn profiles_of_file_name_models_once_trusted() {
     check(
         &levity_in(folder.path(), &["trust", "--yes"]),
         0,
-        "  [profiles] {\"fast\":{\"model\":\"local:small\"}}\n",
+        "levity.toml",
     );
     check(&levity_in(folder.path(), &args), 1, "limit");
     let unknown = ["run", "hi", "--model", "fsat", "--limit-calls", "0"];

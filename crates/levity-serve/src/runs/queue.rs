@@ -87,6 +87,10 @@ impl Runs {
         for state in [RunState::Open, RunState::Waiting] {
             let query = RunQuery::new().state(state).roots();
             for found in self.runtime().journal().list(&query).await? {
+                let is_skipped = self.inner.settings.is_skipped.as_ref();
+                if is_skipped.is_some_and(|is_skipped| is_skipped(&found.run)) {
+                    continue;
+                }
                 let cancelled = match cancel {
                     Some(reason) => self.cancel_in_journal(&found.run, reason).await,
                     None => Ok(()),

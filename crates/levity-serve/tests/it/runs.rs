@@ -463,6 +463,22 @@ async fn cancel_all_ends_queued_runs_without_work() {
 }
 
 #[tokio::test]
+async fn skipped_runs_are_neither_resumed_nor_cancelled() {
+    let runtime = in_memory();
+    leave_runs(&runtime, 2).await;
+    let (agent, permits) = holding(runtime);
+    permits.add_permits(2);
+    let runs = Runs::new(agent).skip_at_start(|run| run.as_str() == "r1");
+    assert!(runs.cancel_all("no client").await.unwrap().is_empty());
+    assert!(runs.resume_all().await.unwrap().is_empty());
+    let skipped = RunId::from("r1");
+    assert!(runs.get(&skipped).is_none());
+    // A client that asks for it resumes it.
+    let run = runs.resume(&skipped).await.unwrap();
+    assert_eq!(text(&run).await, "Done.");
+}
+
+#[tokio::test]
 async fn queued_run_resumes_once_also_on_request() {
     let runtime = in_memory();
     leave_runs(&runtime, 3).await;

@@ -59,10 +59,10 @@ pub(super) fn watcher(job: &mut Job) -> ! {
     if job.mechanisms.isolation == Isolation::UserNamespaces {
         require(job, Step::Ids, map_ids(job));
     }
+    // If memory runs out, this tree is killed first, before programs of the user. Its kernel memory
+    // does not count towards the limit, so this holds at every level. This is optional.
+    let _ = write_file(c"/proc/self/oom_score_adj", b"500");
     if job.mechanisms.is_isolated() {
-        // If memory runs out, this tree is killed first, and with its first process all of it. This
-        // is optional.
-        let _ = write_file(c"/proc/self/oom_score_adj", b"500");
         let _ = launch::die_with_parent();
     }
     let mut bits = 0;

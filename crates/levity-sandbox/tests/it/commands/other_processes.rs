@@ -93,6 +93,17 @@ fn condition(pid: u32) -> Condition {
 }
 
 #[tokio::test]
+async fn command_is_ended_first_if_memory_runs_out_at_every_level() {
+    for disabled in DISABLED {
+        // Without its own `/proc`, a command could not read the score.
+        let fixture = Fixture::new(disabled, |builder| builder.allow_read("/proc"));
+        let finished = fixture.shell("cat /proc/self/oom_score_adj").await.unwrap();
+        let score: i32 = finished.stdout.to_string().trim().parse().unwrap();
+        assert!(score >= 500, "without {disabled:?}: {finished:?}");
+    }
+}
+
+#[tokio::test]
 async fn command_cannot_change_other_processes_of_user() {
     for disabled in DISABLED {
         let victim = Victim::new();
