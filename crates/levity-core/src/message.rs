@@ -754,8 +754,8 @@ pub struct ToolResult {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guarded: Vec<Intervention>,
     /// The files that the call changed; empty in a history. It is not sent to providers.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub changes: Vec<FileChange>,
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    pub changes: Box<[FileChange]>,
 }
 
 impl ToolResult {
@@ -795,7 +795,7 @@ impl ToolResult {
             whole: None,
             opaque: None,
             guarded: Vec::new(),
-            changes: Vec::new(),
+            changes: Box::default(),
         }
     }
 

@@ -134,7 +134,7 @@ impl Dispatcher {
             Err(Stop::Unknown(reason)) => return Dispatched::Unknown { reason },
         };
         let mut result = ToolResult::new(call, outcome);
-        result.changes = recorder.map_or_else(Vec::new, |recorder| recorder.take());
+        result.changes = recorder.map_or_else(Box::default, |recorder| recorder.take().into());
         if !self.reports_changes(&call.name) {
             changes::add_note(&mut result);
         }
@@ -490,6 +490,10 @@ impl CallCx {
 /// # }
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly every value is a result, which is moved once"
+)]
 pub enum Dispatched {
     /// The call has a result, which may be a failure.
     Done(ToolResult),

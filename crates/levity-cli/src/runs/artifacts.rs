@@ -73,9 +73,10 @@ impl Reader<'_> {
                         Box::pin(self.run(&child, &below)).await;
                     }
                 }
-                Entry::Finished { outcome, .. } if let Outcome::Model(Ok(reply)) = outcome => {
-                    calls.add(&reply.message);
-                }
+                Entry::Finished {
+                    outcome: Outcome::Model(Ok(reply)),
+                    ..
+                } => calls.add(&reply.message),
                 Entry::Finished {
                     effect, outcome, ..
                 } => {

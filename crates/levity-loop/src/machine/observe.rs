@@ -21,7 +21,7 @@ impl AgentMachine {
         }
         // These were already emitted, and are not part of the conversation.
         result.guarded = Vec::new();
-        result.changes = Vec::new();
+        result.changes = Box::default();
         self.state
             .tally
             .count_calls(0, u64::from(result.is_error()));

@@ -48,7 +48,7 @@ async fn changing(
 #[tokio::test]
 async fn changed_file_is_in_result_and_in_its_text() {
     let (result, _) = changing(Hints::new(), || Ok(ToolOutput::text("done"))).await;
-    assert_eq!(result.changes, [FileChange::written("a.txt")]);
+    assert_eq!(*result.changes, [FileChange::written("a.txt")]);
     assert_eq!(result.text(), "done\n[files changed: wrote `a.txt`]");
 }
 
@@ -62,7 +62,7 @@ async fn value_stays_visible_beside_changed_file() {
 async fn failed_call_reports_changed_file() {
     let (result, _) = changing(Hints::new(), || Err(ToolError::failed("broken"))).await;
     assert_eq!(result.error, Some(ToolErrorKind::Failed));
-    assert_eq!(result.changes, [FileChange::written("a.txt")]);
+    assert_eq!(*result.changes, [FileChange::written("a.txt")]);
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ impl ToolSource for Heavy {
         "heavy"
     }
 
-    fn tools(&self) -> Vec<Arc<dyn levity_core::Tool>> {
+    fn tools(&self) -> Vec<Arc<dyn Tool>> {
         let tool = |n: usize| {
             let spec = ToolSpec::new(format!("lift_{n}"), "Lifts. ".repeat(self.1 / 7));
             let hints = Hints::new().destructive();
