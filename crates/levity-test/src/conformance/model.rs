@@ -20,11 +20,12 @@ use super::samples::{ODD_TEXT, history};
 ///
 /// The suite checks:
 /// - the card is always the same and names a provider and an id;
-/// - `complete` returns the same as folding `stream`, and the reply has the role of the model;
+/// - `complete` returns the same as folding `stream`, for every request that one of them answers,
+///   and the reply has the role of the model;
 /// - a future that is dropped before it was polled has sent nothing: the model still answers;
 /// - dropping a future or a stream half-way is harmless;
-/// - no request makes it panic: empty, unusual, with tool calls and their results, calls that were
-///   cut off, media, foreign provider data, unknown tools;
+/// - no request makes `stream` or `complete` panic: empty, unusual, with tool calls and their
+///   results, calls that were cut off, media, foreign provider data, unknown tools;
 /// - media are answered or, if the card does not offer images, rejected with
 ///   [`BadRequest`](ModelErrorKind::BadRequest);
 /// - `cost_bound` is the same each time, and higher for more input;
@@ -41,7 +42,7 @@ pub async fn model<M: Model>(make: impl Fn() -> M) {
     check_unpolled(&make, &whole).await;
     check_dropped(&make).await;
     for request in odd_requests() {
-        check_odd(&make(), request).await;
+        check_odd(&make, request).await;
     }
 }
 
@@ -57,21 +58,20 @@ fn check_card<M: Model>(make: &impl Fn() -> M) {
     same(make().card(), card, "model: the card is always the same");
 }
 
+const SAME_REPLY: &str = "model: `complete` gives what folding `stream` gives";
+
+/// Returns the reply that the pieces of `stream` form, even if the model overrides `complete`.
+async fn fold(model: &impl Model, request: Request) -> Result<Response, ModelError> {
+    model.stream(request).await?.fold().await
+}
+
 async fn check_complete<M: Model>(make: &impl Fn() -> M) -> Response {
-    let folded = async { make().stream(plain()).await?.fold().await };
     let folded = expect_ok(
-        folded.await,
+        fold(&make(), plain()).await,
         "model: `make` returns a model that answers its first request",
     );
-    let whole = expect_ok(
-        make().complete(plain()).await,
-        "model: `complete` gives what folding `stream` gives",
-    );
-    same(
-        &whole,
-        &folded,
-        "model: `complete` gives what folding `stream` gives",
-    );
+    let whole = expect_ok(make().complete(plain()).await, SAME_REPLY);
+    same(&whole, &folded, SAME_REPLY);
     same(
         &whole.message.role,
         &Role::Assistant,
@@ -133,18 +133,37 @@ fn check_worst(model: &impl Model, request: &Request) {
     );
 }
 
-async fn check_odd(model: &impl Model, request: Request) {
-    check_worst(model, &request);
+/// Sends an unusual request with `stream` and with `complete`, because a model that overrides
+/// `complete` may convert requests in two places.
+async fn check_odd<M: Model>(make: &impl Fn() -> M, request: Request) {
+    let model = make();
+    check_worst(&model, &request);
     let must_reject = has_media(&request) && !model.card().capabilities.images;
-    let reply = no_panic(model.complete(request), "model: no request makes it panic").await;
-    if let Err(error) = reply {
-        check_silent(&error);
+    let promise = "model: no request makes it panic";
+    let folded = no_panic(fold(&make(), request.clone()), promise).await;
+    let whole = no_panic(model.complete(request), promise).await;
+    for error in [&folded, &whole]
+        .into_iter()
+        .filter_map(|reply| reply.as_ref().err())
+    {
+        check_silent(error);
         // A retry cannot help, and nothing was charged.
         assert!(
             !must_reject || error.kind() == ModelErrorKind::BadRequest,
             "model: media that the card does not offer are answered or rejected with \
              `BadRequest`\nfound: {error:?}"
         );
+    }
+    if folded.is_ok() || whole.is_ok() {
+        let folded = expect_ok(
+            folded,
+            "model: `stream` answers every request that `complete` answers",
+        );
+        let whole = expect_ok(
+            whole,
+            "model: `complete` answers every request that `stream` answers",
+        );
+        same(&whole, &folded, SAME_REPLY);
     }
 }
 

@@ -26,6 +26,10 @@ enum Flaw {
     RetriesMedia,
     RepeatsPrompt,
     PanicsWhenDropped,
+    StreamFailsAtCalls,
+    StreamPanicsAtCalls,
+    StreamDiffersAtCalls,
+    CompleteFailsAtCalls,
 }
 
 struct Broken {
@@ -89,6 +93,20 @@ impl Broken {
         }
         Ok(Deltas::ready([Delta::Text("7".into())]))
     }
+
+    /// Returns the reply to a streamed request. Some flaws affect only this way to send a request.
+    fn answer_streamed(&self, request: &Request) -> Result<Deltas, ModelError> {
+        let has_calls = contains(request, |part| matches!(part, Part::ToolCall(_)));
+        match self.flaw {
+            Flaw::StreamFailsAtCalls if has_calls => Err(ModelError::new(
+                ModelErrorKind::BadRequest,
+                "calls cannot be sent",
+            )),
+            Flaw::StreamPanicsAtCalls if has_calls => panic!("calls cannot be sent"),
+            Flaw::StreamDiffersAtCalls if has_calls => Ok(Deltas::ready([Delta::Text("8".into())])),
+            _ => self.answer(request),
+        }
+    }
 }
 
 /// Returns `true` if a message of the request has such a part.
@@ -133,7 +151,7 @@ impl Model for Broken {
     {
         // The request is counted when the call is made, not when it is polled: that is the flaw.
         self.sent.fetch_add(1, Ordering::SeqCst);
-        Box::pin(async move { self.answer(&request) })
+        Box::pin(async move { self.answer_streamed(&request) })
     }
 
     fn complete<'a, 'b>(
@@ -144,9 +162,19 @@ impl Model for Broken {
         'a: 'b,
         Self: 'b,
     {
-        let whole = self.stream(request);
         let flaw = self.flaw;
+        let has_calls = contains(&request, |part| matches!(part, Part::ToolCall(_)));
+        let whole = match flaw {
+            Flaw::StreamFailsAtCalls | Flaw::StreamPanicsAtCalls | Flaw::StreamDiffersAtCalls => {
+                Box::pin(async move { self.answer(&request) })
+            }
+            _ => self.stream(request),
+        };
         Box::pin(async move {
+            if flaw == Flaw::CompleteFailsAtCalls && has_calls {
+                let message = "calls cannot be sent";
+                return Err(ModelError::new(ModelErrorKind::BadRequest, message));
+            }
             let mut response = whole.await?.fold().await?;
             match flaw {
                 Flaw::CompleteDiffers => response.message = Arc::new(Message::assistant("8")),
@@ -184,15 +212,18 @@ fn model_suite_accepts_correct_model() {
     }));
 }
 
+/// Checks that the suite reports this promise as broken by a model with this flaw.
+#[track_caller]
+fn check(flaw: Flaw, promise: &str) {
+    let made = AtomicUsize::new(0);
+    refuses(
+        conformance::model(|| Broken::new(flaw, made.fetch_add(1, Ordering::SeqCst))),
+        promise,
+    );
+}
+
 #[test]
 fn model_suite_rejects_every_flaw() {
-    let check = |flaw, promise| {
-        let made = AtomicUsize::new(0);
-        refuses(
-            conformance::model(|| Broken::new(flaw, made.fetch_add(1, Ordering::SeqCst))),
-            promise,
-        );
-    };
     check(Flaw::NoName, "model: the card names the model's id");
     check(Flaw::CardChanges, "model: the card is always the same");
     check(
@@ -230,5 +261,25 @@ fn model_suite_rejects_every_flaw() {
     check(
         Flaw::RepeatsPrompt,
         "model: an error does not repeat the request",
+    );
+}
+
+#[test]
+fn model_suite_sends_unusual_requests_with_stream_and_complete() {
+    check(
+        Flaw::StreamFailsAtCalls,
+        "model: `stream` answers every request that `complete` answers; it failed: calls",
+    );
+    check(
+        Flaw::StreamPanicsAtCalls,
+        "model: no request makes it panic; it panicked: calls cannot be sent",
+    );
+    check(
+        Flaw::StreamDiffersAtCalls,
+        "model: `complete` gives what folding `stream` gives",
+    );
+    check(
+        Flaw::CompleteFailsAtCalls,
+        "model: `complete` answers every request that `stream` answers; it failed: calls",
     );
 }
