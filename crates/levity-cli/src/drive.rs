@@ -123,8 +123,8 @@ enum Commands {
 
 /// Shows a run until it ends. Dropping `run` stops it.
 ///
-/// On a terminal, the user may type commands if the display takes them. Lines of a pipe are left for
-/// the caller.
+/// On a terminal, the user may type commands if the display takes them. Lines of a pipe are left
+/// for the caller.
 ///
 /// The run ends before its last events are shown at the regular rate, so the display is refreshed
 /// once more at the end.

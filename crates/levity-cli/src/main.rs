@@ -186,8 +186,8 @@ async fn start() -> ExitCode {
 
 /// Parses the arguments of this call, together with the settings that apply to it.
 ///
-/// A call without a command opens the session that `--start` or a setting names. An error that only the settings cause names their
-/// file, because the user did not type the option that it is about.
+/// A call without a command opens the session that `--start` or a setting names. An error that only
+/// the settings cause names their file, because the user did not type the option that it is about.
 fn matches(root: &clap::Command) -> Result<ArgMatches, ExitCode> {
     let mut given: Vec<_> = std::env::args_os().collect();
     if opens_session(&given) {

@@ -6,10 +6,10 @@
 //!
 //! A mark is one line with two hashes: of the run's id, and of the id, the time and the machine of
 //! its first record. The second hash binds the mark to one run, so a stranger cannot replace it by
-//! another run with the same id. A third word names the kind of server that started the run, because
-//! servers and other commands may share a journal. Hashes have a fixed form, so an id with blanks or
-//! line breaks cannot forge a second mark. Removing a run adds a line that replaces its mark, because a run
-//! with the same start may be imported later.
+//! another run with the same id. A third word names the kind of server that started the run,
+//! because servers and other commands may share a journal. Hashes have a fixed form, so an id with
+//! blanks or line breaks cannot forge a second mark. Removing a run adds a line that replaces its
+//! mark, because a run with the same start may be imported later.
 //!
 //! The file of marks belongs to one journal, by the resolved path of the journal. A journal that is
 //! moved or copied therefore needs `--trust-journal` once. Journals inside the state folder are

@@ -12,8 +12,8 @@
 //! call without `--journal` could otherwise forge an approval that a later call uses. The paths of
 //! such data are remembered in the state folder.
 //!
-//! Files that a `levity.toml` names are protected in each workspace to which they belong, even if the
-//! call ignores the settings or runs in another folder.
+//! Files that a `levity.toml` names are protected in each workspace to which they belong, even if
+//! the call ignores the settings or runs in another folder.
 //!
 //! The list of options is explicit. A new option that names a file of levity must be added to it;
 //! options that name files for the agent, such as `--file`, must not.

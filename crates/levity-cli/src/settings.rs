@@ -347,8 +347,8 @@ pub(crate) fn add(root: &Command, words: Vec<OsString>) -> Result<Vec<OsString>,
     Ok(call.with(&choices))
 }
 
-/// Returns the command that a call without one means: that of the option `--start`, of a variable or
-/// of the file.
+/// Returns the command that a call without one means: that of the option `--start`, of a variable
+/// or of the file.
 ///
 /// # Errors
 /// The file or the variable is invalid.

@@ -119,7 +119,7 @@ impl Artifacts {
         }
     }
 
-    /// Applies an event.
+    /// Applies an event of the run or of a child run.
     pub fn apply(&mut self, event: &Event) {
         let origin = self.lineage.apply(event);
         match &event.kind {

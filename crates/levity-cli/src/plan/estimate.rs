@@ -100,6 +100,7 @@ fn object(plan: &Plan, estimate: &PlanEstimate, planning: Option<Usage>) -> Valu
     })
 }
 
+/// Converts money to a number for JSON, as in the other outputs of the command.
 fn dollars(money: Money) -> f64 {
     money.nanos() as f64 / 1e9
 }
@@ -134,6 +135,7 @@ fn table(estimate: &PlanEstimate, planning: Option<Usage>) -> String {
     text
 }
 
+/// Formats a step. A step of code has no agent, and a step without model calls has no model.
 fn row(step: &StepEstimate) -> [String; 6] {
     let tokens = EstimateRange::new(
         step.input.low.saturating_add(step.output.low),
@@ -174,6 +176,7 @@ fn grouped(number: u64) -> String {
     text
 }
 
+/// Formats a range of money, with one amount if both ends are equal.
 fn cost(range: EstimateRange<Money>) -> String {
     match range.low == range.high {
         true => rounded(range.low),

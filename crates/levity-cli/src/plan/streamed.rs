@@ -70,6 +70,9 @@ impl StreamedText {
 }
 
 impl StepText {
+    /// Creates the text of a step that has written nothing yet.
+    ///
+    /// The name of the step precedes each line, so it is shortened to 40 bytes.
     fn new(step: &str) -> Self {
         Self {
             step: levity::observe::one_line(step, 40),
@@ -109,6 +112,7 @@ impl StepText {
         (!line.is_empty()).then(|| format!("{} │ {line}", self.step))
     }
 
+    /// Returns the last line, which has no line break at its end.
     fn end(mut self) -> Option<String> {
         self.finish_line()
     }
@@ -175,6 +179,9 @@ impl Words {
 }
 
 impl JsonWords {
+    /// Returns the text that a letter of JSON adds to the line.
+    ///
+    /// Braces and quotes add nothing; a comma ends the line, so each value has a line of its own.
     fn next(&mut self, letter: char) -> Option<String> {
         if self.in_text {
             return self.next_in_text(letter);
@@ -208,6 +215,7 @@ impl JsonWords {
         }
     }
 
+    /// Returns the text that a letter within a JSON string adds, with escapes resolved.
     fn next_in_text(&mut self, letter: char) -> Option<String> {
         match (std::mem::take(&mut self.escape), letter) {
             (Escape::None, '"') => {

@@ -3,6 +3,9 @@
 //! The records of a run contain the changed files of each call. They are converted to the events
 //! from which `levity::observe::Artifacts` makes its list; the journal of the child runs is read
 //! where their parent starts them.
+//!
+//! Records are untrusted: they may come from an imported run. Line breaks in paths and arguments are
+//! replaced, and long arguments are cut; `--json` prints all of them.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -59,6 +62,10 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    /// Applies the records of a run, and those of each child run where its parent starts it.
+    ///
+    /// Files that siblings wrote at the same time are compared by the times of their records, so
+    /// the order of reading does not matter.
     async fn run(&mut self, run: &RunId, records: &[Record]) {
         let (mut calls, mut known) = (RequestedCalls::default(), BTreeSet::new());
         for record in records {
@@ -89,6 +96,10 @@ impl Reader<'_> {
         }
     }
 
+    /// Applies the start of a call or a child run, which later changes belong to.
+    ///
+    /// The arguments come from the reply of the model. A call of a plan has no such reply, so only its
+    /// name is known.
     fn start(
         &mut self,
         run: &RunId,
@@ -112,6 +123,7 @@ impl Reader<'_> {
         self.apply(run, record, kind);
     }
 
+    /// Applies the files of a finished call, also of a failed one.
     fn finish(&mut self, run: &RunId, record: &Record, effect: EffectId, result: &ToolResult) {
         for change in &result.changes {
             let (call, change) = (result.call.clone(), change.clone());
@@ -124,12 +136,14 @@ impl Reader<'_> {
         }
     }
 
+    /// Applies an event with the number and the time of its record.
     fn apply(&mut self, run: &RunId, record: &Record, kind: EventKind) {
         let event = Event::new(run.clone(), record.seq, record.at, kind);
         self.artifacts.apply(&event);
     }
 }
 
+/// Converts an artifact to JSON, with the complete arguments of its call.
 fn as_json(artifact: &Artifact) -> Value {
     let file = &artifact.file;
     json!({

@@ -101,6 +101,7 @@ impl Cost {
 }
 
 impl Total {
+    /// Adds a model call. A call without a known cost adds only its tokens.
     fn add(&mut self, usage: Usage) {
         self.calls += 1;
         self.usage += usage;

@@ -5,8 +5,8 @@
 //! choose the goal and never the tools.
 //!
 //! With `--journal`, runs survive a crash or a restart: those that an earlier server of this user
-//! left are resumed. Runs of other users are reported, and runs of other commands stay untouched. Without it, runs end
-//! with the process, and a note says so.
+//! left are resumed. Runs of other users are reported, and runs of other commands stay untouched.
+//! Without it, runs end with the process, and a note says so.
 //!
 //! The address is printed to standard output as the first line, `listening on
 //! http://127.0.0.1:8787/v1`, after the signal handlers are installed; scripts wait for it and read

@@ -8,9 +8,9 @@
 //! token exists, or HTTP at `/mcp` with a token. Over stdio, nothing but the protocol may appear on
 //! standard output, so all notes go to standard error.
 //!
-//! Runs of a previous server are cancelled at the start, and no others. Unlike `serve http`, where clients come
-//! back to their runs by id, an MCP client that has disconnected cannot answer a question of its
-//! old run.
+//! Runs of a previous server are cancelled at the start, and no others. Unlike `serve http`, where
+//! clients come back to their runs by id, an MCP client that has disconnected cannot answer a
+//! question of its old run.
 //!
 //! Exit codes: 0 after a shutdown or when the client disconnects, 1 for a failed connection, 2 for
 //! a wrong call.

@@ -1,8 +1,8 @@
 //! The files that decide what levity does, each read once.
 //!
 //! A file could change between the check of its hash and its use: another process writes to a
-//! shared folder, or `git pull` runs. Therefore levity reads each of these files once. The hash, the
-//! list that the user sees and the part of levity that uses the file all get the same bytes.
+//! shared folder, or `git pull` runs. Therefore levity reads each of these files once. The hash,
+//! the list that the user sees and the part of levity that uses the file all get the same bytes.
 //!
 //! Some parts of levity read whole folders and start programs in them. They get a private copy,
 //! which is written from these bytes into the state folder. A second check after the folder was
@@ -46,6 +46,7 @@ struct ControlFile {
     content: Content,
 }
 
+/// The content of a control file at the moment of the check.
 enum Content {
     Missing,
     /// A link to a folder. What the folder contains is not covered.
@@ -131,6 +132,7 @@ impl Contents {
         }
     }
 
+    /// Reads a file, and counts its bytes towards the limit of all control files.
     fn read(&mut self, path: &Path) -> Result<Vec<u8>, String> {
         let bytes = files::read_at_most(path, MAX_BYTES)
             .map_err(|error| format!("cannot read `{}`: {error}", shown(path)))?;
@@ -158,6 +160,7 @@ impl Contents {
         self.check_number(self.files.len(), path)
     }
 
+    /// Rejects folders with more files than a user could accept knowingly.
     fn check_number(&self, files: usize, path: &Path) -> Result<(), String> {
         match files > MAX_FILES {
             true => Err(format!(
@@ -318,6 +321,7 @@ fn write(path: &Path, content: &Content) -> io::Result<()> {
     }
 }
 
+/// Returns `true` if a file of the copy still has the content that was checked.
 fn is_unchanged(path: &Path, bytes: &[u8], should_execute: bool) -> bool {
     let metadata = fs::symlink_metadata(path).ok();
     metadata.is_some_and(|found| found.is_file() && is_executable(&found) == should_execute)
@@ -372,6 +376,7 @@ struct PrivateCopy {
 }
 
 impl Drop for PrivateCopy {
+    /// Removes the copy. A killed process leaves it behind; the next start removes it then.
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
     }

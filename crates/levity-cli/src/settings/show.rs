@@ -56,6 +56,9 @@ pub(crate) fn config(args: &ConfigArgs, root: &Command) -> ExitCode {
     }
 }
 
+/// Prints each setting of a command with its value and its origin, in alphabetical order.
+///
+/// Settings that the command does not have are left out. The default command is `levity run`.
 fn show(args: &Show, root: &Command) -> Result<(), String> {
     let words = std::iter::once("levity").chain(args.command.iter().map(String::as_str));
     let call = Call::new(root, words.map(OsString::from).collect());
@@ -113,6 +116,7 @@ fn print_rows(rows: &[(&str, Option<String>, String)], json: bool) {
     }
 }
 
+/// Names the place that a value comes from, as in the third column.
 fn origin(origin: &Origin) -> String {
     match origin {
         Origin::Call => "the call".to_owned(),

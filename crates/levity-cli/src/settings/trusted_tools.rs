@@ -29,6 +29,7 @@ pub(crate) struct TrustedTools {
     state: Mutex<State>,
 }
 
+/// The last comparison of the folder with the agreement of the user.
 struct State {
     /// The hashes of the files in the copy.
     files: BTreeMap<String, String>,
@@ -128,20 +129,24 @@ impl TrustedTools {
 }
 
 impl ToolSource for TrustedTools {
+    /// Returns the name of the folder as the settings have it, not that of the copy.
     fn name(&self) -> &str {
         self.named.to_str().unwrap_or_default()
     }
 
+    /// Returns the tools of the copy, after a comparison with the folder.
     fn tools(&self) -> Vec<Arc<dyn Tool>> {
         drop(self.current());
         self.tools.tools()
     }
 
+    /// Returns a number that changes with the tools and with the problems.
     fn version(&self) -> u64 {
         // Both numbers only increase, so their sum changes with each of them.
         self.current().version + self.tools.version()
     }
 
+    /// Returns the files that differ from the agreement, and problems of the tools themselves.
     fn problems(&self) -> Vec<String> {
         let mut problems = self.current().problems.clone();
         problems.extend(self.tools.problems());

@@ -98,6 +98,9 @@ impl EarlierGoals {
         }
     }
 
+    /// Adds a goal and its answer to the conversation, as two messages.
+    ///
+    /// The conversation is opened again for each goal, because another process may use it as well.
     async fn save(&self, goal: &str, answer: &str) -> Result<(), String> {
         let messages = [Message::user(goal), Message::assistant(answer)];
         let open = self.conversations.open(&self.id, 1).await;

@@ -10,7 +10,10 @@ use serde_json::Value;
 use crate::{check, command, text};
 
 /// A plan with one step, and the answer of that step.
-const PLAN: &str = r#"{"reply": "{\"steps\": [{\"id\": \"think\", \"agent\": \"Thinker\", \"prompt\": \"Think.\", \"writes\": [\"answer\"]}]}"}"#;
+const PLAN: &str = concat!(
+    r#"{"reply": "{\"steps\": [{\"id\": \"think\", \"agent\": \"Thinker\", "#,
+    r#"\"prompt\": \"Think.\", \"writes\": [\"answer\"]}]}"}"#,
+);
 
 fn answer(text: &str) -> String {
     let value = serde_json::json!({"answer": {"text": text, "sources": ["tides.pdf, page 4"]}});

@@ -169,8 +169,8 @@ impl TeamBuilder {
     }
 
     /// Sets the program that runs the code of steps and agents, such as `levity_python::RunPython`.
-    /// Code of a step calls the tools of the team. Code in the answer of an agent calls the tools of
-    /// that agent, if they include the program.
+    /// Code of a step calls the tools of the team. Code in the answer of an agent calls the tools
+    /// of that agent, if they include the program.
     pub fn code(mut self, program: impl Program + 'static) -> Self {
         self.code = Some(Arc::new(program));
         self
