@@ -4,8 +4,8 @@
 //! from which `levity::observe::Artifacts` makes its list; the journal of the child runs is read
 //! where their parent starts them.
 //!
-//! Records are untrusted: they may come from an imported run. Line breaks in paths and arguments are
-//! replaced, and long arguments are cut; `--json` prints all of them.
+//! Records are untrusted: they may come from an imported run. Line breaks in paths and arguments
+//! are replaced, and long arguments are cut; `--json` prints all of them.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -98,8 +98,8 @@ impl Reader<'_> {
 
     /// Applies the start of a call or a child run, which later changes belong to.
     ///
-    /// The arguments come from the reply of the model. A call of a plan has no such reply, so only its
-    /// name is known.
+    /// The arguments come from the reply of the model. A call of a plan has no such reply, so only
+    /// its name is known.
     fn start(
         &mut self,
         run: &RunId,
