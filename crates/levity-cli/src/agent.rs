@@ -270,8 +270,8 @@ impl AgentArgs {
     }
 }
 
-/// What an agent has beside the options that define it: the images and files of its goal, and the
-/// answers of earlier goals.
+/// The parts of an agent beside the options that define it: the images and files of its goal, and
+/// the answers of earlier goals.
 pub(crate) struct Extras {
     pub(crate) given: Given,
     pub(crate) recall: Option<AnswerStore>,

@@ -139,7 +139,7 @@ fn image(path: &Path) -> Result<(Media, usize), String> {
     let bytes = read_at_most(path, MAX_IMAGE_BYTES).map_err(|error| {
         advise(
             format!("cannot read the image `{shown}`: {error}"),
-            "check it",
+            "check the path",
         )
     })?;
     let mime = mime(&bytes).ok_or_else(|| {

@@ -33,7 +33,7 @@ pub(crate) struct TrustedTools {
 struct State {
     /// The hashes of the files in the copy.
     files: BTreeMap<String, String>,
-    /// What the folder and the agreement looked like when they were compared.
+    /// The properties of the folder and the agreement when they were compared.
     seen: Vec<Seen>,
     problems: Vec<String>,
     version: u64,
