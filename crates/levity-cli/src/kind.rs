@@ -9,6 +9,7 @@ use levity::core::{Entry, Record, RunId};
 use levity::dag::Team;
 use levity::observe::SessionFolder;
 use levity::prelude::*;
+#[cfg(feature = "serve")]
 use levity::serve::Runs;
 use levity::swarm::Swarm;
 
@@ -106,6 +107,7 @@ impl GroupOptions {
     ///
     /// A single agent is built by its own options and never passes here; every other kind than a
     /// swarm is a team.
+    #[cfg(feature = "serve")]
     pub(crate) async fn runs(
         &self,
         kind: Kind,

@@ -14,16 +14,24 @@
 //! - Files of levity itself are out of reach of the agent's tools (`own_files`), and only runs of
 //!   this user are driven (`marks`).
 //!
+//! `features` reports the parts that a build leaves out.
+//!
 //! Shared parts: `agent`, `tools`, `mcp`, `options` and `limits` define agents; `store`, `memory`,
 //! `state` and `token` hold files; `follow` and `drive` show runs; `input` reads answers.
 
+// Some functions of shared modules serve only `levity serve`.
+#![cfg_attr(not(feature = "serve"), allow(dead_code))]
+
 mod agent;
+#[cfg(feature = "serve")]
 mod bridge;
 mod chat;
 mod complete;
 mod conversations;
 mod drive;
+#[cfg(feature = "eval")]
 mod eval;
+mod features;
 mod follow;
 mod given;
 mod given_files;
@@ -42,6 +50,7 @@ mod plan;
 mod recall;
 mod run;
 mod runs;
+#[cfg(feature = "serve")]
 mod serve;
 mod sessions;
 mod settings;
@@ -50,6 +59,7 @@ mod store;
 mod swarm;
 mod team;
 mod terminal;
+#[cfg(feature = "serve")]
 mod token;
 mod tools;
 mod usage;
@@ -102,13 +112,21 @@ enum Command {
     /// List, print or delete stored conversations.
     Conversations(conversations::Conversations),
     /// Let agents of other programs use a folder, and an agent that works in it.
+    #[cfg(feature = "serve")]
     Bridge(bridge::Bridge),
+    /// Not in this build: needs the feature `serve`.
+    #[cfg(not(feature = "serve"))]
+    Bridge(features::LeftOut),
     /// Show the settings of this folder and where they come from.
     Config(settings::ConfigArgs),
     /// Send one request to a model and print the reply.
     Complete(complete::Complete),
     /// Evaluate a model or a program on test cases, score the trials, and compare two subjects.
+    #[cfg(feature = "eval")]
     Eval(eval::Eval),
+    /// Not in this build: needs the feature `eval`.
+    #[cfg(not(feature = "eval"))]
+    Eval(features::LeftOut),
     /// Create a folder with settings, tools and agents, or a Rust program with an agent.
     Init(init::InitArgs),
     /// Clean up logs of runs.
@@ -122,7 +140,11 @@ enum Command {
     /// Inspect stored runs and resume them.
     Runs(runs::Runs),
     /// Serve an agent to other programs.
+    #[cfg(feature = "serve")]
     Serve(serve::Serve),
+    /// Not in this build: needs the feature `serve`.
+    #[cfg(not(feature = "serve"))]
+    Serve(features::LeftOut),
     /// Inspect stored sessions of `levity plan`.
     Sessions(sessions::Sessions),
     /// Work on a goal with a researcher, a coder and a reviewer, led by a router.
@@ -139,6 +161,7 @@ enum Command {
 /// has other arguments and must stay small.
 fn main() -> ExitCode {
     // This program also serves as the worker that runs Python in a separate process.
+    #[cfg(feature = "python")]
     levity::python::worker_main();
     start()
 }
@@ -163,17 +186,26 @@ async fn start() -> ExitCode {
         Command::Run(run) => run::run(run).await,
         Command::Chat(chat) => chat::chat(chat).await,
         Command::Conversations(args) => conversations::conversations(args).await,
+        #[cfg(feature = "serve")]
         Command::Bridge(args) => bridge::bridge(args).await,
+        #[cfg(not(feature = "serve"))]
+        Command::Bridge(args) => args.report("bridge", "serve"),
         Command::Config(args) => settings::config(&args, &root),
         Command::Complete(complete) => complete::complete(complete).await,
+        #[cfg(feature = "eval")]
         Command::Eval(args) => eval::eval(args).await,
+        #[cfg(not(feature = "eval"))]
+        Command::Eval(args) => args.report("eval", "eval"),
         Command::Init(args) => init::init(&args, &root),
         Command::Logs(args) => logs::logs(&args),
         Command::Mcp(args) => mcp::mcp(args).await,
         Command::Models(args) => models::models(args).await,
         Command::Plan(args) => plan::plan(*args).await,
         Command::Runs(runs) => runs::runs(runs).await,
+        #[cfg(feature = "serve")]
         Command::Serve(args) => serve::serve(args).await,
+        #[cfg(not(feature = "serve"))]
+        Command::Serve(args) => args.report("serve", "serve"),
         Command::Sessions(args) => sessions::sessions(args).await,
         Command::Swarm(args) => swarm::swarm(*args).await,
         Command::Team(args) => team::team(*args).await,

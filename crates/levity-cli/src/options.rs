@@ -8,7 +8,8 @@
 //! secret and to the server of the model by its address, so neither another user of a shared folder
 //! nor another server can supply an answer.
 
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 
 use clap::Args;
@@ -16,11 +17,11 @@ use levity::agent::{AgentBuilder, SecretGuard, SizeGuard, TopicGuard};
 use levity::core::{Guard, Limits, Model, Record, ThinkingMode};
 use levity::llm::ModelExt as _;
 use levity::llm::layers::{Cache, Scrub};
-use levity::serve::Token;
+use levity_system::secret;
 
 use crate::limits::LimitArgs;
 use crate::state;
-use crate::terminal::{advise, chain, note};
+use crate::terminal::{advise, note};
 
 /// The options shared by every command that runs agents.
 #[derive(Args)]
@@ -333,23 +334,34 @@ impl RunOptions {
 /// The secret is stored in `cache.key` of the state folder. If it cannot be stored, a random one
 /// serves this process: the cache then works within one call, and a note says so once.
 fn cache_secret() -> Result<Arc<str>, String> {
+    let random = || secret::random().map_err(|error| format!("cannot make a secret: {error}"));
     let stored = state::folder().and_then(|folder| {
         state::create(&folder)?;
-        Token::from_file_or_new(folder.join("cache.key")).map_err(|error| chain(&error))
+        read_or_create(&folder.join("cache.key"), &random()?)
     });
-    let secret = match stored {
-        Ok((secret, _)) => secret,
-        Err(problem) => {
-            static NOTED_ONCE: Once = Once::new();
-            NOTED_ONCE.call_once(|| {
-                note(&format!(
-                    "the cache cannot find replies of earlier calls: {problem}"
-                ));
-            });
-            Token::generate().map_err(|error| chain(&error))?
-        }
+    stored.or_else(|problem| {
+        static NOTED_ONCE: Once = Once::new();
+        NOTED_ONCE.call_once(|| {
+            note(&format!(
+                "the cache cannot find replies of earlier calls: {problem}"
+            ));
+        });
+        Ok(random()?.into())
+    })
+}
+
+/// Returns the secret in the file, or stores this one there if the file does not exist.
+fn read_or_create(path: &Path, random: &str) -> Result<Arc<str>, String> {
+    let stored = match secret::create(path, random) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => secret::read(path),
+        created => created.map(|()| random.to_owned()),
     };
-    Ok(secret.reveal().into())
+    let failed = |error| format!("`{}`: {error}", path.display());
+    let stored = stored.map_err(failed)?;
+    match stored.trim() {
+        "" => Err(format!("`{}` is empty; delete it", path.display())),
+        secret => Ok(secret.into()),
+    }
 }
 
 /// Identifies the server of a model by its name, its address in a file, and the addresses in the

@@ -25,7 +25,10 @@ use levity::agent::AgentBuilder;
 use levity::agents::AgentParts;
 use levity::agents::PresetWorkers;
 use levity::context::ContextFiles;
-use levity::core::{Tool, ToolSource, ToolSpec, Toolbox as _};
+use levity::core::{Tool, ToolSource};
+#[cfg(feature = "python")]
+use levity::core::{ToolSpec, Toolbox as _};
+#[cfg(feature = "python")]
 use levity::python::RunPython;
 use levity::sandbox::{CommandPolicy, Level, NetGuard, Network, Sandbox, SandboxError, Workspace};
 use levity::tools::{
@@ -34,6 +37,7 @@ use levity::tools::{
 };
 use url::Url;
 
+use crate::features;
 use crate::own_files;
 use crate::settings;
 use crate::terminal::{chain, note, print_text, report_error};
@@ -92,6 +96,7 @@ struct ToolSet {
     folder: Option<Arc<dyn ToolSource>>,
     context: Option<ContextFiles>,
     /// The tools that Python code may call.
+    #[cfg(feature = "python")]
     for_python: Vec<ToolSpec>,
 }
 
@@ -137,6 +142,7 @@ impl ToolArgs {
         if let Some(folder) = mcp_servers.folder {
             agent = agent.source(folder);
         }
+        #[cfg(feature = "python")]
         if self.python {
             agent = agent.program(RunPython::new().specs(mcp_servers.for_python));
         }
@@ -168,6 +174,7 @@ impl ToolArgs {
         if let Some(folder) = mcp_servers.folder {
             parts = parts.tools(folder.tools());
         }
+        #[cfg(feature = "python")]
         if self.python {
             parts = parts.code_with(|tools| Arc::new(RunPython::new().specs(tools.to_vec())));
         }
@@ -193,6 +200,7 @@ impl ToolArgs {
             search,
             folder,
             context,
+            #[cfg(feature = "python")]
             for_python,
         } = self.collect_tools(quiet, report)?;
         let mut ready = ready.tools(vec![now]);
@@ -214,6 +222,7 @@ impl ToolArgs {
         if let Some(context) = context {
             ready = ready.customize(move |_, agent| agent.context(context.clone()));
         }
+        #[cfg(feature = "python")]
         if self.python {
             ready = ready.customize(move |name, agent| match name {
                 "coder" => agent.program(RunPython::new().specs(for_python.clone())),
@@ -268,6 +277,9 @@ impl ToolArgs {
     /// through `report`; a folder that cannot be read at all is an error. The sandbox is built here
     /// too, so that a wrong option fails before a model is called.
     fn collect_tools(&self, quiet: bool, report: impl Fn(&str)) -> Result<ToolSet, String> {
+        if self.python && !cfg!(feature = "python") {
+            return Err(features::missing("--python", "python"));
+        }
         let mut set = ToolSet {
             now: Arc::new(Now::new()),
             workspace: None,
@@ -276,14 +288,18 @@ impl ToolArgs {
             search: self.search()?,
             folder: None,
             context: None,
+            #[cfg(feature = "python")]
             for_python: Vec::new(),
         };
         if let Some(folder) = &self.workspace {
             let workspace = self.open(folder)?;
             set.context = (!self.no_context).then(|| context(&workspace, quiet));
             set.command = self.command(&workspace, &report)?;
-            let files = FileTools::new(workspace.clone()).into_tools();
-            set.for_python = files.iter().map(|tool| tool.spec().clone()).collect();
+            #[cfg(feature = "python")]
+            {
+                let files = FileTools::new(workspace.clone()).into_tools();
+                set.for_python = files.iter().map(|tool| tool.spec().clone()).collect();
+            }
             set.workspace = Some(workspace);
         }
         if let Some(folder) = &self.tools {

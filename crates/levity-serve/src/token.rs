@@ -4,13 +4,13 @@
 //! Comparisons take constant time, and `Debug` never prints the secret.
 
 use std::fmt;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use levity_system::secret;
 use subtle::ConstantTimeEq as _;
 
 use crate::error::{Error, Result};
@@ -111,13 +111,13 @@ impl Token {
             what: format!("cannot read the token file {shown}"),
             source: Some(source),
         };
-        if is_open_to_others(path).map_err(failed)? {
+        if secret::is_open_to_others(path).map_err(failed)? {
             let what = format!(
                 "users other than the owner can read the token file {shown}; run chmod 600 {shown}"
             );
             return Err(token_error(what));
         }
-        Self::new(fs::read_to_string(path).map_err(failed)?)
+        Self::new(secret::read(path).map_err(failed)?)
             .map_err(|error| with_location(&shown, &error))
     }
 
@@ -144,7 +144,7 @@ impl Token {
     pub fn from_file_or_new(path: impl AsRef<Path>) -> Result<(Self, bool)> {
         let path = path.as_ref();
         let token = Self::generate()?;
-        match write_new(path, &token) {
+        match secret::create(path, token.reveal()) {
             Ok(()) => Ok((token, true)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 Ok((Self::from_file(path)?, false))
@@ -191,63 +191,6 @@ fn with_location(location: &str, error: &Error) -> Error {
     token_error(format!("{location}: {error}"))
 }
 
-/// Creates the file atomically, so that two processes that start at the same time use the same
-/// token, and neither reads half of one.
-fn write_new(path: &Path, token: &Token) -> io::Result<()> {
-    if let Some(folder) = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-    {
-        let mut builder = fs::DirBuilder::new();
-        builder.recursive(true);
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(folder)?;
-    }
-    if path.try_exists()? {
-        return Err(io::ErrorKind::AlreadyExists.into());
-    }
-    let mut salt = [0; 8];
-    getrandom::fill(&mut salt).map_err(io::Error::other)?;
-    let mut part = path.as_os_str().to_owned();
-    part.push(format!(".{:016x}.part", u64::from_ne_bytes(salt)));
-    let part = Path::new(&part);
-    write(part, token)?;
-    let created = match fs::hard_link(part, path) {
-        // The file system may not support hard links.
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => write(path, token),
-        linked => linked,
-    };
-    let _ = fs::remove_file(part);
-    created
-}
-
-/// Writes a new file that only its owner can read, and waits until it is on disk. Fails if the file
-/// exists.
-fn write(path: &Path, token: &Token) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(path)?;
-    file.write_all(format!("{}\n", token.reveal()).as_bytes())?;
-    file.sync_all()
-}
-
-/// Returns `true` if the group or other users have any permission on the file.
-#[cfg(unix)]
-pub(crate) fn is_open_to_others(path: &Path) -> io::Result<bool> {
-    use std::os::unix::fs::MetadataExt as _;
-    Ok(fs::metadata(path)?.mode() & 0o077 != 0)
-}
-
-/// Returns `false`, because this system has no mode bits; access lists of the folder protect the
-/// file.
-#[cfg(not(unix))]
-pub(crate) fn is_open_to_others(path: &Path) -> io::Result<bool> {
-    fs::metadata(path).map(|_| false)
-}
-
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(..)")
@@ -256,6 +199,8 @@ impl fmt::Debug for Token {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

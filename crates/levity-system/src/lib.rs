@@ -1,5 +1,5 @@
-//! System access for levity's own crates: the real clock and randomness, private files, atomic
-//! replacement of files, and owners whose end other processes detect.
+//! System access for levity's own crates: the real clock and randomness, private files and secrets,
+//! atomic replacement of files, and owners whose end other processes detect.
 //!
 //! ```
 //! use levity_core::World as _;
@@ -25,6 +25,7 @@
 pub mod files;
 mod owner;
 mod replace;
+pub mod secret;
 mod world;
 
 pub use owner::{Owner, WithoutLocks};

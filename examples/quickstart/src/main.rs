@@ -1,10 +1,15 @@
 //! A first agent: one tool, one question, and every event until the answer.
 //!
 //! ```text
-//! cargo run --example quickstart
+//! cargo run -p quickstart
 //! ```
+//!
+//! A scripted model replaces a real one. With `-F providers`, the program uses a real model if the
+//! environment names one, by `GEMINI_API_KEY`, `OPENAI_API_KEY`, `ANTHROPIC_API_KEY` or
+//! `LEVITY_MODEL`.
 
 use std::io::Write as _;
+use std::sync::Arc;
 
 use levity::agent::RulePlanner;
 use levity::core::Delta;
@@ -25,20 +30,10 @@ async fn add(
 
 #[tokio::main]
 async fn main() -> levity::Result<()> {
-    println!("(no key, no network: a scripted model replaces a real one)\n");
-    let model = ScriptedModel::new()
-        .turn(
-            Turn::new()
-                .thinking("A sum: that is what `add` is for.")
-                .call("add", json!({"a": 2, "b": 5}))
-                .usage(61, 18),
-        )
-        .turn(
-            Turn::new()
-                .in_pieces(["2 + 5 ", "makes ", "7."])
-                .usage(94, 7),
-        );
-
+    let model = match real_model()? {
+        Some(model) => model,
+        None => scripted_model(),
+    };
     let agent = Agent::builder(model)
         .instructions("Be brief.")
         .tool(add)
@@ -62,6 +57,45 @@ async fn main() -> levity::Result<()> {
         answer.stats().tool_calls
     );
     Ok(())
+}
+
+/// Returns the model that the environment names, if it names one.
+#[cfg(feature = "providers")]
+fn real_model() -> levity::Result<Option<Arc<dyn Model>>> {
+    match levity::model_from_env() {
+        Ok(chosen) => {
+            println!("({chosen})\n");
+            Ok(Some(chosen.into_model()))
+        }
+        Err(levity::llm::Error::NoModel { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Returns no model, because a real one needs the feature `providers`.
+#[cfg(not(feature = "providers"))]
+fn real_model() -> levity::Result<Option<Arc<dyn Model>>> {
+    if std::env::var_os("LEVITY_MODEL").is_some() {
+        println!("(to use the model in LEVITY_MODEL, run `cargo run -p quickstart -F providers`)");
+    }
+    Ok(None)
+}
+
+fn scripted_model() -> Arc<dyn Model> {
+    println!("(no key, no network: a scripted model replaces a real one)\n");
+    let model = ScriptedModel::new()
+        .turn(
+            Turn::new()
+                .thinking("A sum: that is what `add` is for.")
+                .call("add", json!({"a": 2, "b": 5}))
+                .usage(61, 18),
+        )
+        .turn(
+            Turn::new()
+                .in_pieces(["2 + 5 ", "makes ", "7."])
+                .usage(94, 7),
+        );
+    Arc::new(model)
 }
 
 fn show(event: &EventKind) {

@@ -19,6 +19,7 @@ use levity_system::files;
 use serde_json::json;
 use toml::de::{DeTable, DeValue};
 
+use crate::features::LEFT_OUT;
 use crate::own_files;
 use crate::terminal::chain;
 
@@ -121,6 +122,13 @@ impl SettingsFile {
             let failed = |span: Range<usize>, problem: String| {
                 format!("`{FILE}`, {}: {problem}", place(text, span))
             };
+            if path.is_empty()
+                && LEFT_OUT.contains(&name)
+                && let DeValue::Table(table) = value.get_ref()
+            {
+                self.add_unchecked(text, table, &[name.to_owned()]);
+                continue;
+            }
             if let Some(below) = command.find_subcommand(name)
                 && let DeValue::Table(table) = value.get_ref()
             {
@@ -156,6 +164,34 @@ impl SettingsFile {
             });
         }
         Ok(())
+    }
+
+    /// Adds the settings of a command that this build leaves out. Another build uses them, so the
+    /// files that they name are levity's own.
+    fn add_unchecked(&mut self, text: &str, table: &DeTable<'_>, path: &[String]) {
+        for (key, value) in table {
+            let name = key.get_ref().as_ref();
+            let value = match value.get_ref() {
+                DeValue::Table(table) => {
+                    self.add_unchecked(text, table, &[path, &[name.to_owned()]].concat());
+                    continue;
+                }
+                DeValue::Boolean(flag) => Value::Flag(*flag),
+                DeValue::Array(values) => {
+                    let texts = values
+                        .iter()
+                        .filter_map(|value| scalar(value.get_ref()).ok());
+                    Value::Texts(texts.collect())
+                }
+                value => Value::Texts(scalar(value).into_iter().collect()),
+            };
+            self.settings.push(Setting {
+                command: path.to_vec(),
+                name: name.to_owned(),
+                value,
+                line: line_and_column(text, key.span().start).0,
+            });
+        }
     }
 
     /// Returns the names of the tables of the model list that the file has.

@@ -75,10 +75,16 @@ impl Terminal {
     /// Reads until this text is printed.
     #[track_caller]
     pub(crate) fn until(&mut self, part: &str) {
+        self.until_within(part, 60);
+    }
+
+    /// Reads until this text is printed, and waits this many seconds for each part of the output.
+    #[track_caller]
+    pub(crate) fn until_within(&mut self, part: &str, seconds: i64) {
         let mut bytes = [0; 4096];
         // A text that never comes must fail the test, and not block it for ever.
         let limit = Timespec {
-            tv_sec: 60,
+            tv_sec: seconds,
             tv_nsec: 0,
         };
         while !self.printed.contains(part) {

@@ -10,13 +10,13 @@ use std::io::{self};
 use std::path::Path;
 use std::sync::Arc;
 
-use levity_system::Replace;
+use levity_system::{Replace, secret};
 use ring::digest::{SHA256, digest};
 use subtle::ConstantTimeEq as _;
 
 use super::{Caller, TokenScope};
 use crate::error::{Error, Result};
-use crate::token::{Token, is_open_to_others, token_error};
+use crate::token::{Token, token_error};
 
 /// Tokens with names and scopes. Only their SHA-256 hashes are stored, in memory and in files.
 ///
@@ -104,7 +104,7 @@ impl Tokens {
             what: format!("cannot read the tokens file `{shown}`"),
             source: Some(source),
         };
-        if is_open_to_others(path).map_err(failed)? {
+        if secret::is_open_to_others(path).map_err(failed)? {
             return Err(token_error(format!(
                 "users other than the owner can read the tokens file `{shown}`; run chmod 600 \
                     `{shown}`"
