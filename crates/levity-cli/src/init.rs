@@ -6,7 +6,8 @@
 //!
 //! Nothing is overwritten. Files that control what levity does (settings, tools, agents, servers)
 //! must not exist yet, because the command also trusts the settings that it creates, and must not
-//! trust files of somebody else with them. Other files, such as a README, are kept if they exist.
+//! trust files of somebody else with them. For the same reason it compares the new folder with the
+//! templates before. Other files, such as a README, are kept if they exist.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -146,48 +147,32 @@ fn create(args: &InitArgs, root: &Command) -> Result<(), String> {
     }
     fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
     let name = name_of(folder);
-    let mut files: Vec<&TemplateFile> = match is_rust {
-        true => RUST.iter().collect(),
-        false => FOLDER.iter().collect(),
-    };
-    if args.template == Template::McpServer {
-        files.push(&PROMPT);
-    }
-    let mut created = 0;
-    for TemplateFile(path, text, is_executable) in files {
-        let text = args.template.fill(text, &name);
-        if write(&folder.join(path), &text, *is_executable)? {
-            created += 1;
-        } else {
-            note(&format!("kept `{path}`, which already exists"));
-        }
-    }
-    if !is_rust {
-        let agents = Catalogue::write_defaults(folder.join("agents"));
-        created += agents.map_err(|error| chain(&error))?.len();
-        for name in ["memory", "artifacts"] {
-            let path = folder.join(name);
-            levity_system::files::make_dir(&path).map_err(|error| failed(&path, &error))?;
-        }
-        trust(folder, root)?;
-    }
+    let created = args.template.write(folder, &name)?;
+    let next = next_step(folder, args.template);
     note(&format!(
         "created {} in `{}`",
         counted(created as u64, "file"),
         folder.display()
     ));
-    print_text(&next_step(folder, args.template));
+    if !is_rust {
+        trust(folder, args.template, &name, root);
+    }
+    print_text(&next);
     Ok(())
 }
 
-/// Trusts the settings of the new folder. levity can also be used without: the next command then
-/// asks for `levity trust`.
-fn trust(folder: &Path, root: &Command) -> Result<(), String> {
-    std::env::set_current_dir(folder).map_err(|error| failed(folder, &error))?;
-    if let Err(problem) = settings::trust_new(root) {
-        note(&format!("{problem}; run `levity trust` in the folder"));
+/// Trusts the settings of the new folder, as far as its files are those of the template. levity can
+/// also be used without: the next command then asks for `levity trust`.
+fn trust(folder: &Path, template: Template, name: &str, root: &Command) {
+    let trusted = settings::new_folder().and_then(|reference| {
+        template.write(&reference, name)?;
+        settings::trust_new(folder, &reference, root)
+    });
+    if let Err(problem) = trusted {
+        note(&format!(
+            "the folder is not trusted: {problem}; run `levity trust` in it"
+        ));
     }
-    Ok(())
 }
 
 /// Writes a new file, and returns `false` if there is one already.
@@ -241,6 +226,34 @@ fn crate_name(name: &str) -> String {
 }
 
 impl Template {
+    /// Writes the files of the template into a folder, and returns their number.
+    fn write(self, folder: &Path, name: &str) -> Result<usize, String> {
+        let mut files: Vec<&TemplateFile> = match self {
+            Self::Rust => RUST.iter().collect(),
+            _ => FOLDER.iter().collect(),
+        };
+        if self == Self::McpServer {
+            files.push(&PROMPT);
+        }
+        let mut created = 0;
+        for TemplateFile(path, text, is_executable) in files {
+            if write(&folder.join(path), &self.fill(text, name), *is_executable)? {
+                created += 1;
+            } else {
+                note(&format!("kept `{path}`, which already exists"));
+            }
+        }
+        if self != Self::Rust {
+            let agents = Catalogue::write_defaults(folder.join("agents"));
+            created += agents.map_err(|error| chain(&error))?.len();
+            for name in ["memory", "artifacts"] {
+                let path = folder.join(name);
+                levity_system::files::make_dir(&path).map_err(|error| failed(&path, &error))?;
+            }
+        }
+        Ok(created)
+    }
+
     /// Replaces the placeholders of a template.
     fn fill(self, text: &str, name: &str) -> String {
         let template = self.to_possible_value();

@@ -239,7 +239,7 @@ pub(crate) fn deny(folder: &Path, builder: WorkspaceBuilder) -> Result<Workspace
             ));
         }
     }
-    Ok(globs(&root)?
+    Ok(globs(&root, &crate::settings::trusted_files(&root))?
         .into_iter()
         .fold(builder, WorkspaceBuilder::deny))
 }
@@ -255,11 +255,11 @@ pub(crate) fn globs_in_tools(folder: &Path) -> Result<Vec<String>, String> {
     // Opening a folder that does not exist reports the error.
     folder
         .canonicalize()
-        .map_or_else(|_| Ok(Vec::new()), |root| globs(&root))
+        .map_or_else(|_| Ok(Vec::new()), |root| globs(&root, &[]))
 }
 
-/// Returns the globs of levity's own files below a folder.
-fn globs(root: &Path) -> Result<Vec<String>, String> {
+/// Returns the globs of these files, and of all others of levity, below a folder.
+fn globs(root: &Path, trusted: &[PathBuf]) -> Result<Vec<String>, String> {
     // Keys, tokens and marks of this user.
     let state = crate::state::folder()
         .ok()
@@ -272,7 +272,7 @@ fn globs(root: &Path) -> Result<Vec<String>, String> {
         .collect();
     let named = REGISTERED.get().into_iter().flatten().map(|(_, path)| path);
     let settings = crate::settings::named_files(root);
-    for path in named.chain(remembered()).chain(&settings) {
+    for path in named.chain(remembered()).chain(&settings).chain(trusted) {
         for place in places(path) {
             let below = place.strip_prefix(root).ok();
             let Some(below) = below.filter(|below| !below.as_os_str().is_empty()) else {
@@ -300,6 +300,9 @@ fn globs(root: &Path) -> Result<Vec<String>, String> {
 }
 
 /// Returns the option or variable of the first of levity's own files that is below a folder.
+///
+/// A file of settings that does not exist does not count. If it did, commands would be unavailable
+/// in every folder without settings on a system that cannot hide files.
 pub(crate) fn first_below(root: &Path) -> Option<String> {
     // `root/../x` begins with the root and is not in it.
     let is_resolved =

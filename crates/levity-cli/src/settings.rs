@@ -31,7 +31,7 @@ use levity::tools::FolderTools;
 
 use control::Contents;
 
-pub(crate) use control::remove_copies;
+pub(crate) use control::{new_folder, remove_copies};
 pub(crate) use file::{FILE, SettingsFile, Value};
 pub(crate) use show::{ConfigArgs, config};
 pub(crate) use trust::{TrustArgs, trust, trust_new};
@@ -41,8 +41,8 @@ pub(crate) use trusted_tools::TrustedTools;
 ///
 /// They can neither start a program, nor change a file or an address, nor show a file to a model.
 /// `model` is one of them only if it names neither an address nor a project. The values of
-/// `guard`, `thinking` and of the settings in [`DEFAULTS`] need trust if they let a run cost more
-/// than without the file.
+/// `guard`, `planner`, `reflector`, `thinking` and of the settings in [`DEFAULTS`] need trust if
+/// they let a run cost more than without the file.
 const HARMLESS: [&str; 33] = [
     "about",
     "ask",
@@ -116,9 +116,9 @@ const NEEDS_TRUST: [&str; 31] = [
 
 /// The defaults of limits, in the command where each is lowest. A higher value needs trust.
 ///
-/// The other limits (`limit-cost`, `limit-time`, `limit-tokens`, `token-share`) have no default, so
-/// each value is lower.
-const DEFAULTS: [(&str, u32); 8] = [
+/// The other limits (`limit-cost`, `limit-time`, `limit-tokens`) have no default, so each value is
+/// lower.
+const DEFAULTS: [(&str, u32); 9] = [
     ("limit-calls", 1_000),
     ("limit-tool-calls", 10_000),
     ("max-delegations", 32),
@@ -127,6 +127,7 @@ const DEFAULTS: [(&str, u32); 8] = [
     ("max-runs", 64),
     ("max-tasks", 64),
     ("max-turns", 10),
+    ("token-share", 25),
 ];
 
 /// Settings whose files decide about what levity does and which programs it starts.
@@ -190,11 +191,39 @@ pub(crate) fn models() -> Option<&'static ModelList> {
 /// Includes the current folder, and trusted folders below and above the workspace. The names count
 /// even if this call ignores the settings.
 pub(crate) fn named_files(workspace: &Path) -> Vec<PathBuf> {
+    let mut folders = places_of_settings(workspace);
+    folders.extend(agreements_near(workspace).map(|agreement| agreement.folder));
+    folders.iter().flat_map(|folder| named_in(folder)).collect()
+}
+
+/// Returns the files that matter for the trust in a workspace, even if they do not exist.
+///
+/// Without settings, an agent could create a file whose harmless settings apply without a question.
+/// In a trusted folder, it could create a file again that was deleted, with another content.
+pub(crate) fn trusted_files(workspace: &Path) -> Vec<PathBuf> {
+    let settings = places_of_settings(workspace).into_iter();
+    let mut files: Vec<_> = settings.map(|folder| folder.join(FILE)).collect();
+    for agreement in agreements_near(workspace) {
+        let names = agreement.files.keys();
+        files.extend(names.map(|name| agreement.folder.join(name)));
+    }
+    files
+}
+
+/// Returns the folders whose settings apply to the workspace: this one and the current one.
+fn places_of_settings(workspace: &Path) -> BTreeSet<PathBuf> {
     let mut folders: BTreeSet<PathBuf> = std::env::current_dir().into_iter().collect();
     folders.insert(workspace.to_owned());
-    let is_near = |folder: &PathBuf| folder.starts_with(workspace) || workspace.starts_with(folder);
-    folders.extend(trust::trusted_folders().into_iter().filter(is_near));
-    folders.iter().flat_map(|folder| named_in(folder)).collect()
+    folders
+}
+
+/// Returns the agreements about folders below and above the workspace.
+fn agreements_near(workspace: &Path) -> impl Iterator<Item = trust::Agreement> {
+    let agreements = trust::agreements().into_iter();
+    agreements.filter(move |agreement| {
+        let folder = &agreement.folder;
+        folder.starts_with(workspace) || workspace.starts_with(folder)
+    })
 }
 
 /// Returns the file of settings in a folder, and the files that it names.
@@ -238,7 +267,7 @@ pub(crate) fn with_folder<T>(
     let Some(contents) = control(setting) else {
         return read(folder);
     };
-    let copy = control::new_folder()?;
+    let copy = new_folder()?;
     contents.write(folder, &copy)?;
     let named = folder.display().to_string();
     read(&copy).map_err(|problem| problem.replace(&copy.display().to_string(), &named))

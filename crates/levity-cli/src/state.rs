@@ -16,7 +16,8 @@ use levity::core::Digest;
 ///
 /// Relative values of the variables are ignored, as the XDG specification demands: they would place
 /// the state into the current folder, which may be an untrusted repository. Fails if no variable
-/// gives an absolute path.
+/// gives an absolute path, or if the folder belongs to another user, who could change what this one
+/// trusts (`sudo` may keep the variables of its caller).
 pub(crate) fn folder() -> Result<PathBuf, String> {
     let named = |variable: &str| {
         env::var_os(variable)
@@ -30,7 +31,28 @@ pub(crate) fn folder() -> Result<PathBuf, String> {
         "there is no folder for levity's state: set `XDG_STATE_HOME` or `HOME` \
         to an absolute path",
     )?;
-    Ok(above.join("levity"))
+    let folder = above.join("levity");
+    match is_of_other_user(&folder) {
+        true => Err(format!(
+            "the folder for levity's state, `{}`, belongs to another user; set `XDG_STATE_HOME` to \
+                a folder of your own",
+            folder.display()
+        )),
+        false => Ok(folder),
+    }
+}
+
+/// Returns `true` if the folder exists and belongs to another user than that of this process.
+#[cfg(unix)]
+fn is_of_other_user(folder: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    fs::metadata(folder).is_ok_and(|found| found.uid() != rustix::process::geteuid().as_raw())
+}
+
+/// Returns `false`: access lists of the user's profile protect the folder.
+#[cfg(not(unix))]
+fn is_of_other_user(_: &Path) -> bool {
+    false
 }
 
 /// Creates a folder that only its owner can read.

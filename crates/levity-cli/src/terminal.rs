@@ -175,17 +175,13 @@ pub(crate) fn omit_middle(text: &str) -> Cow<'_, str> {
     if is_shown_in_full(text) {
         return text.into();
     }
-    let (head, tail) = (
-        text.floor_char_boundary(MAX_SHOWN / 2),
-        text.ceil_char_boundary(text.len() - MAX_SHOWN / 2),
-    );
-    format!(
-        "{} [.. {} bytes are not shown ..] {}",
-        &text[..head],
-        tail - head,
-        &text[tail..]
-    )
-    .into()
+    let head = levity::core::text::head(text, MAX_SHOWN / 2);
+    let rest = &text[head.len()..];
+    let most = rest.len() - MAX_SHOWN / 2;
+    let start = (most..=rest.len()).find(|at| rest.is_char_boundary(*at));
+    let hidden = start.unwrap_or(rest.len());
+    let tail = &rest[hidden..];
+    format!("{head} [.. {hidden} bytes are not shown ..] {tail}").into()
 }
 
 /// Returns `true` if [`omit_middle`] leaves nothing out of a text.

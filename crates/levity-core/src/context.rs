@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::{ConversationId, FileChange, History, SharedError};
+use crate::{CancelToken, ConversationId, FileChange, History, SharedError};
 
 /// Contributes named blocks to the system prompt.
 ///
@@ -343,16 +343,18 @@ pub trait WorkspaceSource: Send + Sync {
     /// Returns the current version of each file, or `None` if this source cannot tell versions
     /// apart or has too many files. It may block.
     ///
-    /// A dispatcher takes a snapshot before a call that may change files.
-    fn snapshot(&self) -> Option<WorkspaceSnapshot> {
+    /// A dispatcher takes a snapshot before a call that may change files. Return `None` soon after
+    /// the token is cancelled: nobody waits for the result then.
+    fn snapshot(&self, _cancel: &CancelToken) -> Option<WorkspaceSnapshot> {
         None
     }
 
     /// Returns the files that changed since an earlier snapshot. It may block.
     ///
-    /// Implement it to add the size and the hash of each file.
-    fn changes_since(&self, before: &WorkspaceSnapshot) -> Vec<FileChange> {
-        let now = self.snapshot();
+    /// Implement it to add the size and the hash of each file. Return soon after the token is
+    /// cancelled.
+    fn changes_since(&self, before: &WorkspaceSnapshot, cancel: &CancelToken) -> Vec<FileChange> {
+        let now = self.snapshot(cancel);
         now.map_or_else(Vec::new, |now| before.changes_to(&now))
     }
 }
@@ -363,12 +365,12 @@ impl<S: WorkspaceSource + ?Sized> WorkspaceSource for Arc<S> {
         (**self).view_now()
     }
 
-    fn snapshot(&self) -> Option<WorkspaceSnapshot> {
-        (**self).snapshot()
+    fn snapshot(&self, cancel: &CancelToken) -> Option<WorkspaceSnapshot> {
+        (**self).snapshot(cancel)
     }
 
-    fn changes_since(&self, before: &WorkspaceSnapshot) -> Vec<FileChange> {
-        (**self).changes_since(before)
+    fn changes_since(&self, before: &WorkspaceSnapshot, cancel: &CancelToken) -> Vec<FileChange> {
+        (**self).changes_since(before, cancel)
     }
 }
 

@@ -8,7 +8,7 @@ use levity_core::Usage;
 use serde::Serialize;
 
 use crate::junit;
-use crate::table::Table;
+use crate::table::{Table, on_one_line};
 use crate::{Header, Interval, Results, Score, Scores, Trial, mcnemar, wilson};
 
 /// The success of one subject, by category and in total.
@@ -184,8 +184,10 @@ impl EvalReport {
         table.row(row("all", &self.total));
         let Header { suite, subject, .. } = &self.header;
         format!(
-            "subject {subject}, suite {suite}, judged by {}\n\n{}",
-            self.judge,
+            "subject {}, suite {}, judged by {}\n\n{}",
+            on_one_line(subject),
+            on_one_line(suite),
+            on_one_line(&self.judge),
             table.to_text()
         )
     }
@@ -400,8 +402,8 @@ impl SubjectComparison {
         row("all", &self.first.tally, &self.second.tally);
         let mut text = format!(
             "first  {}\nsecond {}\n\n{}",
-            self.first.subject,
-            self.second.subject,
+            on_one_line(&self.first.subject),
+            on_one_line(&self.second.subject),
             table.to_text()
         );
         let (one, two) = (&self.first.tally, &self.second.tally);

@@ -16,7 +16,7 @@ impl<const N: usize> Table<N> {
     }
 
     pub(crate) fn row(&mut self, cells: [String; N]) {
-        self.rows.push(cells.map(short));
+        self.rows.push(cells.map(|cell| short(&cell)));
     }
 
     pub(crate) fn to_text(&self) -> String {
@@ -45,11 +45,19 @@ impl<const N: usize> Table<N> {
     }
 }
 
-/// Returns the cell, or its beginning and an ellipsis if it is too long.
-fn short(cell: String) -> String {
+/// Returns the cell on one line, or its beginning and an ellipsis if it is too long. A name with a
+/// line break could otherwise imitate another row.
+fn short(cell: &str) -> String {
+    let cell = on_one_line(cell);
     if cell.chars().nth(MAX_CELL_CHARS).is_none() {
         return cell;
     }
     let head: String = cell.chars().take(MAX_CELL_CHARS - 1).collect();
     format!("{head}…")
+}
+
+/// Replaces characters that would begin another line.
+pub(crate) fn on_one_line(text: &str) -> String {
+    let breaks_line = |char: char| char.is_control() || matches!(char, '\u{2028}' | '\u{2029}');
+    text.replace(breaks_line, "\u{fffd}")
 }

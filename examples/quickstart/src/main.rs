@@ -62,7 +62,7 @@ async fn main() -> levity::Result<()> {
 /// Returns the model that the environment names, if it names one.
 #[cfg(feature = "providers")]
 fn real_model() -> levity::Result<Option<Arc<dyn Model>>> {
-    match levity::model_from_env() {
+    match levity::llm::model_from_env() {
         Ok(chosen) => {
             println!("({chosen})\n");
             Ok(Some(chosen.into_model()))

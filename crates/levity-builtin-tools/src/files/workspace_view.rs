@@ -5,12 +5,15 @@
 //!
 //! The versions show which files a call changed. A version is a hash of the metadata, so nothing is
 //! read; only the changed files are read, to hash their content. A workspace with more than 20,000
-//! entries has no versions, because each call that may change files lists it twice.
+//! entries has no versions, because each call that may change files lists it twice. A call can write
+//! files of any number and size, so only the first 1,000 changes are opened, and files that are too
+//! large are not read at all.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use levity_core::{
-    CancelToken, FileChange, FileChangeKind, WorkspaceSnapshot, WorkspaceSource, WorkspaceView,
+    CancelToken, ChangeRecorder, FileChange, FileChangeKind, WorkspaceSnapshot, WorkspaceSource,
+    WorkspaceView,
 };
 use levity_sandbox::{Dir, EntryKind, Workspace};
 
@@ -24,7 +27,8 @@ const MAX_ENTRIES: usize = 100_000;
 const MAX_SNAPSHOT: usize = 20_000;
 /// The folder for files that agents produce. Its files count even if `.gitignore` excludes them.
 const ARTIFACTS: &str = "artifacts";
-/// The maximum size of a file whose content is hashed, and of all files of one call together.
+/// The maximum size of a file whose content is hashed, and of all files of one call together. The
+/// smallest files are hashed first.
 const MAX_HASHED: u64 = 8 << 20;
 const MAX_HASHED_TOTAL: u64 = 32 << 20;
 
@@ -46,7 +50,7 @@ impl WorkspaceSource for Files {
         WorkspaceView::new(self.0.root().to_string_lossy(), files)
     }
 
-    fn snapshot(&self) -> Option<WorkspaceSnapshot> {
+    fn snapshot(&self, cancel: &CancelToken) -> Option<WorkspaceSnapshot> {
         let (mut files, mut remaining) = (Vec::new(), MAX_SNAPSHOT);
         for (start, skips_ignored) in [(".", true), (ARTIFACTS, false)] {
             // There may be no folder for artifacts.
@@ -58,42 +62,51 @@ impl WorkspaceSource for Files {
                 if let Some(version) = version(dir, name) {
                     files.push((dir.path_of(name), version));
                 }
-                true
+                !cancel.is_cancelled()
             });
         }
-        (remaining > 0).then(|| WorkspaceSnapshot::new(files))
+        let is_complete = remaining > 0 && !cancel.is_cancelled();
+        is_complete.then(|| WorkspaceSnapshot::new(files))
     }
 
-    fn changes_since(&self, before: &WorkspaceSnapshot) -> Vec<FileChange> {
-        let Some(now) = self.snapshot() else {
+    fn changes_since(&self, before: &WorkspaceSnapshot, cancel: &CancelToken) -> Vec<FileChange> {
+        let Some(now) = self.snapshot(cancel) else {
             return Vec::new();
         };
+        let mut changes = before.changes_to(&now);
+        changes.truncate(ChangeRecorder::MAX_CHANGES);
+        let mut written: Vec<(u64, &mut FileChange)> = changes
+            .iter_mut()
+            .filter(|change| change.kind != FileChangeKind::Removed)
+            .take_while(|_| !cancel.is_cancelled())
+            .filter_map(|change| Some((self.size(&change.path)?, change)))
+            .collect();
+        written.sort_by_key(|(size, _)| *size);
         let mut remaining = MAX_HASHED_TOTAL;
-        let changes = before.changes_to(&now).into_iter();
+        for (size, change) in written {
+            let content = match size <= MAX_HASHED.min(remaining) && !cancel.is_cancelled() {
+                true => self.content(&change.path, size),
+                false => None,
+            };
+            remaining -= content.as_ref().map_or(0, |bytes| bytes.len() as u64);
+            *change = match content {
+                Some(bytes) => change.clone().with_content(&bytes),
+                None => change.clone().with_size(size),
+            };
+        }
         changes
-            .map(|change| self.with_content(change, &mut remaining))
-            .collect()
     }
 }
 
 impl Files {
-    /// Adds the size of a written file, and its hash if it is not too large.
-    fn with_content(&self, change: FileChange, remaining: &mut u64) -> FileChange {
-        if change.kind == FileChangeKind::Removed {
-            return change;
-        }
-        let Ok(mut file) = self.0.open_file(&change.path) else {
-            return change;
-        };
-        let size = file.metadata().size();
-        let limit = MAX_HASHED.min(*remaining);
-        match file.read_up_to(limit) {
-            Ok(read) if size <= limit && !read.truncated => {
-                *remaining -= read.bytes.len() as u64;
-                change.with_content(&read.bytes)
-            }
-            _ => change.with_size(size),
-        }
+    fn size(&self, path: &str) -> Option<u64> {
+        Some(self.0.open_file(path).ok()?.metadata().size())
+    }
+
+    /// Reads a file of at most this size.
+    fn content(&self, path: &str, size: u64) -> Option<Vec<u8>> {
+        let read = self.0.open_file(path).ok()?.read_up_to(size).ok()?;
+        (!read.truncated).then_some(read.bytes)
     }
 }
 

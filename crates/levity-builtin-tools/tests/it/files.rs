@@ -245,6 +245,40 @@ async fn file_tools_pass_tool_conformance() {
 }
 
 #[test]
+fn changed_files_have_hashes_up_to_limits_smallest_first() {
+    use levity_core::{CancelToken, ChangeRecorder, Toolbox as _};
+
+    let temp = tempfile::tempdir().unwrap();
+    let space = Workspace::open(temp.path()).unwrap();
+    let source = FileTools::new(space).workspace().unwrap();
+    let cancel = CancelToken::new();
+    let before = source.snapshot(&cancel).unwrap();
+    let create = |name: &str, size: u64| {
+        let file = fs::File::create(temp.path().join(name)).unwrap();
+        file.set_len(size).unwrap();
+    };
+    // Together with `z`, four of these are too much. `e` alone is too large.
+    for name in ["a", "b", "c", "d"] {
+        create(name, 8 << 20);
+    }
+    create("e", (8 << 20) + 1);
+    create("z", 1);
+    let changes = source.changes_since(&before, &cancel);
+    let hashed = changes.iter().filter(|change| change.sha256.is_some());
+    let hashed: Vec<_> = hashed.map(|change| &*change.path).collect();
+    assert_eq!(hashed, ["a", "b", "c", "z"]);
+    assert!(changes.iter().all(|change| change.size.is_some()));
+
+    (0..1_100).for_each(|at| create(&format!("f{at}"), 1));
+    let changes = source.changes_since(&before, &cancel);
+    assert_eq!(changes.len(), ChangeRecorder::MAX_CHANGES);
+
+    cancel.cancel();
+    assert!(source.snapshot(&cancel).is_none());
+    assert!(source.changes_since(&before, &cancel).is_empty());
+}
+
+#[test]
 fn file_tools_list_workspace_for_context_value() {
     use levity_core::Toolbox as _;
     let temp = tempfile::tempdir().unwrap();

@@ -112,10 +112,15 @@ impl Contents {
                 let bytes = self.read(path)?;
                 let outside = link.filter(|_| path != named);
                 let outside = outside.and_then(|_| target_outside(named, path));
-                let hash = sha256(&bytes);
+                let is_executable = is_executable(&found);
+                // A text that becomes executable is a new program.
+                let hash = match is_executable {
+                    true => format!("{} executable", sha256(&bytes)),
+                    false => sha256(&bytes),
+                };
                 let content = Content::File {
                     bytes: bytes.into(),
-                    is_executable: is_executable(&found),
+                    is_executable,
                     outside,
                 };
                 Ok((hash, content))
@@ -383,7 +388,7 @@ impl Drop for PrivateCopy {
 }
 
 /// Creates an empty folder that exists until this process ends.
-pub(super) fn new_folder() -> Result<PathBuf, String> {
+pub(crate) fn new_folder() -> Result<PathBuf, String> {
     let above = state::folder()?.join("copies");
     state::create(&above)?;
     let owners = above.join("owners");

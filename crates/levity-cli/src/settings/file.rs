@@ -36,6 +36,9 @@ pub(crate) const FILE: &str = "levity.toml";
 /// The maximum size of the file: 1 MiB.
 const MAX_SIZE: u64 = 1 << 20;
 
+/// The maximum number of fields of an entry in which the faulty one is searched.
+const MAX_FIELDS: usize = 100;
+
 /// The content of the file.
 #[derive(Debug)]
 pub(crate) struct SettingsFile {
@@ -126,7 +129,8 @@ impl SettingsFile {
                 && LEFT_OUT.contains(&name)
                 && let DeValue::Table(table) = value.get_ref()
             {
-                self.add_unchecked(text, table, &[name.to_owned()]);
+                let line = line_and_column(text, key.span().start).0;
+                self.add_unchecked(table, &[name.to_owned()], line);
                 continue;
             }
             if let Some(below) = command.find_subcommand(name)
@@ -167,13 +171,14 @@ impl SettingsFile {
     }
 
     /// Adds the settings of a command that this build leaves out. Another build uses them, so the
-    /// files that they name are levity's own.
-    fn add_unchecked(&mut self, text: &str, table: &DeTable<'_>, path: &[String]) {
+    /// files that they name are levity's own. All get the line of the table, since nothing shows
+    /// them.
+    fn add_unchecked(&mut self, table: &DeTable<'_>, path: &[String], line: usize) {
         for (key, value) in table {
             let name = key.get_ref().as_ref();
             let value = match value.get_ref() {
                 DeValue::Table(table) => {
-                    self.add_unchecked(text, table, &[path, &[name.to_owned()]].concat());
+                    self.add_unchecked(table, &[path, &[name.to_owned()]].concat(), line);
                     continue;
                 }
                 DeValue::Boolean(flag) => Value::Flag(*flag),
@@ -189,7 +194,7 @@ impl SettingsFile {
                 command: path.to_vec(),
                 name: name.to_owned(),
                 value,
-                line: line_and_column(text, key.span().start).0,
+                line,
             });
         }
     }
@@ -294,9 +299,9 @@ struct ModelFault {
 
 /// Checks a table of the model list, and returns it as the JSON of such a list.
 ///
-/// The reader of the list knows positions in that JSON only. The position in the file is found by
-/// leaving out one entry after the other, and then one field after the other: without the faulty
-/// one, the message changes.
+/// The reader of the list knows positions in that JSON only. The entry in the file is found by
+/// reading each entry alone, and its field by leaving out one field after the other: without the
+/// faulty one, the message changes.
 fn model_table(name: &str, value: &DeValue<'_>) -> Result<String, ModelFault> {
     let without_place = |problem| ModelFault {
         problem,
@@ -311,37 +316,30 @@ fn model_table(name: &str, value: &DeValue<'_>) -> Result<String, ModelFault> {
     let Err(problem) = parse_models(&list(&whole)) else {
         return Ok(list(&whole));
     };
-    let is_at = |path: &[&str]| {
-        let mut other = whole.clone();
-        remove(&mut other, path);
-        parse_models(&list(&other)).err().as_ref() != Some(&problem)
+    let has_problem = |entry: &str, fields: &serde_json::Value| {
+        let alone = json!({ entry: fields });
+        parse_models(&list(&alone)).err().as_ref() == Some(&problem)
     };
     let mut span = None;
     for (entry, fields) in entries {
         let name = entry.get_ref().as_ref();
-        if !is_at(&[name]) {
+        if !has_problem(name, &whole[name]) {
             continue;
         }
         span = Some(entry.span());
         if let DeValue::Table(fields) = fields.get_ref() {
-            let mut keys = fields.keys();
-            let field = keys.find(|key| is_at(&[name, key.get_ref().as_ref()]));
+            let is_at = |key: &str| {
+                let mut others = whole[name].clone();
+                others.as_object_mut().and_then(|others| others.remove(key));
+                !has_problem(name, &others)
+            };
+            let mut keys = fields.keys().take(MAX_FIELDS);
+            let field = keys.find(|key| is_at(key.get_ref().as_ref()));
             span = field.map(toml::Spanned::span).or(span);
         }
         break;
     }
     Err(ModelFault { problem, span })
-}
-
-/// Removes the value at a path of keys.
-fn remove(value: &mut serde_json::Value, path: &[&str]) {
-    if let ([name, rest @ ..], Some(table)) = (path, value.as_object_mut()) {
-        match (rest, table.get_mut(*name)) {
-            ([], _) => drop(table.remove(*name)),
-            (rest, Some(value)) => remove(value, rest),
-            _ => {}
-        }
-    }
 }
 
 /// Parses a list of models; the error has no position.

@@ -107,14 +107,28 @@ fn run(args: &TrustArgs, root: &Command) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Trusts the settings of a folder that this program has just created.
+/// Trusts the settings of a folder that this program has just created. `reference` has the same
+/// files, where no other program can have changed them.
 ///
 /// # Errors
-/// Returns an error if the agreement cannot be stored.
-pub(crate) fn trust_new(root: &Command) -> Result<(), String> {
-    match SettingsFile::read(root)? {
-        Some(file) => Agreement::of(&file)?.0.store(),
-        None => Ok(()),
+/// Returns an error if the files of the two folders differ, or if the agreement cannot be stored.
+pub(crate) fn trust_new(folder: &Path, reference: &Path, root: &Command) -> Result<(), String> {
+    let failed = |path: &Path, error| format!("cannot open `{}`: {error}", path.display());
+    let folder = fs::canonicalize(folder).map_err(|error| failed(folder, error))?;
+    // Paths in settings refer to the current folder.
+    let agreement = |folder: &Path| {
+        std::env::set_current_dir(folder).map_err(|error| failed(folder, error))?;
+        let file = SettingsFile::read(root)?.ok_or(format!("`{FILE}` is missing"))?;
+        Ok::<_, String>(Agreement::of(&file)?.0)
+    };
+    let expected = agreement(reference)?;
+    let found = agreement(&folder)?;
+    match describe(&changes(&expected.files, &found.files)) {
+        changes if changes.is_empty() => found.store(),
+        changes => Err(format!(
+            "another program changed the new folder meanwhile: {}",
+            changes.join(", ")
+        )),
     }
 }
 
@@ -180,6 +194,7 @@ fn value_needs_trust(name: &str, value: &Value) -> bool {
     };
     match name {
         "model" => texts.iter().any(|text| text.contains(['@', '/'])),
+        "planner" | "reflector" => texts.iter().any(|text| text == "model"),
         // A model judges each text.
         "guard" => texts.iter().any(|text| text.starts_with("topic:")),
         "thinking" => !texts
@@ -258,8 +273,8 @@ pub(super) fn current_folder() -> Result<PathBuf, String> {
     folder.map_err(|error| format!("cannot find the current folder: {error}"))
 }
 
-/// Returns the folders with an agreement of the user.
-pub(super) fn trusted_folders() -> Vec<PathBuf> {
+/// Returns the agreements of the user about all folders.
+pub(super) fn agreements() -> Vec<Agreement> {
     let Ok(folder) = state::folder() else {
         return Vec::new();
     };
@@ -268,9 +283,7 @@ pub(super) fn trusted_folders() -> Vec<PathBuf> {
         .take(MAX_FOLDERS)
         .flatten()
         .map(|entry| entry.path());
-    paths
-        .filter_map(|path| Some(Agreement::read(&path)?.folder))
-        .collect()
+    paths.filter_map(|path| Agreement::read(&path)).collect()
 }
 
 /// Returns the paths of files that differ, with the verb that describes the change.
@@ -383,6 +396,10 @@ fn allows(name: &str) -> &'static str {
         "model" => "this server receives your text and answers it",
         "thinking" => "models think more than without this setting, which costs more",
         "guard" => "a model judges each text, which costs a call",
+        "planner" | "reflector" => "the agent calls its model more often, which costs more",
+        "token-share" => {
+            "one client can use a larger share of the server than without this setting"
+        }
         limit if DEFAULTS.iter().any(|(name, _)| *name == limit) => {
             "a run can cost more than without this setting"
         }

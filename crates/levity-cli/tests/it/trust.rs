@@ -466,6 +466,8 @@ fn settings_that_raise_costs_need_trust() {
         ("thinking = 4096", "thinking"),
         ("thinking = \"model\"", "thinking"),
         ("guard = [\"secrets\", \"topic:tides\"]", "guard"),
+        ("planner = \"model\"", "planner"),
+        ("reflector = \"model\"", "reflector"),
     ] {
         let place = folder(&[("levity.toml", setting)]);
         let command = if name.is_empty() { "plan" } else { "run" };
@@ -478,7 +480,7 @@ fn settings_that_raise_costs_need_trust() {
             "is trusted until",
         );
     }
-    let lower = "max-turns = 10\nlimit-calls = 1000\nlimit-tool-calls = 3\nlimit-cost = 0.5\n\
+    let lower = "planner = \"off\"\nreflector = \"rules\"\nmax-turns = 10\nlimit-calls = 1000\nlimit-tool-calls = 3\nlimit-cost = 0.5\n\
         assume-price = \"1:1\"\nthinking = \"auto\"\nguard = [\"answer:20000\"]\n";
     let lower = lower.replace(
         "limit-cost = 0.5\nassume-price = \"1:1\"\n",
@@ -492,6 +494,112 @@ fn settings_that_raise_costs_need_trust() {
     );
     let nothing = "no setting in `levity.toml` needs trust";
     check(&levity_in(place.path(), &["trust"]), 0, nothing);
+}
+
+#[test]
+fn share_of_server_needs_trust_above_its_default() {
+    for (share, state) in [(25, "no setting"), (26, "is not trusted")] {
+        let place = folder(&[("levity.toml", &format!("token-share = {share}"))]);
+        check(&levity_in(place.path(), &["trust", "--show"]), 0, state);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn file_of_tools_that_becomes_executable_needs_new_trust() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let place = folder(&[
+        ("levity.toml", "tools = \"tools\"\n"),
+        ("tools/plain", "#!/bin/sh\n"),
+    ]);
+    trust(place.path());
+    let file = place.path().join("tools/plain");
+    fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
+    let output = levity_in(place.path(), &["run", "hi"]);
+    check(&output, 2, "`tools/plain` was changed");
+}
+
+/// Returns the result of a call of `write_file` in a run with the current folder as workspace.
+fn written_by_agent(place: &Path, path: &str) -> String {
+    let calls = script(&[("write_file", json!({"path": path, "content": "forged"}))]);
+    put(place, "home/script.json", &calls);
+    let script = place.join("home/script.json");
+    let args = ["run", "x", "--json", "--no-settings", "--workspace", "."];
+    let args = [&args[..], &["--script", script.to_str().unwrap()]].concat();
+    let printed = text(&levity_in(place, &args));
+    let mut results = printed
+        .lines()
+        .filter(|line| line.contains("tool_finished"));
+    results.next().unwrap().to_owned()
+}
+
+#[test]
+fn agent_cannot_create_settings_or_trusted_files_that_are_missing() {
+    let place = folder(&[]);
+    let result = written_by_agent(place.path(), "levity.toml");
+    assert!(result.contains("is denied to tools"), "{result}");
+    assert!(!place.path().join("levity.toml").exists());
+
+    let place = folder(&[("levity.toml", "tools = \"own\"\n"), ("own/x.py", "")]);
+    trust(place.path());
+    fs::remove_file(place.path().join("levity.toml")).unwrap();
+    fs::remove_file(place.path().join("own/x.py")).unwrap();
+    for name in ["levity.toml", "own/x.py"] {
+        let result = written_by_agent(place.path(), name);
+        assert!(result.contains("is denied to tools"), "{name}: {result}");
+    }
+    let result = written_by_agent(place.path(), "plain.txt");
+    assert!(!result.contains("is denied to tools"), "{result}");
+}
+
+#[cfg(unix)]
+#[test]
+fn init_trusts_nothing_that_another_program_changed_meanwhile() {
+    use std::io::{Read as _, Write as _};
+    use std::time::Duration;
+
+    let place = folder(&[("w/.context/project.md", "kept")]);
+    let inside = place.path().join("w");
+    // The note about the kept file blocks, because nobody reads the full pipe.
+    let (mut notes, mut full) = std::io::pipe().unwrap();
+    full.write_all(&[b'x'; 1 << 16]).unwrap();
+    let mut command = command(&["init"]);
+    command
+        .current_dir(&inside)
+        .env("HOME", inside.join("home"));
+    let mut init = command.stderr(full).spawn().unwrap();
+    drop(command);
+    while !inside.join("tools/reverse_words").exists() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    put(&inside, "tools/stranger.py", "");
+    put(&inside, "levity.toml", "weak = true\nworkspace = \".\"\n");
+    let mut printed = String::new();
+    notes.read_to_string(&mut printed).unwrap();
+    assert!(init.wait().unwrap().success());
+    let expected = "`levity.toml` was changed, `tools/stranger.py` was added";
+    let is_named = printed.contains(expected) || printed.contains("`levity.toml` was changed");
+    assert!(is_named, "{}", printed.trim_start_matches('x'));
+    let output = levity_in(&inside, &["run", "hi"]);
+    check(&output, 2, "is not trusted");
+}
+
+#[cfg(unix)]
+#[test]
+fn state_of_another_user_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root can give a folder to another user");
+        return;
+    }
+    let place = folder(&[("levity.toml", "web = true\n")]);
+    trust(place.path());
+    let state = place.path().join("home/.local/state/levity");
+    std::os::unix::fs::chown(&state, Some(65534), None).unwrap();
+    let output = levity_in(place.path(), &["trust", "--yes"]);
+    check(&output, 2, "belongs to another user");
+    let output = levity_in(place.path(), &["run", "hi"]);
+    check(&output, 2, "is not trusted");
 }
 
 #[test]

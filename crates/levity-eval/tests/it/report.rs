@@ -29,6 +29,16 @@ fn report(subject: &str, answers: &[(&str, &str)]) -> EvalReport {
 }
 
 #[test]
+fn names_from_files_cannot_imitate_rows_of_report() {
+    let forged = report("x\nall  9", &[("a\nall\u{2028}\r9-1", "right")]);
+    assert_eq!(forged.to_text().split(['\n', '\r', '\u{2028}']).count(), 6);
+    let comparison = SubjectComparison::new(&forged, &forged).to_text();
+    let plain = report("x", &[("a-1", "right")]);
+    let expected = SubjectComparison::new(&plain, &plain).to_text();
+    assert_eq!(comparison.lines().count(), expected.lines().count());
+}
+
+#[test]
 fn report_counts_trials_by_category_and_in_total() {
     let report = report(
         "levity",

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use levity_core::text::one_line;
 use levity_core::{
-    Content, EffectClass, FileChange, FileChangeKind, ToolCall, ToolError, ToolOutput, ToolResult,
-    WorkspaceSource,
+    CancelToken, Content, EffectClass, FileChange, FileChangeKind, ToolCall, ToolError, ToolOutput,
+    ToolResult, WorkspaceSource,
 };
 use serde_json::Value;
 use tokio::runtime::Handle;
@@ -35,10 +35,12 @@ impl Dispatcher {
         };
         // Boxed, since few calls need it.
         Box::pin(async {
-            let before = on_thread(source, |source| source.snapshot()).await;
+            let before = on_thread(source, |source, cancel| source.snapshot(cancel)).await;
             let outcome = self.run(entry, call, args, cx).await;
             if let Some(before) = before {
-                let changes = on_thread(source, move |source| Some(source.changes_since(&before)));
+                let changes = on_thread(source, move |source, cancel| {
+                    Some(source.changes_since(&before, cancel))
+                });
                 for change in changes.await.unwrap_or_default() {
                     cx.progress.changed(&change);
                 }
@@ -62,13 +64,16 @@ impl Dispatcher {
     }
 }
 
-/// Reads the workspace on a thread that may block; `None` if there is no such thread.
+/// Reads the workspace on a thread that may block; `None` if there is no such thread. The thread
+/// stops when the call is cancelled, which drops this future.
 async fn on_thread<T: Send + 'static>(
     source: &Arc<dyn WorkspaceSource>,
-    read: impl FnOnce(&dyn WorkspaceSource) -> Option<T> + Send + 'static,
+    read: impl FnOnce(&dyn WorkspaceSource, &CancelToken) -> Option<T> + Send + 'static,
 ) -> Option<T> {
     let (source, runtime) = (source.clone(), Handle::try_current().ok()?);
-    let read = runtime.spawn_blocking(move || read(&*source));
+    let cancel = CancelToken::new();
+    let _cancel = cancel.clone().into_guard();
+    let read = runtime.spawn_blocking(move || read(&*source, &cancel));
     read.await.ok().flatten()
 }
 

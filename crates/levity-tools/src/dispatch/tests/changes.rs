@@ -16,7 +16,7 @@ impl WorkspaceSource for OneFile {
         WorkspaceView::new("/", ["a.txt"])
     }
 
-    fn snapshot(&self) -> Option<WorkspaceSnapshot> {
+    fn snapshot(&self, _: &CancelToken) -> Option<WorkspaceSnapshot> {
         self.snapshots.fetch_add(1, Ordering::SeqCst);
         let version = u64::from(self.version.load(Ordering::SeqCst));
         Some(WorkspaceSnapshot::new([("a.txt", version)]))
@@ -70,6 +70,39 @@ async fn read_only_call_takes_no_snapshot() {
     let hints = Hints::new().read_only();
     let (result, snapshots) = changing(hints, || Ok(ToolOutput::text("done"))).await;
     assert_eq!((result.changes.len(), snapshots), (0, 0));
+}
+
+/// A workspace whose files cannot be listed before the call is cancelled.
+struct Slow(std::sync::mpsc::SyncSender<()>);
+
+impl WorkspaceSource for Slow {
+    fn view_now(&self) -> WorkspaceView {
+        WorkspaceView::new("/", ["a.txt"])
+    }
+
+    fn snapshot(&self, cancel: &CancelToken) -> Option<WorkspaceSnapshot> {
+        while !cancel.is_cancelled() {
+            std::thread::yield_now();
+        }
+        self.0.send(()).unwrap();
+        None
+    }
+}
+
+#[tokio::test]
+async fn cancelled_call_ends_comparison_of_files() {
+    let (ended, is_ended) = std::sync::mpsc::sync_channel(1);
+    let tool = FnTool::ready(spec("t", Hints::new()), |_| Ok(ToolOutput::text("done")));
+    let dispatcher = Dispatcher::builder(Registry::builder().tool(tool).build().unwrap())
+        .workspace(Slow(ended))
+        .build()
+        .unwrap();
+    let call = ToolCall::new("c", "t", json!({}));
+    let mut dispatch = std::pin::pin!(dispatcher.dispatch(&call, true, cx()));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(dispatch.as_mut().poll(&mut context).is_pending());
+    dispatch.set(dispatcher.dispatch(&call, true, cx()));
+    is_ended.recv().unwrap();
 }
 
 /// A tool that reports its own changes, one more than a call can have.
