@@ -4,7 +4,7 @@
 #   docker run --read-only --publish 127.0.0.1:8080:8080 --volume levity-state:/data/state levity
 # docs/deploy.md describes volumes, tokens and proxies.
 
-FROM docker.io/library/rust:1.95-slim-bookworm AS build
+FROM docker.io/library/rust:1.95-slim AS build
 RUN apt-get update && \
     apt-get install --yes --no-install-recommends ca-certificates musl-tools && \
     rm -rf /var/lib/apt/lists/*
