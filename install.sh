@@ -44,7 +44,7 @@ target() {
       fi
       echo "$machine-apple-darwin"
       ;;
-    *) fail "there is no binary for the system $system; use install.ps1 on Windows, or $from_source" ;;
+    *) fail "there is no binary for the system $system; use install.ps1 on Windows or $from_source" ;;
   esac
 }
 
