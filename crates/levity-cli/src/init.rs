@@ -92,7 +92,8 @@ const PROMPT: TemplateFile = template!("prompts/summary.md", "folder/summary.md"
 
 /// The files of a Rust program.
 const RUST: [TemplateFile; 7] = [
-    template!("Cargo.toml", "rust/Cargo.toml"),
+    // With its usual name, Cargo would take the folder for another package and leave it out.
+    template!("Cargo.toml", "rust/manifest.toml"),
     template!("src/lib.rs", "rust/src/lib.rs"),
     template!("src/main.rs", "rust/src/main.rs"),
     template!("tests/agent.rs", "rust/tests/agent.rs"),

@@ -1,7 +1,7 @@
 //! The commands that serve an agent to other programs.
 //!
-//! `http` serves runs to programs, `mcp` serves a tool to models of other programs, and `tokens`
-//! manages the tokens of both; `access` holds what the two servers share. This module has the life
+//! `http` serves runs to programs, `mcp` serves a tool to models of other programs, `tokens` manages
+//! the tokens of both, and `health` checks the first; `access` holds what the two servers share. This module has the life
 //! cycle: it installs signal handlers, announces the address, serves, and stops in order.
 //!
 //! Ctrl-C or a termination signal stops a server gracefully: the listener accepts no more
@@ -23,6 +23,7 @@ use crate::marks::Marks;
 use crate::terminal::{chain, note, report_error};
 
 mod access;
+mod health;
 mod http;
 mod mcp;
 mod tokens;
@@ -38,16 +39,20 @@ pub(crate) struct Serve {
 enum ServeCommand {
     /// Serve runs over HTTP: clients start, follow and control them.
     Http(Box<http::Http>),
+    /// Check that `levity serve http` answers, without a token.
+    Health(health::Health),
     /// Serve the tool `query` to MCP clients, over stdin and stdout or over HTTP.
     Mcp(Box<mcp::ServeMcp>),
     /// Manage tokens with names and scopes, whose runs and conversations are separate.
     Token(tokens::TokenCommand),
 }
 
-/// Serves until shutdown: 0 then, 2 for an invalid call, 1 for a failure.
+/// Serves until shutdown, or manages and checks servers: 0 then, 2 for an invalid call, 1 for a
+/// failure.
 pub(crate) async fn serve(args: Serve) -> ExitCode {
     match args.command {
         ServeCommand::Http(args) => http::serve(*args).await,
+        ServeCommand::Health(args) => health::health(&args),
         ServeCommand::Mcp(args) => mcp::serve(*args).await,
         ServeCommand::Token(args) => tokens::tokens(&args),
     }

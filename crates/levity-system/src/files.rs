@@ -42,6 +42,7 @@ pub fn make_dir(path: &Path) -> io::Result<()> {
 /// Returns options that create a file as private to its owner. The mode of an existing file stays
 /// unchanged, a symbolic link in its place is not followed, and a pipe in its place does not block.
 pub fn options() -> OpenOptions {
+    #[cfg_attr(not(unix), expect(unused_mut, reason = "only Unix has modes"))]
     let mut options = OpenOptions::new();
     #[cfg(unix)]
     {
@@ -267,16 +268,19 @@ pub fn is_at(file: &File, path: &Path) -> bool {
     matches!((open, metadata), (Ok(open), Ok(metadata)) if open == metadata)
 }
 
+/// Returns `None`, because only Unix has modes.
 #[cfg(not(unix))]
 pub fn warning(_: &Path) -> Option<String> {
     None
 }
 
+/// Returns `None`, because only Unix has modes.
 #[cfg(not(unix))]
 pub fn warning_of(_: &Path) -> Option<String> {
     None
 }
 
+/// Returns `true` if there is a file at this path, because files have no numbers to compare here.
 #[cfg(not(unix))]
 pub fn is_at(_: &File, path: &Path) -> bool {
     path.exists()

@@ -1,7 +1,7 @@
 //! Tests of `levity serve http` in a separate process that is killed.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::{fs, io};
@@ -509,6 +509,55 @@ fn server_beyond_loopback_requires_encryption_or_permission() {
         line.starts_with("listening on") && stderr_text.contains("without encryption"),
         "{line} {stderr_text}"
     );
+}
+
+#[test]
+fn serve_health_reports_whether_server_answers() {
+    let server = Server::start(&[]);
+    let port = server.address.rsplit_once(':').unwrap().1.to_owned();
+    for host in ["127.0.0.1", "0.0.0.0", "localhost"] {
+        let address = format!("{host}:{port}");
+        let output = output_within_minute(&mut command(&["serve", "health", "--listen", &address]));
+        check(&output, 0, "");
+        assert_eq!(output.stdout, b"");
+        assert_eq!(output.stderr, b"");
+    }
+    // The server and its check read the same variable.
+    let mut by_variable = command(&["serve", "health"]);
+    check(
+        &output_within_minute(by_variable.env("LEVITY_LISTEN", &server.address)),
+        0,
+        "",
+    );
+    let address = server.address.clone();
+    server.kill();
+    let ended = levity(&["serve", "health", "--listen", &address]);
+    check(&ended, 1, "is `levity serve http` running?");
+}
+
+#[test]
+fn serve_health_rejects_other_servers() {
+    for answer in [
+        "HTTP/1.1 503 Service Unavailable\r\n\r\n",
+        "\x15\x03\x01",
+        "",
+    ] {
+        let other = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = other.local_addr().unwrap().to_string();
+        let answering = std::thread::spawn(move || {
+            let (mut stream, _) = other.accept().unwrap();
+            let mut head = [0; 1024];
+            let _ = stream.read(&mut head).unwrap();
+            stream.write_all(answer.as_bytes()).unwrap();
+        });
+        let mut asking = command(&["serve", "health", "--listen", &address]);
+        check(
+            &output_within_minute(&mut asking),
+            1,
+            "is not a healthy `levity serve http`",
+        );
+        answering.join().unwrap();
+    }
 }
 
 #[test]

@@ -143,6 +143,7 @@ impl Drop for RunFolder {
 
 /// Creates a folder with an unused name.
 fn create(base: &Path, prefix: &str) -> io::Result<PathBuf> {
+    #[cfg_attr(not(unix), expect(unused_mut, reason = "only Unix has modes"))]
     let mut builder = DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);

@@ -190,6 +190,7 @@ impl Deny {
     ///
     /// A file that a denied link points to is denied as well, unless the user allowed it by its own
     /// name. All spellings must agree for that.
+    #[cfg_attr(not(unix), expect(dead_code, reason = "workspaces need Unix"))]
     pub(super) fn allows(&self, path: &str) -> bool {
         let mut prefix = SpelledPath::default();
         let (above, name) = path
@@ -208,6 +209,7 @@ impl Deny {
     }
 
     /// Returns `true` if there are no rules.
+    #[cfg_attr(not(unix), expect(dead_code, reason = "workspaces need Unix"))]
     pub(super) fn is_empty(&self) -> bool {
         self.names.is_empty() && self.paths.is_empty()
     }
