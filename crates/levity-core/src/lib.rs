@@ -140,3 +140,7 @@ pub use world::{Timestamp, World};
 
 #[doc(hidden)]
 pub mod __private;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -87,3 +87,7 @@ pub use manual::ManualWorld;
 pub use script::{ScriptError, ScriptedModel, Turn};
 pub use story::story;
 pub use tools::{FaultyTool, RecordedCall, RecordingTool};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -269,7 +269,7 @@ fn situations_have_unique_names_and_lines_name_a_next_step() {
 
 #[test]
 fn documented_errors_are_listed_in_page_about_errors() {
-    let page = include_str!("../../../../docs/errors.md");
+    let page = include_str!("../fixtures/errors.md");
     let messages: Vec<&str> = page.lines().filter_map(message).collect();
     assert!(messages.len() > 40, "{}", messages.len());
     for row in all_rows().filter(|row| row.documented) {

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 use crate::complete::server;
 use crate::{check, command, levity};
 
-#[path = "../../../levity-eval/tests/it/package.rs"]
 mod package;
 
 /// Answers each case correctly, except those that `WRONG` selects.

@@ -71,7 +71,7 @@ fn asked(
 
 #[test]
 fn documented_request_works_with_every_documented_value() {
-    let page = include_str!("../../../../docs/models.md");
+    let page = include_str!("../fixtures/models.md");
     let mut blocks = page
         .split("```json\n")
         .map(|rest| rest.split("\n```").next().unwrap());

@@ -162,7 +162,7 @@ async fn profile_sets_options_missing_in_request() {
 
 /// Returns the code blocks of `docs/models.md` with this mark.
 fn blocks(kind: &str) -> Vec<String> {
-    let page = include_str!("../../../../docs/models.md");
+    let page = include_str!("../data/models.md");
     let mut rest = page;
     let mut found = Vec::new();
     while let Some((_, after)) = rest.split_once(&format!("```{kind}\n")) {

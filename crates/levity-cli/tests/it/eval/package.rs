@@ -1,0 +1,1 @@
+../../../../levity-eval/tests/it/package.rs
