@@ -70,6 +70,18 @@ pub(crate) struct Given {
 }
 
 impl Given {
+    /// Returns the files of a goal that was stored before, so that agents can read them again.
+    ///
+    /// # Errors
+    /// A file does not exist or cannot be read.
+    pub(crate) fn files(files: &[PathBuf]) -> Result<Self, String> {
+        check_files(files)?;
+        Ok(Self {
+            images: Vec::new(),
+            files: files.to_vec(),
+        })
+    }
+
     /// Checks that a model accepts the images.
     ///
     /// # Errors

@@ -116,11 +116,13 @@ impl GroupOptions {
     ) -> Result<(Runs, McpServers), String> {
         match kind {
             Kind::Swarm => {
-                let (swarm, mcp_servers) = self.swarm(common, runtime, false).await?;
+                let given = Given::default();
+                let (swarm, mcp_servers) = self.swarm(common, &given, runtime, false).await?;
                 Ok((Runs::new(swarm), mcp_servers))
             }
             _ => {
-                let (team, mcp_servers) = self.team(common, runtime, None).await?;
+                let given = Given::default();
+                let (team, mcp_servers) = self.team(common, &given, runtime, None).await?;
                 self.team.print_missing();
                 Ok((Runs::new(team), mcp_servers))
             }
@@ -128,11 +130,10 @@ impl GroupOptions {
     }
 
     /// Builds the team with this runtime, and returns it with the MCP servers that run beside it.
-    ///
-    /// Files for `read_given_file` are given to new runs, so there are none here.
     pub(crate) async fn team(
         &self,
         common: &Common,
+        given: &Given,
         runtime: Runtime,
         sessions: Option<&SessionFolder>,
     ) -> Result<(Team, McpServers), String> {
@@ -140,7 +141,7 @@ impl GroupOptions {
             .build(
                 common,
                 self.max_parallel,
-                &Given::default(),
+                given,
                 runtime,
                 sessions,
             )
@@ -151,11 +152,12 @@ impl GroupOptions {
     pub(crate) async fn swarm(
         &self,
         common: &Common,
+        given: &Given,
         runtime: Runtime,
         quiet: bool,
     ) -> Result<(Swarm, McpServers), String> {
         self.swarm
-            .build(common, self.max_parallel, &Given::default(), runtime, quiet)
+            .build(common, self.max_parallel, given, runtime, quiet)
             .await
     }
 }

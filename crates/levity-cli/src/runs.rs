@@ -8,6 +8,7 @@
 //! Each subcommand returns a `CommandResult`; an error message becomes exit code 1 here, in one
 //! place. Commands that drive a run return the exit codes of the run instead.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -82,6 +83,9 @@ pub(crate) struct DriveArgs {
     agent: AgentArgs,
     #[command(flatten)]
     group: GroupOptions,
+    /// File that came with the goal, so that agents can read it again; may be given more than once.
+    #[arg(long = "file", value_name = "PATH")]
+    files: Vec<PathBuf>,
 }
 
 /// One run of a journal.

@@ -106,8 +106,9 @@ impl DriveArgs {
         }
     }
 
-    /// Rejects options that have no effect on this kind of run.
+    /// Rejects options that have no effect on this kind of run, and files that do not exist.
     fn check(&self, kind: Kind) -> Result<(), String> {
+        Given::files(&self.files)?;
         let recalls = self.agent.recall.is_some() && !crate::settings::is_supplied("recall");
         if recalls && kind != Kind::Agent {
             let text = "`--recall` has no effect on a resumed team or swarm; remove it";
@@ -149,7 +150,7 @@ impl DriveArgs {
         records: &[Record],
     ) -> CommandResult {
         let logs = self.agent.shape.common.logs.open()?;
-        let extras = self.agent.extras(Given::default())?;
+        let extras = self.agent.extras(Given::files(&self.files)?)?;
         let (agent, mcp_servers) = self.agent.build(runtime, &extras).await?;
         let run = self
             .run(&agent, continuation, records)
@@ -181,7 +182,12 @@ impl DriveArgs {
     async fn team(&self, runtime: Runtime) -> Result<(Team, McpServers), String> {
         let sessions = self.sessions().await;
         self.group
-            .team(&self.agent.shape.common, runtime, sessions.as_ref())
+            .team(
+                &self.agent.shape.common,
+                &Given::files(&self.files)?,
+                runtime,
+                sessions.as_ref(),
+            )
             .await
     }
 
@@ -244,7 +250,12 @@ impl DriveArgs {
     async fn swarm(&self, runtime: Runtime) -> Result<(Swarm, McpServers), String> {
         let quiet = self.agent.quiet || self.agent.json;
         self.group
-            .swarm(&self.agent.shape.common, runtime, quiet)
+            .swarm(
+                &self.agent.shape.common,
+                &Given::files(&self.files)?,
+                runtime,
+                quiet,
+            )
             .await
     }
 
@@ -314,7 +325,8 @@ impl Replay {
         let runtime = Runtime::new().with_journal(journal);
         let events = match kind {
             Kind::Agent => {
-                let extras = drive_args.agent.extras(Given::default())?;
+                let given = Given::files(&drive_args.files)?;
+                let extras = drive_args.agent.extras(given)?;
                 let (agent, mcp_servers) = drive_args.agent.build(runtime, &extras).await?;
                 let replayed = mcp_servers
                     .end(agent.replay(&drive_args.run_arg.id()).await)

@@ -117,6 +117,23 @@ fn run_gives_image_and_profile_to_model_and_file_to_its_tool() {
 }
 
 #[test]
+fn resumed_run_reads_file_again() {
+    let read = r#"{"call": {"name": "read_given_file", "args": {"file": "tides.csv"}}}"#;
+    let first = r#"{"call": {"name": "ask_user", "args": {"question": "Which?"}}}"#;
+    let reply = r#"{"reply": "At six."}"#;
+    let script = format!("[{first}, {read}, {reply}]");
+    let folder = folder(&script);
+    let parked = "run When? --script s.json --journal j --id a --park --file tides.csv";
+    check(&levity_in(folder.path(), parked, ""), 3, "Which?");
+    let answer = "runs answer a --journal j --text high";
+    check(&levity_in(folder.path(), answer, ""), 0, "");
+    let resume = "runs resume a --journal j --script s.json --json --file tides.csv";
+    check(&levity_in(folder.path(), resume, ""), 0, "06:00,4.1");
+    let missing = resume.replace("tides.csv", "no.csv");
+    check(&levity_in(folder.path(), &missing, ""), 2, "no.csv");
+}
+
+#[test]
 fn chat_gives_image_and_file_with_first_line_only() {
     let folder = folder(r#"[{"reply": "At six."}, {"reply": "Sure."}]"#);
     let args = format!("chat -q --script s.json {GIVEN}");
