@@ -138,13 +138,7 @@ impl GroupOptions {
         sessions: Option<&SessionFolder>,
     ) -> Result<(Team, McpServers), String> {
         self.team
-            .build(
-                common,
-                self.max_parallel,
-                given,
-                runtime,
-                sessions,
-            )
+            .build(common, self.max_parallel, given, runtime, sessions)
             .await
     }
 

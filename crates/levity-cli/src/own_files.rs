@@ -8,6 +8,10 @@
 //! constellations in which exclusion is not enough: a workspace inside such a folder, or a link
 //! that an agent could replace.
 //!
+//! A command can create a file that does not exist, because the kernel hides existing files only.
+//! Where a forged file would have an effect, `deny` creates it empty (the state folder, and the log
+//! of a database), or refuses the workspace (a file that a variable names).
+//!
 //! Data that levity writes, such as journals, stays protected in later calls that do not name it: a
 //! call without `--journal` could otherwise forge an approval that a later call uses. The paths of
 //! such data are remembered in the state folder.
@@ -18,7 +22,8 @@
 //! The list of options is explicit. A new option that names a file of levity must be added to it;
 //! options that name files for the agent, such as `--file`, must not.
 
-use std::io::{self, Write as _};
+use std::fs;
+use std::io::{self, Read as _, Write as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -75,7 +80,12 @@ const MAX_REMEMBERED: usize = 2_000;
 const MAX_LIST: u64 = 16 << 20;
 
 /// Variables that name such files by their absolute paths.
-const VARIABLES: [&str; 3] = ["LEVITY_MCP_SERVERS", "MCP_SERVERS_CONFIG", "LEVITY_MODELS"];
+const VARIABLES: [&str; 4] = [
+    "LEVITY_MCP_SERVERS",
+    "MCP_SERVERS_CONFIG",
+    "LEVITY_MODELS",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+];
 
 /// Prefixes and suffixes of files next to such a file, as globs. They match files of databases,
 /// tasks of a journal, an older log, and temporary or lock files.
@@ -238,10 +248,57 @@ pub(crate) fn deny(folder: &Path, builder: WorkspaceBuilder) -> Result<Workspace
                 folder.display()
             ));
         }
+        if is_variable(source)
+            && !path.exists()
+            && places(path).iter().any(|p| p.starts_with(&root))
+        {
+            return Err(format!(
+                "`{source}` does not exist, and a command in the workspace `{}` could create it; \
+                    create the file, or unset the variable",
+                folder.display()
+            ));
+        }
     }
+    create_missing(&root);
     Ok(globs(&root, &crate::settings::trusted_files(&root))?
         .into_iter()
         .fold(builder, WorkspaceBuilder::deny))
+}
+
+fn is_variable(source: &str) -> bool {
+    VARIABLES.iter().any(|name| {
+        let rest = source.strip_prefix(name);
+        rest.is_some_and(|rest| rest.starts_with('='))
+    })
+}
+
+/// Creates the state folder and the write-ahead logs of databases in a workspace, as far as they
+/// are missing. SQLite applies such a log at the next start, whoever wrote it.
+///
+/// What cannot be created here cannot be created by a command either.
+fn create_missing(root: &Path) {
+    if let Ok(folder) = crate::state::folder()
+        && places(&folder).iter().any(|place| place.starts_with(root))
+    {
+        let _ = crate::state::create(&folder);
+    }
+    let named = REGISTERED.get().into_iter().flatten().map(|(_, path)| path);
+    let settings = crate::settings::named_files(root);
+    for path in named.chain(remembered()).chain(&settings) {
+        if places(path).iter().any(|place| place.starts_with(root)) && is_database(path) {
+            let mut log = path.as_os_str().to_owned();
+            log.push("-wal");
+            let _ = files::options().write(true).create_new(true).open(log);
+        }
+    }
+}
+
+/// Returns `true` if the file begins like an SQLite file.
+fn is_database(path: &Path) -> bool {
+    let mut start = [0; 16];
+    let file = fs::symlink_metadata(path).is_ok_and(|found| found.is_file());
+    let mut read = || fs::File::open(path)?.read_exact(&mut start);
+    file && read().is_ok() && start == *b"SQLite format 3\0"
 }
 
 /// Returns the globs of levity's own files in a folder of tools, for its executables.
@@ -377,7 +434,7 @@ fn link_within(root: &Path, path: &Path) -> Option<PathBuf> {
                 return None;
             }
             real.push(part);
-            let target = std::fs::read_link(&real).ok()?;
+            let target = fs::read_link(&real).ok()?;
             let link = real.clone();
             real.pop();
             Some((link, target))

@@ -41,7 +41,8 @@ impl WorkspaceSource for Files {
         let mut files = Vec::new();
         let mut remaining = MAX_ENTRIES;
         if let Ok(folder) = Folder::open(&self.0, ".") {
-            walk(folder, true, &mut remaining, |dir, name| {
+            let cancel = CancelToken::new();
+            walk(folder, true, &cancel, &mut remaining, |dir, name| {
                 files.push(dir.path_of(name));
                 files.len() < MAX_FILES
             });
@@ -57,13 +58,19 @@ impl WorkspaceSource for Files {
             let Ok(folder) = Folder::open(&self.0, start) else {
                 continue;
             };
-            walk(folder, skips_ignored, &mut remaining, |dir, name| {
-                // A file that was removed since it was listed does not count.
-                if let Some(version) = version(dir, name) {
-                    files.push((dir.path_of(name), version));
-                }
-                !cancel.is_cancelled()
-            });
+            walk(
+                folder,
+                skips_ignored,
+                cancel,
+                &mut remaining,
+                |dir, name| {
+                    // A file that was removed since it was listed does not count.
+                    if let Some(version) = version(dir, name) {
+                        files.push((dir.path_of(name), version));
+                    }
+                    !cancel.is_cancelled()
+                },
+            );
         }
         let is_complete = remaining > 0 && !cancel.is_cancelled();
         is_complete.then(|| WorkspaceSnapshot::new(files))
@@ -118,10 +125,11 @@ fn version(dir: &Dir, name: &str) -> Option<u64> {
 }
 
 /// Passes the files of a folder to `on_file` before those of its subfolders, until it returns
-/// `false` or no more entries may be inspected.
+/// `false`, the token is cancelled, or no more entries may be inspected.
 fn walk(
     root: Folder,
     skips_ignored: bool,
+    cancel: &CancelToken,
     remaining: &mut usize,
     mut on_file: impl FnMut(&Dir, &str) -> bool,
 ) {
@@ -129,7 +137,7 @@ fn walk(
         no_hidden: true,
         no_ignored: skips_ignored,
         glob: None,
-        cancel: CancelToken::new(),
+        cancel: cancel.clone(),
     };
     let mut enter = |mut folder: Folder| {
         let entries = folder.list(&filter).unwrap_or_default().entries;
@@ -148,7 +156,7 @@ fn walk(
     // Each folder in the stack is open, so the walk opens a subfolder only when it visits it.
     let mut stack = Vec::new();
     let mut next = Some(root);
-    loop {
+    while !cancel.is_cancelled() {
         if let Some(folder) = next.take() {
             let Some(entered) = enter(folder) else { return };
             stack.push(entered);

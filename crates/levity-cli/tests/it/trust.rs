@@ -553,6 +553,98 @@ fn agent_cannot_create_settings_or_trusted_files_that_are_missing() {
     assert!(!result.contains("is denied to tools"), "{result}");
 }
 
+/// Runs a command of an agent in a folder as its workspace, with one variable.
+#[cfg(target_os = "linux")]
+fn command_of_agent(place: &Path, line: &str, home: &Path, variable: (&str, &str)) -> Output {
+    let calls = script(&[("run_command", json!({"command": line}))]);
+    let file = home.with_file_name("script.json");
+    fs::write(&file, calls).unwrap();
+    let first = line.split(' ').next().unwrap();
+    let args = ["run", "x", "--json", "--workspace", ".", "--allow", first];
+    let mut command = command(&[&args[..], &["--script", file.to_str().unwrap()]].concat());
+    command
+        .current_dir(place)
+        .env("HOME", home)
+        .env(variable.0, variable.1);
+    command.output().unwrap()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn command_cannot_create_missing_state_folder_or_config() {
+    let above = folder(&[("ws/x", "")]);
+    let place = above.path().join("ws");
+    let forged = "touch .local/state/levity/trust";
+    let output = command_of_agent(&place, forged, &place, ("LEVITY_LOG", "off"));
+    if text(&output).contains("there is no tool `run_command`") {
+        eprintln!("SKIPPED: this system cannot hide files from commands");
+        return;
+    }
+    assert!(place.join(".local/state/levity").is_dir());
+    assert!(
+        !place.join(".local/state/levity/trust").exists(),
+        "{output:?}"
+    );
+
+    let config = place.join("servers.json");
+    let home = above.path().join("home");
+    let variable = ("LEVITY_MCP_SERVERS", config.to_str().unwrap());
+    let output = command_of_agent(&place, "touch servers.json", &home, variable);
+    check(&output, 2, "a command in the workspace");
+    check(&output, 2, "create the file, or unset the variable");
+    assert!(!config.exists());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn command_cannot_create_log_of_closed_database() {
+    let above = folder(&[("ws/x", ""), ("home/x", "")]);
+    let (place, home) = (above.path().join("ws"), above.path().join("home"));
+    let mut first = command(&["run", "hi", "-q", "--memory", "mem.db"]);
+    first.current_dir(&place).env("HOME", &home);
+    check(&first.output().unwrap(), 0, "");
+    let log = place.join("mem.db-wal");
+    assert!(!log.exists());
+    let none = ("LEVITY_LOG", "off");
+    let output = command_of_agent(&place, "cp x mem.db-wal", &home, none);
+    assert!(!text(&output).contains("there is no tool"), "{output:?}");
+    assert_eq!(fs::read(&log).unwrap(), b"");
+    fs::write(place.join("x"), "forged").unwrap();
+    command_of_agent(&place, "cp x mem.db-wal", &home, none);
+    assert_eq!(fs::read(&log).unwrap(), b"");
+    let mut second = command(&["conversations", "list", "--memory", "mem.db"]);
+    second.current_dir(&place).env("HOME", &home);
+    check(&second.output().unwrap(), 0, "");
+}
+
+#[cfg(unix)]
+#[test]
+fn credentials_that_a_variable_names_are_denied() {
+    let place = folder(&[("account.json", "PRIVATE-KEY-TEXT")]);
+    let calls = script(&[("read_file", json!({"path": "account.json"}))]);
+    put(place.path(), "home/script.json", &calls);
+    let args = [
+        "run",
+        "x",
+        "--json",
+        "--workspace",
+        ".",
+        "--script",
+        "home/script.json",
+    ];
+    let mut command = command(&args);
+    command
+        .current_dir(place.path())
+        .env("HOME", place.path().join("home"));
+    command.env(
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        place.path().join("account.json"),
+    );
+    let printed = text(&command.output().unwrap());
+    assert!(printed.contains("is denied to tools"), "{printed}");
+    assert!(!printed.contains("PRIVATE-KEY-TEXT"), "{printed}");
+}
+
 #[cfg(unix)]
 #[test]
 fn init_trusts_nothing_that_another_program_changed_meanwhile() {

@@ -5,8 +5,11 @@
 //! before and after the call. Both lists are made on a thread where reading may block.
 
 use std::fmt::Write as _;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures_util::future::{Either, select};
 use levity_core::text::one_line;
 use levity_core::{
     CancelToken, Content, EffectClass, FileChange, FileChangeKind, ToolCall, ToolError, ToolOutput,
@@ -17,6 +20,10 @@ use tokio::runtime::Handle;
 
 use super::{CallCx, Dispatcher};
 use crate::entry::Entry;
+
+/// The maximum time for reading the workspace before a call, and after it. A large workspace with
+/// many ignore rules takes long; its changes are then not reported.
+const MAX_TIME: Duration = Duration::from_secs(5);
 
 /// The maximum number of files that the note to the model names.
 const MAX_NAMED: usize = 20;
@@ -35,10 +42,11 @@ impl Dispatcher {
         };
         // Boxed, since few calls need it.
         Box::pin(async {
-            let before = on_thread(source, |source, cancel| source.snapshot(cancel)).await;
+            let before = self.on_thread(source, |source, cancel| source.snapshot(cancel));
+            let before = before.await;
             let outcome = self.run(entry, call, args, cx).await;
             if let Some(before) = before {
-                let changes = on_thread(source, move |source, cancel| {
+                let changes = self.on_thread(source, move |source, cancel| {
                     Some(source.changes_since(&before, cancel))
                 });
                 for change in changes.await.unwrap_or_default() {
@@ -56,25 +64,30 @@ impl Dispatcher {
             .is_some_and(|entry| entry.tool.reports_changes())
     }
 
+    /// Reads the workspace on a thread that may block; `None` if there is no such thread, or if it
+    /// takes too long. The thread stops when the call is cancelled, which drops this future.
+    async fn on_thread<T: Send + 'static>(
+        &self,
+        source: &Arc<dyn WorkspaceSource>,
+        read: impl FnOnce(&dyn WorkspaceSource, &CancelToken) -> Option<T> + Send + 'static,
+    ) -> Option<T> {
+        let (source, runtime) = (source.clone(), Handle::try_current().ok()?);
+        let cancel = CancelToken::new();
+        let _cancel = cancel.clone().into_guard();
+        let read = runtime.spawn_blocking(move || read(&*source, &cancel));
+        let limit = pin!(self.0.world.sleep(MAX_TIME));
+        match select(read, limit).await {
+            Either::Left((read, _)) => read.ok().flatten(),
+            Either::Right(_) => None,
+        }
+    }
+
     /// Returns the workspace if it has to be compared for this tool.
     fn observed_by(&self, entry: &Entry) -> Option<&Arc<dyn WorkspaceSource>> {
         let may_change = entry.spec.hints.class != EffectClass::ReadOnly;
         let source = self.0.workspace.as_ref().filter(|_| may_change)?;
         (!entry.tool.reports_changes()).then_some(source)
     }
-}
-
-/// Reads the workspace on a thread that may block; `None` if there is no such thread. The thread
-/// stops when the call is cancelled, which drops this future.
-async fn on_thread<T: Send + 'static>(
-    source: &Arc<dyn WorkspaceSource>,
-    read: impl FnOnce(&dyn WorkspaceSource, &CancelToken) -> Option<T> + Send + 'static,
-) -> Option<T> {
-    let (source, runtime) = (source.clone(), Handle::try_current().ok()?);
-    let cancel = CancelToken::new();
-    let _cancel = cancel.clone().into_guard();
-    let read = runtime.spawn_blocking(move || read(&*source, &cancel));
-    read.await.ok().flatten()
 }
 
 /// Tells the model which files the call changed, unless the tool reports them itself.

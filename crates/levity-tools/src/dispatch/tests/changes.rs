@@ -105,6 +105,26 @@ async fn cancelled_call_ends_comparison_of_files() {
     is_ended.recv().unwrap();
 }
 
+#[tokio::test]
+async fn slow_comparison_of_files_ends_without_changes() {
+    let (ended, is_ended) = std::sync::mpsc::sync_channel(2);
+    let tool = FnTool::ready(spec("t", Hints::new()), |_| Ok(ToolOutput::text("done")));
+    let dispatcher = Dispatcher::builder(Registry::builder().tool(tool).build().unwrap())
+        .workspace(Slow(ended))
+        .world(Clock::skipping())
+        .build()
+        .unwrap();
+    let call = ToolCall::new("c", "t", json!({}));
+    let Dispatched::Done(result) = dispatcher.dispatch(&call, true, cx()).await else {
+        panic!("no result");
+    };
+    assert_eq!(
+        (result.text(), result.changes.len()),
+        ("done".to_owned(), 0)
+    );
+    is_ended.recv().unwrap();
+}
+
 /// A tool that reports its own changes, one more than a call can have.
 struct Reporting(ToolSpec);
 
