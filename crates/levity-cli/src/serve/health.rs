@@ -31,6 +31,9 @@ pub(super) struct Health {
 }
 
 /// Checks the server: 0 if it answers, 1 if not.
+///
+/// Nothing is printed if the server answers, because containers store the output of each check. An
+/// answer of another program, or of a server with a certificate, is a failure with its own message.
 pub(super) fn health(args: &Health) -> ExitCode {
     let address = &args.listen;
     match ask(address) {
@@ -49,6 +52,12 @@ pub(super) fn health(args: &Health) -> ExitCode {
 }
 
 /// Requests the health of the server, and returns the head and the body of the answer.
+///
+/// A name with several addresses is asked at each of them until one accepts the connection.
+///
+/// # Errors
+/// The name has no address, no connection is accepted within the limit, or the server closes it
+/// without an answer in time.
 fn ask(address: &str) -> io::Result<String> {
     let none = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     let mut stream = Err(none);
