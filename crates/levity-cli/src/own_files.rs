@@ -9,8 +9,9 @@
 //! that an agent could replace.
 //!
 //! A command can create a file that does not exist, because the kernel hides existing files only.
-//! Where a forged file would have an effect, `deny` creates it empty (the state folder, and the log
-//! of a database), or refuses the workspace (a file that a variable names).
+//! Where a forged file would have an effect, `deny` creates it (the state folder), reserves its path
+//! (settings, `.env`, and the log of a database), or refuses the workspace (a file that a variable
+//! names).
 //!
 //! Data that levity writes, such as journals, stays protected in later calls that do not name it: a
 //! call without `--journal` could otherwise forge an approval that a later call uses. The paths of
@@ -105,16 +106,27 @@ const NEIGHBORS: [(&str, &str); 10] = [
     (".", ".levity"),
 ];
 
+/// The maximum number of paths that commands must not create. Each is a mount.
+const MAX_RESERVED: usize = 64;
+
 /// The number of links that are followed in a path, as in the kernel.
 ///
 /// A path with more links, such as a cycle, has no target and cannot be opened either.
 const MAX_LINKS: usize = 40;
 
-/// The files, each with the option or variable that names it.
+/// A file, and the option or variable that names it.
+struct Registered {
+    source: String,
+    path: PathBuf,
+    /// `true` if a command that creates the file would control the next start.
+    must_exist: bool,
+}
+
+/// The files that options and variables name.
 ///
 /// Global, because workspaces are opened deep inside of commands and each of them must see the same
 /// list; forgetting to pass it would be a hole.
-static REGISTERED: OnceLock<Vec<(String, PathBuf)>> = OnceLock::new();
+static REGISTERED: OnceLock<Vec<Registered>> = OnceLock::new();
 
 /// Data of earlier calls, by absolute paths.
 static REMEMBERED: OnceLock<Vec<PathBuf>> = OnceLock::new();
@@ -122,15 +134,10 @@ static REMEMBERED: OnceLock<Vec<PathBuf>> = OnceLock::new();
 /// Registers the files that the command line and the environment name.
 ///
 /// Descends through all subcommands, since options belong to the level at which they are declared.
-/// Relative paths in variables are ignored here, as their readers ignore them. A second call has no
-/// effect.
+/// Variables of options count even if this command does not have the option, because a later one
+/// may. A second call has no effect.
 pub(crate) fn register(mut matches: &ArgMatches) {
-    let in_environment = |name: &&str| {
-        let path = PathBuf::from(std::env::var(name).ok()?.trim());
-        path.is_absolute()
-            .then(|| (format!("{name}={}", path.display()), path))
-    };
-    let mut named: Vec<_> = VARIABLES.iter().filter_map(in_environment).collect();
+    let mut named = in_environment();
     let mut data = Vec::new();
     loop {
         for option in OPTIONS {
@@ -146,7 +153,11 @@ pub(crate) fn register(mut matches: &ArgMatches) {
             if REMEMBERED_OPTIONS.contains(&option) {
                 data.extend(paths.iter().flat_map(|path| places(path)));
             }
-            named.extend(paths.into_iter().map(|path| (source(path), path.clone())));
+            named.extend(paths.into_iter().map(|path| Registered {
+                source: source(path),
+                path: path.clone(),
+                must_exist: false,
+            }));
         }
         match matches.subcommand() {
             Some((_, inner)) => matches = inner,
@@ -155,10 +166,40 @@ pub(crate) fn register(mut matches: &ArgMatches) {
     }
     let settings = Path::new(crate::settings::FILE);
     if settings.symlink_metadata().is_ok() {
-        named.push((crate::settings::FILE.to_owned(), settings.to_owned()));
+        named.push(Registered {
+            source: crate::settings::FILE.to_owned(),
+            path: settings.to_owned(),
+            must_exist: false,
+        });
     }
     let _ = REGISTERED.set(named);
     let _ = REMEMBERED.set(remember(data));
+}
+
+/// Returns the files that variables name. Relative paths in [`VARIABLES`] are ignored here, as
+/// their readers ignore them.
+fn in_environment() -> Vec<Registered> {
+    let own = VARIABLES
+        .iter()
+        .map(|name| ((*name).to_owned(), true, true));
+    let options = OPTIONS.iter().map(|option| {
+        let setting = option.replace('_', "-");
+        let controls = crate::settings::names_control_file(&setting);
+        (crate::settings::variable_name(&setting), controls, false)
+    });
+    let named = own
+        .chain(options)
+        .filter_map(|(name, must_exist, is_absolute)| {
+            let text = std::env::var(&name).ok()?;
+            let path = PathBuf::from(text.trim());
+            let is_path = !matches!(text.trim(), "" | "0" | "1" | "false" | "true");
+            (is_path && (path.is_absolute() || !is_absolute)).then(|| Registered {
+                source: format!("{name}={}", path.display()),
+                path,
+                must_exist,
+            })
+        });
+    named.collect()
 }
 
 /// Returns `true` if the setting or option of this name has a file that only levity may use.
@@ -233,7 +274,12 @@ pub(crate) fn deny(folder: &Path, builder: WorkspaceBuilder) -> Result<Workspace
         return Ok(builder);
     };
     let named = REGISTERED.get().map(Vec::as_slice).unwrap_or_default();
-    for (source, path) in named {
+    for Registered {
+        source,
+        path,
+        must_exist,
+    } in named
+    {
         if let Some(link) = link_within(&root, path) {
             return Err(format!(
                 "`{source}` leads through the link `{}` in the workspace, which a command could \
@@ -248,10 +294,7 @@ pub(crate) fn deny(folder: &Path, builder: WorkspaceBuilder) -> Result<Workspace
                 folder.display()
             ));
         }
-        if is_variable(source)
-            && !path.exists()
-            && places(path).iter().any(|p| p.starts_with(&root))
-        {
+        if *must_exist && !path.exists() && places(path).iter().any(|p| p.starts_with(&root)) {
             return Err(format!(
                 "`{source}` does not exist, and a command in the workspace `{}` could create it; \
                     create the file, or unset the variable",
@@ -259,38 +302,52 @@ pub(crate) fn deny(folder: &Path, builder: WorkspaceBuilder) -> Result<Workspace
             ));
         }
     }
-    create_missing(&root);
-    Ok(globs(&root, &crate::settings::trusted_files(&root))?
+    create_state(&root);
+    let trusted = crate::settings::trusted_files(&root);
+    let builder = globs(&root, &trusted)?
         .into_iter()
-        .fold(builder, WorkspaceBuilder::deny))
+        .fold(builder, WorkspaceBuilder::deny);
+    Ok(reserved(&root, trusted)
+        .into_iter()
+        .fold(builder, WorkspaceBuilder::reserve))
 }
 
-fn is_variable(source: &str) -> bool {
-    VARIABLES.iter().any(|name| {
-        let rest = source.strip_prefix(name);
-        rest.is_some_and(|rest| rest.starts_with('='))
-    })
-}
-
-/// Creates the state folder and the write-ahead logs of databases in a workspace, as far as they
-/// are missing. SQLite applies such a log at the next start, whoever wrote it.
-///
-/// What cannot be created here cannot be created by a command either.
-fn create_missing(root: &Path) {
+/// Creates the state folder if it is missing in a workspace. If that fails, a command cannot create
+/// it either.
+fn create_state(root: &Path) {
     if let Ok(folder) = crate::state::folder()
         && places(&folder).iter().any(|place| place.starts_with(root))
     {
         let _ = crate::state::create(&folder);
     }
-    let named = REGISTERED.get().into_iter().flatten().map(|(_, path)| path);
+}
+
+/// Returns the paths in a workspace that commands must not create: settings, `.env`, and the
+/// write-ahead logs of databases. SQLite applies such a log at the next start, whoever wrote it.
+fn reserved(root: &Path, trusted: Vec<PathBuf>) -> Vec<String> {
+    let named = REGISTERED.get().into_iter().flatten();
     let settings = crate::settings::named_files(root);
-    for path in named.chain(remembered()).chain(&settings) {
-        if places(path).iter().any(|place| place.starts_with(root)) && is_database(path) {
-            let mut log = path.as_os_str().to_owned();
-            log.push("-wal");
-            let _ = files::options().write(true).create_new(true).open(log);
-        }
-    }
+    let data = named
+        .map(|one| &one.path)
+        .chain(remembered())
+        .chain(&settings);
+    let logs = data.filter(|path| is_database(path)).map(|path| {
+        let mut log = path.as_os_str().to_owned();
+        log.push("-wal");
+        PathBuf::from(log)
+    });
+    let mut paths: Vec<_> = logs.collect();
+    paths.extend([PathBuf::from(".env"), root.join(".env")]);
+    paths.extend(trusted);
+    let mut below: Vec<String> = paths
+        .iter()
+        .flat_map(|path| places(path))
+        .filter_map(|place| Some(place.strip_prefix(root).ok()?.to_str()?.to_owned()))
+        .collect();
+    below.sort();
+    below.dedup();
+    below.truncate(MAX_RESERVED);
+    below
 }
 
 /// Returns `true` if the file begins like an SQLite file.
@@ -327,7 +384,7 @@ fn globs(root: &Path, trusted: &[PathBuf]) -> Result<Vec<String>, String> {
         .filter(|below| !below.is_empty())
         .map(|below| format!("/{}", literal(&below)))
         .collect();
-    let named = REGISTERED.get().into_iter().flatten().map(|(_, path)| path);
+    let named = REGISTERED.get().into_iter().flatten().map(|one| &one.path);
     let settings = crate::settings::named_files(root);
     for path in named.chain(remembered()).chain(&settings).chain(trusted) {
         for place in places(path) {
@@ -369,7 +426,7 @@ pub(crate) fn first_below(root: &Path) -> Option<String> {
         places.into_iter().any(|place| place.starts_with(root))
     };
     let named = REGISTERED.get().map(Vec::as_slice).unwrap_or_default();
-    let named = named.iter().find(|(_, path)| is_below(path));
+    let named = named.iter().find(|one| is_below(&one.path));
     let state = crate::state::folder().ok();
     let settings = crate::settings::named_files(root);
     let other = || {
@@ -377,7 +434,7 @@ pub(crate) fn first_below(root: &Path) -> Option<String> {
         let path = others.find(|path| is_below(path))?;
         Some(path.display().to_string())
     };
-    named.map(|(source, _)| source.clone()).or_else(other)
+    named.map(|one| one.source.clone()).or_else(other)
 }
 
 /// Returns the places that a path may mean: as written, and with its links resolved.

@@ -199,13 +199,16 @@ pub(crate) fn named_files(workspace: &Path) -> Vec<PathBuf> {
 /// Returns the files that matter for the trust in a workspace, even if they do not exist.
 ///
 /// Without settings, an agent could create a file whose harmless settings apply without a question.
-/// In a trusted folder, it could create a file again that was deleted, with another content.
+/// In a trusted folder whose settings were deleted, it could create all files again, with another
+/// content. Otherwise the settings name these files.
 pub(crate) fn trusted_files(workspace: &Path) -> Vec<PathBuf> {
     let settings = places_of_settings(workspace).into_iter();
     let mut files: Vec<_> = settings.map(|folder| folder.join(FILE)).collect();
     for agreement in agreements_near(workspace) {
-        let names = agreement.files.keys();
-        files.extend(names.map(|name| agreement.folder.join(name)));
+        if agreement.folder.join(FILE).symlink_metadata().is_err() {
+            let names = agreement.files.keys();
+            files.extend(names.map(|name| agreement.folder.join(name)));
+        }
     }
     files
 }
@@ -681,7 +684,12 @@ fn variable(name: &str, arg: &Arg) -> Result<Option<(String, Option<Value>)>, St
     Ok(Some((variable, Some(value))))
 }
 
+/// Returns `true` if the files of a setting decide about what levity does.
+pub(crate) fn names_control_file(setting: &str) -> bool {
+    CONTROL_FILES.contains(&setting)
+}
+
 /// Returns the variable of a setting, such as `LEVITY_MAX_TURNS`.
-fn variable_name(name: &str) -> String {
+pub(crate) fn variable_name(name: &str) -> String {
     format!("LEVITY_{}", name.to_uppercase().replace('-', "_"))
 }

@@ -115,6 +115,9 @@ struct Inner {
     /// `true` if the kernel resolves paths (`openat2`).
     kernel: bool,
     deny: Deny,
+    /// Relative paths that commands must not create.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+    reserved: Vec<String>,
     targets: Targets,
     listeners: Listeners,
 }
@@ -199,6 +202,11 @@ impl Workspace {
 
     /// Returns `true` if a rule matches more than the last name of a path.
     #[cfg(all(feature = "commands", target_os = "linux"))]
+    #[cfg(all(target_os = "linux", feature = "commands"))]
+    pub(crate) fn reserved(&self) -> &[String] {
+        &self.0.reserved
+    }
+
     pub(crate) fn denies_by_path(&self) -> bool {
         self.0.deny.has_path_rules()
     }

@@ -597,6 +597,51 @@ fn command_cannot_create_missing_state_folder_or_config() {
 
 #[cfg(target_os = "linux")]
 #[test]
+fn command_cannot_create_settings_that_are_missing() {
+    let above = folder(&[("ws/x", ""), ("home/x", "")]);
+    let (place, home) = (above.path().join("ws"), above.path().join("home"));
+    let line = "cp x levity.toml && cp x .env && touch done";
+    fs::write(place.join("x"), "max-turns = 3").unwrap();
+    let output = command_of_agent(&place, line, &home, ("LEVITY_LOG", "off"));
+    if text(&output).contains("there is no tool `run_command`") {
+        eprintln!("SKIPPED: this system cannot hide files from commands");
+        return;
+    }
+    let names: Vec<_> = fs::read_dir(&place).unwrap().flatten().collect();
+    let names: Vec<_> = names.iter().map(fs::DirEntry::file_name).collect();
+    assert_eq!(names, ["x"], "{output:?}");
+}
+
+#[test]
+fn variable_of_option_that_command_lacks_names_own_files() {
+    let place = folder(&[("agents/prompts/a.md", "")]);
+    let agents = place.path().join("agents");
+    let calls = script(&[(
+        "write_file",
+        json!({"path": "agents/prompts/a.md", "content": "forged"}),
+    )]);
+    put(place.path(), "home/script.json", &calls);
+    let mut command = command(&[
+        "run",
+        "x",
+        "--json",
+        "--workspace",
+        ".",
+        "--script",
+        "home/script.json",
+    ]);
+    command
+        .current_dir(place.path())
+        .env("HOME", place.path().join("home"))
+        .env("LEVITY_AGENTS", &agents);
+    let printed = text(&command.output().unwrap());
+    assert!(printed.contains("is denied to tools"), "{printed}");
+    fs::remove_dir_all(&agents).unwrap();
+    check(&command.output().unwrap(), 2, "create the file, or unset");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
 fn command_cannot_create_log_of_closed_database() {
     let above = folder(&[("ws/x", ""), ("home/x", "")]);
     let (place, home) = (above.path().join("ws"), above.path().join("home"));
@@ -604,7 +649,8 @@ fn command_cannot_create_log_of_closed_database() {
     first.current_dir(&place).env("HOME", &home);
     check(&first.output().unwrap(), 0, "");
     let log = place.join("mem.db-wal");
-    assert!(!log.exists());
+    // SQLite removes it when it closes the database.
+    let _ = fs::remove_file(&log);
     let none = ("LEVITY_LOG", "off");
     let output = command_of_agent(&place, "cp x mem.db-wal", &home, none);
     assert!(!text(&output).contains("there is no tool"), "{output:?}");

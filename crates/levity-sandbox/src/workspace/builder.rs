@@ -40,6 +40,7 @@ pub struct WorkspaceBuilder {
     hard_links: bool,
     kernel: bool,
     rules: Rules,
+    reserved: Vec<String>,
 }
 
 impl WorkspaceBuilder {
@@ -51,6 +52,7 @@ impl WorkspaceBuilder {
             hard_links: false,
             kernel: true,
             rules: Rules::standard(),
+            reserved: Vec::new(),
         }
     }
 
@@ -99,6 +101,28 @@ impl WorkspaceBuilder {
     /// ```
     pub fn allow(mut self, glob: impl AsRef<str>) -> Self {
         self.rules.add(glob.as_ref(), false);
+        self
+    }
+
+    /// Keeps commands from creating a file at this path while it does not exist. Deny the path as
+    /// well, so that file tools do not create it and nothing replaces it later.
+    ///
+    /// A sandbox that can hide files creates an empty file while a command runs, and removes it
+    /// afterwards. It leaves the write-ahead log of a database (`X-wal`), which another process may
+    /// have opened meanwhile. At other levels of isolation, the path is not protected.
+    ///
+    /// ```
+    /// # use levity_sandbox::Workspace;
+    /// # let folder = tempfile::tempdir()?;
+    /// let workspace = Workspace::builder(folder.path())
+    ///     .deny("/settings.toml")
+    ///     .reserve("settings.toml")
+    ///     .build()?;
+    /// assert!(workspace.denies("settings.toml"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reserve(mut self, path: impl Into<String>) -> Self {
+        self.reserved.push(path.into());
         self
     }
 
@@ -171,6 +195,7 @@ impl WorkspaceBuilder {
             hard_links,
             kernel,
             deny,
+            reserved: self.reserved,
             targets,
             listeners,
         };

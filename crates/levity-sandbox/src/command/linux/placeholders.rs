@@ -1,9 +1,12 @@
-//! Files that are added to a repository while commands run, so that no command can create them.
+//! Files that are added to a workspace while commands run, so that no command can create them.
 //!
 //! A mount protects an existing file. Git also executes programs named in files that usually do not
 //! exist: `commondir`, for instance, names the folder with the settings and hooks. So each missing
 //! file is created, protected like the others, and removed when the last command of this process
 //! has ended. If that process is killed, they remain, and change nothing for git.
+//!
+//! The same protects paths that the owner of the workspace reserves, such as settings that do not
+//! exist yet.
 
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr};
@@ -35,9 +38,9 @@ static HELD: Mutex<Option<HashMap<Key, usize>>> = Mutex::new(None);
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     workspace: PathBuf,
-    /// The path relative to the workspace.
+    /// The folder, relative to the workspace.
     repository: Vec<u8>,
-    name: &'static str,
+    name: String,
 }
 
 /// The placeholders that were added to repositories for one command.
@@ -72,6 +75,23 @@ impl Placeholders {
         covers
     }
 
+    /// Creates the reserved files that are missing, and adds covers for them. Where nothing can be
+    /// created, the command cannot create it either.
+    pub(super) fn reserve(&mut self, workspace: &Workspace) -> Vec<Cover> {
+        let mut covers = Vec::new();
+        let Some(mut tree) = tree(workspace) else {
+            return covers;
+        };
+        for path in workspace.reserved() {
+            let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
+            // A link in the path may lead anywhere, and `open` follows none.
+            if let Ok(folder) = tree.open(above.as_bytes()) {
+                let _ = self.add(workspace, above.as_bytes(), &folder, name, &mut covers);
+            }
+        }
+        covers
+    }
+
     fn fill(
         &mut self,
         workspace: &Workspace,
@@ -82,11 +102,26 @@ impl Placeholders {
         // This check must precede the placeholder for the settings.
         let more = has_worktree_settings(folder).then_some("config.worktree");
         for name in ["hooks", "config", "commondir"].into_iter().chain(more) {
-            let key = Key {
-                workspace: workspace.root().to_owned(),
-                repository: repository.to_vec(),
-                name,
-            };
+            self.add(workspace, repository, folder, name, covers)?;
+        }
+        Ok(())
+    }
+
+    /// Creates one missing file, or shares it with other commands, and adds a cover for it.
+    fn add(
+        &mut self,
+        workspace: &Workspace,
+        repository: &[u8],
+        folder: &OwnedFd,
+        name: &str,
+        covers: &mut Vec<Cover>,
+    ) -> Result<(), Errno> {
+        let key = Key {
+            workspace: workspace.root().to_owned(),
+            repository: repository.to_vec(),
+            name: name.to_owned(),
+        };
+        {
             let mut held = held();
             let held = held.get_or_insert_default();
             if let Some(count) = held.get_mut(&key) {
@@ -94,17 +129,17 @@ impl Placeholders {
             } else if make(folder, name)? || is_left_behind(folder, name) {
                 held.insert(key.clone(), 1);
             } else {
-                // The repository has its own file.
-                continue;
+                // There is a file of the user.
+                return Ok(());
             }
-            self.0.push(key);
-            let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
-            covers.extend(cover(
-                workspace,
-                &join(repository, name.as_bytes()),
-                Identity::of(&stat),
-            ));
         }
+        self.0.push(key);
+        let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        covers.extend(cover(
+            workspace,
+            &join(repository, name.as_bytes()),
+            Identity::of(&stat),
+        ));
         Ok(())
     }
 }
@@ -163,7 +198,9 @@ fn make(folder: &OwnedFd, name: &str) -> Result<bool, Errno> {
                 OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let text = if name == "commondir" { ITSELF } else { b"" };
             // Such a short text is written in one call.
-            openat(folder, name, flags, Mode::from_raw_mode(0o644))
+            // Git's files have the usual mode; others may hold secrets.
+            let mode = if is_of_git(name) { 0o644 } else { 0o600 };
+            openat(folder, name, flags, Mode::from_raw_mode(mode))
                 .and_then(|file| write(file, text).map(drop))
         }
     };
@@ -183,17 +220,19 @@ fn remove(key: &Key) {
     let folder =
         top(key.workspace.as_os_str()).and_then(|top| Tree::new(top).open(&key.repository).ok());
     let Some(folder) = folder else { return };
-    let is_unchanged = match key.name {
+    let is_unchanged = match &*key.name {
         // A folder that is not empty is not removed.
         "hooks" => {
-            let _ = unlinkat(&folder, key.name, AtFlags::REMOVEDIR);
+            let _ = unlinkat(&folder, "hooks", AtFlags::REMOVEDIR);
             return;
         }
-        "commondir" => is_left_behind(&folder, key.name),
+        // Another process may use it since, and would write to a removed file.
+        log if log.ends_with("-wal") => false,
+        "commondir" => is_left_behind(&folder, "commondir"),
         name => text(&folder, name, 1).is_some_and(|text| text.is_empty()),
     };
     if is_unchanged {
-        let _ = unlinkat(&folder, key.name, AtFlags::empty());
+        let _ = unlinkat(&folder, &*key.name, AtFlags::empty());
     }
 }
 
@@ -206,6 +245,10 @@ fn has_worktree_settings(folder: &OwnedFd) -> bool {
     text.len() == MAX_CONFIG
         || text.windows(14).any(|part| part == b"worktreeconfig")
         || has_include(&text)
+}
+
+fn is_of_git(name: &str) -> bool {
+    matches!(name, "hooks" | "config" | "commondir" | "config.worktree")
 }
 
 /// Returns `true` if settings include other files with settings.

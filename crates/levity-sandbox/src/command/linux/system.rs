@@ -278,6 +278,7 @@ impl System {
         let mut placeholders = Placeholders::default();
         if !read_only && !self.workspace.is_read_only() {
             covers.extend(placeholders.put_into(&self.workspace, &guarded));
+            covers.extend(placeholders.reserve(&self.workspace));
         }
         (hide::without_hidden(covers), placeholders)
     }

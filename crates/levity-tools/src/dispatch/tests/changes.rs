@@ -118,10 +118,7 @@ async fn slow_comparison_of_files_ends_without_changes() {
     let Dispatched::Done(result) = dispatcher.dispatch(&call, true, cx()).await else {
         panic!("no result");
     };
-    assert_eq!(
-        (result.text(), result.changes.len()),
-        ("done".to_owned(), 0)
-    );
+    assert_eq!((result.text(), result.changes.len()), ("done".into(), 0));
     is_ended.recv().unwrap();
 }
 
