@@ -121,6 +121,7 @@ pub(crate) fn init(args: &InitArgs, root: &Command) -> ExitCode {
     }
 }
 
+/// Checks that nothing would be overwritten, writes the template, and prints the next commands.
 fn create(args: &InitArgs, root: &Command) -> Result<(), String> {
     let folder = &args.folder;
     let is_rust = args.template == Template::Rust;
@@ -199,6 +200,7 @@ fn write(path: &Path, text: &str, is_executable: bool) -> Result<bool, String> {
     }
 }
 
+/// Describes a file or folder that cannot be written.
 fn failed(path: &Path, error: &io::Error) -> String {
     format!("cannot write `{}`: {error}", path.display())
 }

@@ -231,6 +231,7 @@ fn children(run: &RunId, records: &[Record]) -> impl Iterator<Item = RunId> {
     })
 }
 
+/// Prints the calls that records approve without a question of the run, before the run resumes.
 fn print_approved_calls(records: &[Record]) {
     for call in approved_calls(records) {
         note(&format!("already approved: {call}"));

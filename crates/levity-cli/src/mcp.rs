@@ -138,10 +138,12 @@ fn read(file: Option<&Path>) -> Config {
     }
 }
 
+/// Returns a variable of the environment, for a placeholder in a config.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
+/// Returns `true` if the name of a config ends like a YAML file.
 fn is_yaml(file: &Path) -> bool {
     let extension = file.extension().and_then(|extension| extension.to_str());
     matches!(extension, Some("yaml" | "yml"))

@@ -269,6 +269,7 @@ async fn run_estimate(mut args: PlanArgs) -> Result<ExitCode, String> {
     mcp_servers.end(code).await
 }
 
+/// Estimates the plan of the arguments, or that of a planner, and prints the result.
 async fn estimate_with(args: &PlanArgs, given: &Given, team: &Team) -> Result<ExitCode, String> {
     let (plan, planning) = match &args.plan {
         Some(file) => {

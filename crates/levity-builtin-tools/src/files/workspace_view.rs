@@ -5,9 +5,9 @@
 //!
 //! The versions show which files a call changed. A version is a hash of the metadata, so nothing is
 //! read; only the changed files are read, to hash their content. A workspace with more than 20,000
-//! entries has no versions, because each call that may change files lists it twice. A call can write
-//! files of any number and size, so only the first 1,000 changes are opened, and files that are too
-//! large are not read at all.
+//! entries has no versions, because each call that may change files lists it twice. A call can
+//! write files of any number and size, so only the first 1,000 changes are opened, and files that
+//! are too large are not read at all.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 

@@ -451,6 +451,7 @@ fn line_and_column(text: &str, at: usize) -> (usize, usize) {
     )
 }
 
+/// Returns a text with each run of white space as one space.
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

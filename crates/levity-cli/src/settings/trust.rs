@@ -74,6 +74,7 @@ pub(crate) fn trust(args: &TrustArgs, root: &Command) -> ExitCode {
     }
 }
 
+/// Shows the settings that need trust, and asks the user unless the arguments answer already.
 fn run(args: &TrustArgs, root: &Command) -> Result<ExitCode, String> {
     if args.remove {
         return remove();
@@ -180,6 +181,7 @@ pub(super) fn is_trusted(file: &SettingsFile) -> Result<bool, String> {
     Ok(!needed || Agreement::of(file)?.0.is_stored())
 }
 
+/// Returns `true` if a setting of the file has no effect without the agreement of the user.
 fn needs_trust(setting: &Setting) -> bool {
     value_needs_trust(&setting.name, &setting.value)
 }
@@ -207,6 +209,7 @@ fn value_needs_trust(name: &str, value: &Value) -> bool {
     }
 }
 
+/// Returns `true` for a number up to a maximum. A text that is no number needs trust.
 fn is_at_most(text: &str, max: u32) -> bool {
     text.parse::<f64>()
         .is_ok_and(|number| number <= f64::from(max))
@@ -246,15 +249,18 @@ impl Agreement {
         (stored.folder == folder).then_some(stored)
     }
 
+    /// Reads an agreement; `None` if it is missing, damaged or too large.
     fn read(path: &Path) -> Option<Self> {
         let bytes = files::read_at_most(path, MAX_BYTES).ok()?;
         serde_json::from_slice(&bytes).ok()
     }
 
+    /// Returns `true` if the user agreed to exactly these files.
     fn is_stored(&self) -> bool {
         Self::stored(&self.folder).is_some_and(|stored| stored == *self)
     }
 
+    /// Replaces the stored agreement about the folder by this one.
     fn store(&self) -> Result<(), String> {
         let path = Self::path(&self.folder)?;
         let failed = |error: io::Error| format!("cannot write `{}`: {error}", path.display());
@@ -428,6 +434,7 @@ fn confirm() -> Result<bool, String> {
     Ok(matches!(&*line.trim().to_lowercase(), "y" | "yes"))
 }
 
+/// Withdraws the trust in the current folder.
 fn remove() -> Result<ExitCode, String> {
     let path = Agreement::path(&current_folder()?)?;
     match fs::remove_file(&path) {

@@ -480,7 +480,8 @@ fn settings_that_raise_costs_need_trust() {
             "is trusted until",
         );
     }
-    let lower = "planner = \"off\"\nreflector = \"rules\"\nmax-turns = 10\nlimit-calls = 1000\nlimit-tool-calls = 3\nlimit-cost = 0.5\n\
+    let lower = "planner = \"off\"\nreflector = \"rules\"\nmax-turns = 10\nlimit-calls = 1000\n\
+        limit-tool-calls = 3\nlimit-cost = 0.5\n\
         assume-price = \"1:1\"\nthinking = \"auto\"\nguard = [\"answer:20000\"]\n";
     let lower = lower.replace(
         "limit-cost = 0.5\nassume-price = \"1:1\"\n",
