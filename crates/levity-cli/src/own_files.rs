@@ -9,9 +9,8 @@
 //! that an agent could replace.
 //!
 //! A command can create a file that does not exist, because the kernel hides existing files only.
-//! Where a forged file would have an effect, `deny` creates it (the state folder), reserves its
-//! path (settings, `.env`, and the log of a database), or refuses the workspace (a file that a
-//! variable names).
+//! `deny` therefore creates a missing state folder, reserves the paths of settings, `.env` and logs
+//! of databases, and refuses a workspace in which a file is missing that a variable names.
 //!
 //! Data that levity writes, such as journals, stays protected in later calls that do not name it: a
 //! call without `--journal` could otherwise forge an approval that a later call uses. The paths of

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
@@ -59,7 +59,7 @@ fn script(calls: &[(&str, Value)]) -> String {
 mod changed {
     use std::io::{BufRead as _, BufReader, Read as _, Write as _};
     use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
-    use std::process::{Child, Command, Stdio};
+    use std::process::{Child, Stdio};
 
     use super::*;
 
@@ -521,14 +521,20 @@ fn file_of_tools_that_becomes_executable_needs_new_trust() {
     check(&output, 2, "`tools/plain` was changed");
 }
 
-/// Returns the result of a call of `write_file` in a run with the current folder as workspace.
+/// Returns a run in which the agent makes these calls, with the current folder as workspace.
+fn agent_that_calls(place: &Path, calls: &[(&str, Value)]) -> Command {
+    put(place, "home/script.json", &script(calls));
+    let args = ["run", "x", "--json", "--workspace", ".", "--script"];
+    let mut command = command(&[&args[..], &["home/script.json"]].concat());
+    command.current_dir(place).env("HOME", place.join("home"));
+    command
+}
+
+/// Returns the result of a call of `write_file` in a run that ignores settings.
 fn written_by_agent(place: &Path, path: &str) -> String {
-    let calls = script(&[("write_file", json!({"path": path, "content": "forged"}))]);
-    put(place, "home/script.json", &calls);
-    let script = place.join("home/script.json");
-    let args = ["run", "x", "--json", "--no-settings", "--workspace", "."];
-    let args = [&args[..], &["--script", script.to_str().unwrap()]].concat();
-    let printed = text(&levity_in(place, &args));
+    let call = ("write_file", json!({"path": path, "content": "forged"}));
+    let mut command = agent_that_calls(place, &[call]);
+    let printed = text(&command.arg("--no-settings").output().unwrap());
     let mut results = printed
         .lines()
         .filter(|line| line.contains("tool_finished"));
@@ -617,24 +623,12 @@ fn command_cannot_create_settings_that_are_missing() {
 fn variable_of_option_that_command_lacks_names_own_files() {
     let place = folder(&[("agents/prompts/a.md", "")]);
     let agents = place.path().join("agents");
-    let calls = script(&[(
+    let call = (
         "write_file",
         json!({"path": "agents/prompts/a.md", "content": "forged"}),
-    )]);
-    put(place.path(), "home/script.json", &calls);
-    let mut command = command(&[
-        "run",
-        "x",
-        "--json",
-        "--workspace",
-        ".",
-        "--script",
-        "home/script.json",
-    ]);
-    command
-        .current_dir(place.path())
-        .env("HOME", place.path().join("home"))
-        .env("LEVITY_AGENTS", &agents);
+    );
+    let mut command = agent_that_calls(place.path(), &[call]);
+    command.env("LEVITY_AGENTS", &agents);
     let printed = text(&command.output().unwrap());
     assert!(printed.contains("is denied to tools"), "{printed}");
     fs::remove_dir_all(&agents).unwrap();
@@ -668,21 +662,8 @@ fn command_cannot_create_log_of_closed_database() {
 #[test]
 fn credentials_that_a_variable_names_are_denied() {
     let place = folder(&[("account.json", "PRIVATE-KEY-TEXT")]);
-    let calls = script(&[("read_file", json!({"path": "account.json"}))]);
-    put(place.path(), "home/script.json", &calls);
-    let args = [
-        "run",
-        "x",
-        "--json",
-        "--workspace",
-        ".",
-        "--script",
-        "home/script.json",
-    ];
-    let mut command = command(&args);
-    command
-        .current_dir(place.path())
-        .env("HOME", place.path().join("home"));
+    let call = ("read_file", json!({"path": "account.json"}));
+    let mut command = agent_that_calls(place.path(), &[call]);
     command.env(
         "GOOGLE_APPLICATION_CREDENTIALS",
         place.path().join("account.json"),
@@ -696,7 +677,6 @@ fn credentials_that_a_variable_names_are_denied() {
 #[test]
 fn init_trusts_nothing_that_another_program_changed_meanwhile() {
     use std::io::{Read as _, Write as _};
-    use std::time::Duration;
 
     let place = folder(&[("w/.context/project.md", "kept")]);
     let inside = place.path().join("w");
@@ -710,15 +690,15 @@ fn init_trusts_nothing_that_another_program_changed_meanwhile() {
     let mut init = command.stderr(full).spawn().unwrap();
     drop(command);
     while !inside.join("tools/reverse_words").exists() {
-        std::thread::sleep(Duration::from_millis(5));
+        assert!(init.try_wait().unwrap().is_none(), "init has ended");
+        std::thread::yield_now();
     }
     put(&inside, "tools/stranger.py", "");
     put(&inside, "levity.toml", "weak = true\nworkspace = \".\"\n");
     let mut printed = String::new();
     notes.read_to_string(&mut printed).unwrap();
     assert!(init.wait().unwrap().success());
-    let expected = "`levity.toml` was changed, `tools/stranger.py` was added";
-    let is_named = printed.contains(expected) || printed.contains("`levity.toml` was changed");
+    let is_named = printed.contains("`levity.toml` was changed");
     assert!(is_named, "{}", printed.trim_start_matches('x'));
     let output = levity_in(&inside, &["run", "hi"]);
     check(&output, 2, "is not trusted");

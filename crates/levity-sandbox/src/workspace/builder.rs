@@ -109,7 +109,8 @@ impl WorkspaceBuilder {
     ///
     /// A sandbox that can hide files creates an empty file while a command runs, and removes it
     /// afterwards. It leaves the write-ahead log of a database (`X-wal`), which another process may
-    /// have opened meanwhile. At other levels of isolation, the path is not protected.
+    /// have opened meanwhile. The path is not protected at other levels of isolation, if its folder
+    /// is missing or not writable, or after another process has removed the empty file.
     ///
     /// ```
     /// # use levity_sandbox::Workspace;

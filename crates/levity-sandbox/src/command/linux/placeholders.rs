@@ -75,8 +75,8 @@ impl Placeholders {
         covers
     }
 
-    /// Creates the reserved files that are missing, and adds covers for them. Where nothing can be
-    /// created, the command cannot create it either.
+    /// Creates the reserved files that are missing, and adds covers for them. A path whose folder
+    /// is missing, or not writable, stays without protection.
     pub(super) fn reserve(&mut self, workspace: &Workspace) -> Vec<Cover> {
         let mut covers = Vec::new();
         let Some(mut tree) = tree(workspace) else {
