@@ -9,8 +9,9 @@
 //! that an agent could replace.
 //!
 //! A command can create a file that does not exist, because the kernel hides existing files only.
-//! `deny` therefore creates a missing state folder, reserves the paths of settings, `.env` and logs
-//! of databases, and refuses a workspace in which a file is missing that a variable names.
+//! `deny` therefore creates a missing state folder, reserves the paths of settings, `.env`,
+//! databases and the files next to them, and refuses a workspace in which a file is missing that a
+//! variable names.
 //!
 //! Data that levity writes, such as journals, stays protected in later calls that do not name it: a
 //! call without `--journal` could otherwise forge an approval that a later call uses. The paths of
@@ -22,12 +23,14 @@
 //! The list of options is explicit. A new option that names a file of levity must be added to it;
 //! options that name files for the agent, such as `--file`, must not.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
 
 use clap::ArgMatches;
+use levity::llm::Models;
 use levity::sandbox::WorkspaceBuilder;
 use levity_system::{Replace, files};
 
@@ -105,8 +108,12 @@ const NEIGHBORS: [(&str, &str); 10] = [
     (".", ".levity"),
 ];
 
+/// Suffixes of the files that SQLite keeps next to a database. SQLite applies a log or a journal at
+/// the next start, whoever wrote it.
+const OF_DATABASE: [&str; 3] = ["-wal", "-shm", "-journal"];
+
 /// The maximum number of paths that commands must not create. Each is a mount.
-const MAX_RESERVED: usize = 64;
+const MAX_RESERVED: usize = 512;
 
 /// The number of links that are followed in a path, as in the kernel.
 ///
@@ -137,6 +144,7 @@ static REMEMBERED: OnceLock<Vec<PathBuf>> = OnceLock::new();
 /// may. A second call has no effect.
 pub(crate) fn register(mut matches: &ArgMatches) {
     let mut named = in_environment();
+    named.extend(credentials_in_env_file());
     let mut data = Vec::new();
     loop {
         for option in OPTIONS {
@@ -199,6 +207,18 @@ fn in_environment() -> Vec<Registered> {
             })
         });
     named.collect()
+}
+
+/// Returns the file with Google credentials that a `.env` file names.
+fn credentials_in_env_file() -> Option<Registered> {
+    // A broken file is reported when a model is chosen.
+    let models = Models::from_env().ok()?;
+    let path = models.credentials_file()?;
+    Some(Registered {
+        source: format!("GOOGLE_APPLICATION_CREDENTIALS={}", path.display()),
+        path: path.to_owned(),
+        must_exist: false,
+    })
 }
 
 /// Returns `true` if the setting or option of this name has a file that only levity may use.
@@ -306,7 +326,7 @@ pub(crate) fn deny(folder: &Path, builder: WorkspaceBuilder) -> Result<Workspace
     let builder = globs(&root, &trusted)?
         .into_iter()
         .fold(builder, WorkspaceBuilder::deny);
-    Ok(reserved(&root, trusted)
+    Ok(reserved(&root, trusted)?
         .into_iter()
         .fold(builder, WorkspaceBuilder::reserve))
 }
@@ -321,40 +341,63 @@ fn create_state(root: &Path) {
     }
 }
 
-/// Returns the paths in a workspace that commands must not create: settings, `.env`, and the
-/// write-ahead logs of databases. SQLite applies such a log at the next start, whoever wrote it.
-fn reserved(root: &Path, trusted: Vec<PathBuf>) -> Vec<String> {
+/// Returns the paths in a workspace that commands must not create: settings, `.env`, databases that
+/// do not exist yet, and the files of SQLite next to databases.
+///
+/// The settings of a folder that was never trusted name no databases in use, so they do not count.
+///
+/// # Errors
+/// Returns an error if there are too many of these paths.
+fn reserved(root: &Path, trusted: Vec<PathBuf>) -> Result<Vec<String>, String> {
     let named = REGISTERED.get().into_iter().flatten();
-    let settings = crate::settings::named_files(root);
+    let settings = crate::settings::named_by_trusted_settings(root);
     let data = named
         .map(|one| &one.path)
         .chain(remembered())
         .chain(&settings);
-    let logs = data.filter(|path| is_database(path)).map(|path| {
-        let mut log = path.as_os_str().to_owned();
-        log.push("-wal");
-        PathBuf::from(log)
-    });
-    let mut paths: Vec<_> = logs.collect();
-    paths.extend([PathBuf::from(".env"), root.join(".env")]);
-    paths.extend(trusted);
-    let mut below: Vec<String> = paths
-        .iter()
+    let databases = data
         .flat_map(|path| places(path))
-        .filter_map(|place| Some(place.strip_prefix(root).ok()?.to_str()?.to_owned()))
-        .collect();
-    below.sort();
-    below.dedup();
-    below.truncate(MAX_RESERVED);
-    below
+        .filter(|it| is_database(it));
+    let mut paths: Vec<_> = databases.flat_map(|path| with_neighbors(&path)).collect();
+    let others = trusted
+        .into_iter()
+        .chain([PathBuf::from(".env"), root.join(".env")]);
+    paths.extend(others.flat_map(|path| places(&path)));
+    let below = paths
+        .iter()
+        .filter_map(|place| Some(place.strip_prefix(root).ok()?.to_str()?.to_owned()));
+    let below: BTreeSet<String> = below.filter(|path| !path.is_empty()).collect();
+    if below.len() > MAX_RESERVED {
+        return Err(format!(
+            "levity would have to keep commands from creating more than {MAX_RESERVED} files in \
+                the workspace `{}`; choose a smaller workspace, or withdraw the trust in folders \
+                below it with `levity trust --remove`",
+            root.display()
+        ));
+    }
+    Ok(below.into_iter().collect())
 }
 
-/// Returns `true` if the file begins like an SQLite file.
+/// Returns the path of a database and of the files next to it.
+fn with_neighbors(database: &Path) -> Vec<PathBuf> {
+    let suffixes = [""].into_iter().chain(OF_DATABASE);
+    let path = |suffix| {
+        let mut path = database.as_os_str().to_owned();
+        path.push(suffix);
+        PathBuf::from(path)
+    };
+    suffixes.map(path).collect()
+}
+
+/// Returns `true` if levity would open this path as an SQLite file: by its name, or by its content.
+/// An empty file is a database without tables.
 fn is_database(path: &Path) -> bool {
     let mut start = [0; 16];
-    let file = fs::symlink_metadata(path).is_ok_and(|found| found.is_file());
+    let Ok(found) = fs::metadata(path) else {
+        return path.extension().is_some_and(|extension| extension == "db");
+    };
     let mut read = || fs::File::open(path)?.read_exact(&mut start);
-    file && read().is_ok() && start == *b"SQLite format 3\0"
+    found.is_file() && (found.len() == 0 || read().is_ok() && start == *b"SQLite format 3\0")
 }
 
 /// Returns the globs of levity's own files in a folder of tools, for its executables.

@@ -196,6 +196,14 @@ pub(crate) fn named_files(workspace: &Path) -> Vec<PathBuf> {
     folders.iter().flat_map(|folder| named_in(folder)).collect()
 }
 
+/// Returns the files that the settings of trusted folders near a workspace name.
+pub(crate) fn named_by_trusted_settings(workspace: &Path) -> Vec<PathBuf> {
+    let agreements = agreements_near(workspace);
+    agreements
+        .flat_map(|agreement| named_in(&agreement.folder))
+        .collect()
+}
+
 /// Returns the files that matter for the trust in a workspace, even if they do not exist.
 ///
 /// Without settings, an agent could create a file whose harmless settings apply without a question.

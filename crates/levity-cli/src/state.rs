@@ -16,8 +16,8 @@ use levity::core::Digest;
 ///
 /// Relative values of the variables are ignored, as the XDG specification demands: they would place
 /// the state into the current folder, which may be an untrusted repository. Fails if no variable
-/// gives an absolute path, or if the folder belongs to another user, who could change what this one
-/// trusts (`sudo` may keep the variables of its caller).
+/// gives an absolute path, or if another user could change what this one trusts, because the folder
+/// belongs to that user (`sudo` may keep the variables of its caller) or others can write to it.
 pub(crate) fn folder() -> Result<PathBuf, String> {
     let named = |variable: &str| {
         env::var_os(variable)
@@ -32,27 +32,46 @@ pub(crate) fn folder() -> Result<PathBuf, String> {
         to an absolute path",
     )?;
     let folder = above.join("levity");
-    match is_of_other_user(&folder) {
-        true => Err(format!(
+    match control(&folder) {
+        Control::OwnUser => Ok(folder),
+        Control::OtherUser => Err(format!(
             "the folder for levity's state, `{}`, belongs to another user; set `XDG_STATE_HOME` to \
                 a folder of your own",
             folder.display()
         )),
-        false => Ok(folder),
+        Control::SeveralUsers => Err(format!(
+            "other users can write to the folder for levity's state, `{0}`; check its files, and \
+                run `chmod 700 {0}`",
+            folder.display()
+        )),
     }
 }
 
-/// Returns `true` if the folder exists and belongs to another user than that of this process.
-#[cfg(unix)]
-fn is_of_other_user(folder: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt as _;
-    fs::metadata(folder).is_ok_and(|found| found.uid() != rustix::process::geteuid().as_raw())
+/// The users who can change a folder.
+enum Control {
+    OwnUser,
+    OtherUser,
+    SeveralUsers,
 }
 
-/// Returns `false`: access lists of the user's profile protect the folder.
+/// Returns the users who can change a folder. A missing one counts as that of this user.
+#[cfg(unix)]
+fn control(folder: &Path) -> Control {
+    use std::os::unix::fs::MetadataExt as _;
+    let Ok(found) = fs::metadata(folder) else {
+        return Control::OwnUser;
+    };
+    match found.uid() == rustix::process::geteuid().as_raw() {
+        false => Control::OtherUser,
+        true if found.mode() & 0o022 == 0 => Control::OwnUser,
+        true => Control::SeveralUsers,
+    }
+}
+
+/// Access lists of the user's profile protect the folder.
 #[cfg(not(unix))]
-fn is_of_other_user(_: &Path) -> bool {
-    false
+fn control(_: &Path) -> Control {
+    Control::OwnUser
 }
 
 /// Creates a folder that only its owner can read.

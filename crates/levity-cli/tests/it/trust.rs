@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::slice;
 
 use serde_json::{Value, json};
 
@@ -560,14 +561,31 @@ fn agent_cannot_create_settings_or_trusted_files_that_are_missing() {
     assert!(!result.contains("is denied to tools"), "{result}");
 }
 
-/// Runs a command of an agent in a folder as its workspace, with one variable.
+/// Runs a shell script of a workspace as the command of an agent, with one variable.
+///
+/// The script is a file, because a line that names a denied file would need approval.
 #[cfg(target_os = "linux")]
-fn command_of_agent(place: &Path, line: &str, home: &Path, variable: (&str, &str)) -> Output {
-    let calls = script(&[("run_command", json!({"command": line}))]);
+fn command_of_agent(place: &Path, lines: &str, home: &Path, variable: (&str, &str)) -> Output {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    put(
+        place,
+        "job.sh",
+        &format!("#!/bin/sh\n{lines}\necho ended\n"),
+    );
+    fs::set_permissions(place.join("job.sh"), fs::Permissions::from_mode(0o755)).unwrap();
+    let calls = script(&[("run_command", json!({"command": "./job.sh"}))]);
     let file = home.with_file_name("script.json");
     fs::write(&file, calls).unwrap();
-    let first = line.split(' ').next().unwrap();
-    let args = ["run", "x", "--json", "--workspace", ".", "--allow", first];
+    let args = [
+        "run",
+        "x",
+        "--json",
+        "--workspace",
+        ".",
+        "--allow",
+        "./job.sh",
+    ];
     let mut command = command(&[&args[..], &["--script", file.to_str().unwrap()]].concat());
     command
         .current_dir(place)
@@ -581,7 +599,7 @@ fn command_of_agent(place: &Path, line: &str, home: &Path, variable: (&str, &str
 fn command_cannot_create_missing_state_folder_or_config() {
     let above = folder(&[("ws/x", "")]);
     let place = above.path().join("ws");
-    let forged = "touch .local/state/levity/trust";
+    let forged = "mkdir -p .local/state/levity/trust";
     let output = command_of_agent(&place, forged, &place, ("LEVITY_LOG", "off"));
     if text(&output).contains("there is no tool `run_command`") {
         eprintln!("SKIPPED: this system cannot hide files from commands");
@@ -607,7 +625,7 @@ fn command_cannot_create_missing_state_folder_or_config() {
 fn command_cannot_create_settings_that_are_missing() {
     let above = folder(&[("ws/x", ""), ("home/x", "")]);
     let (place, home) = (above.path().join("ws"), above.path().join("home"));
-    let line = "cp x levity.toml && cp x .env && touch done";
+    let line = "cp x levity.toml; cp x .env";
     fs::write(place.join("x"), "max-turns = 3").unwrap();
     let output = command_of_agent(&place, line, &home, ("LEVITY_LOG", "off"));
     if text(&output).contains("there is no tool `run_command`") {
@@ -616,7 +634,8 @@ fn command_cannot_create_settings_that_are_missing() {
     }
     let names: Vec<_> = fs::read_dir(&place).unwrap().flatten().collect();
     let names: Vec<_> = names.iter().map(fs::DirEntry::file_name).collect();
-    assert_eq!(names, ["x"], "{output:?}");
+    assert!(text(&output).contains("ended"), "{output:?}");
+    assert_eq!(names.len(), 2, "{output:?}");
 }
 
 #[test]
@@ -638,7 +657,7 @@ fn variable_of_option_that_command_lacks_names_own_files() {
 #[cfg(target_os = "linux")]
 #[test]
 fn command_cannot_create_log_of_closed_database() {
-    let above = folder(&[("ws/x", ""), ("home/x", "")]);
+    let above = folder(&[("ws/x", "forged"), ("home/x", "")]);
     let (place, home) = (above.path().join("ws"), above.path().join("home"));
     let mut first = command(&["run", "hi", "-q", "--memory", "mem.db"]);
     first.current_dir(&place).env("HOME", &home);
@@ -649,13 +668,72 @@ fn command_cannot_create_log_of_closed_database() {
     let none = ("LEVITY_LOG", "off");
     let output = command_of_agent(&place, "cp x mem.db-wal", &home, none);
     assert!(!text(&output).contains("there is no tool"), "{output:?}");
-    assert_eq!(fs::read(&log).unwrap(), b"");
-    fs::write(place.join("x"), "forged").unwrap();
-    command_of_agent(&place, "cp x mem.db-wal", &home, none);
+    assert!(text(&output).contains("ended"), "{output:?}");
     assert_eq!(fs::read(&log).unwrap(), b"");
     let mut second = command(&["conversations", "list", "--memory", "mem.db"]);
     second.current_dir(&place).env("HOME", &home);
     check(&second.output().unwrap(), 0, "");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn command_cannot_create_files_of_database_that_is_missing_or_named_by_link() {
+    let above = folder(&[("ws/x", "forged"), ("ws/real.db", ""), ("home/x", "")]);
+    let (place, home) = (above.path().join("ws"), above.path().join("home"));
+    std::os::unix::fs::symlink(place.join("real.db"), above.path().join("link.db")).unwrap();
+    let names = [
+        "new.db",
+        "new.db-wal",
+        "new.db-journal",
+        "real.db-wal",
+        "real.db-shm",
+    ];
+    let lines = names.map(|name| format!("cp x {name}")).join("; ");
+    for (variable, file) in [
+        ("LEVITY_MEMORY", place.join("new.db")),
+        ("LEVITY_JOURNAL", above.path().join("link.db")),
+    ] {
+        let output = command_of_agent(&place, &lines, &home, (variable, file.to_str().unwrap()));
+        if text(&output).contains("there is no tool `run_command`") {
+            eprintln!("SKIPPED: this system cannot hide files from commands");
+            return;
+        }
+        assert!(text(&output).contains("ended"), "{output:?}");
+        let stem = if file.ends_with("new.db") {
+            "new"
+        } else {
+            "real"
+        };
+        for name in names.iter().filter(|name| name.starts_with(stem)) {
+            let bytes = fs::read(place.join(name)).unwrap_or_default();
+            assert_ne!(bytes, b"forged", "{name}: {output:?}");
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn command_cannot_create_deleted_trusted_files_in_missing_folders() {
+    let above = folder(&[
+        ("ws/levity.toml", "tools = \"deep/tools\"\n"),
+        ("ws/deep/tools/a.py", "def a() -> int:\n    return 1\n"),
+        ("ws/x", "forged"),
+        ("home/x", ""),
+    ]);
+    let (place, home) = (above.path().join("ws"), above.path().join("home"));
+    let mut trust = command(&["trust", "--yes"]);
+    trust.current_dir(&place).env("HOME", &home);
+    check(&trust.output().unwrap(), 0, "");
+    fs::remove_file(place.join("levity.toml")).unwrap();
+    fs::remove_dir_all(place.join("deep")).unwrap();
+    let lines = "mkdir -p deep/tools; cp x deep/tools/a.py";
+    let output = command_of_agent(&place, lines, &home, ("LEVITY_LOG", "off"));
+    if text(&output).contains("there is no tool `run_command`") {
+        eprintln!("SKIPPED: this system cannot hide files from commands");
+        return;
+    }
+    assert!(text(&output).contains("ended"), "{output:?}");
+    assert!(!place.join("deep").exists(), "{output:?}");
 }
 
 #[cfg(unix)]
@@ -663,14 +741,17 @@ fn command_cannot_create_log_of_closed_database() {
 fn credentials_that_a_variable_names_are_denied() {
     let place = folder(&[("account.json", "PRIVATE-KEY-TEXT")]);
     let call = ("read_file", json!({"path": "account.json"}));
-    let mut command = agent_that_calls(place.path(), &[call]);
-    command.env(
-        "GOOGLE_APPLICATION_CREDENTIALS",
-        place.path().join("account.json"),
-    );
-    let printed = text(&command.output().unwrap());
-    assert!(printed.contains("is denied to tools"), "{printed}");
-    assert!(!printed.contains("PRIVATE-KEY-TEXT"), "{printed}");
+    let check = |mut command: Command| {
+        let printed = text(&command.output().unwrap());
+        assert!(printed.contains("is denied to tools"), "{printed}");
+        assert!(!printed.contains("PRIVATE-KEY-TEXT"), "{printed}");
+    };
+    let mut command = agent_that_calls(place.path(), slice::from_ref(&call));
+    let variable = "GOOGLE_APPLICATION_CREDENTIALS";
+    command.env(variable, place.path().join("account.json"));
+    check(command);
+    put(place.path(), ".env", &format!("{variable}=account.json\n"));
+    check(agent_that_calls(place.path(), &[call]));
 }
 
 #[cfg(unix)]
@@ -706,7 +787,9 @@ fn init_trusts_nothing_that_another_program_changed_meanwhile() {
 
 #[cfg(unix)]
 #[test]
-fn state_of_another_user_is_refused() {
+fn state_that_another_user_can_change_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+
     if !rustix::process::geteuid().is_root() {
         eprintln!("SKIPPED: only root can give a folder to another user");
         return;
@@ -714,6 +797,15 @@ fn state_of_another_user_is_refused() {
     let place = folder(&[("levity.toml", "web = true\n")]);
     trust(place.path());
     let state = place.path().join("home/.local/state/levity");
+    let mode = |mode| fs::set_permissions(&state, PermissionsExt::from_mode(mode)).unwrap();
+    mode(0o777);
+    let output = levity_in(place.path(), &["trust", "--yes"]);
+    check(
+        &output,
+        2,
+        "other users can write to the folder for levity's state",
+    );
+    mode(0o700);
     std::os::unix::fs::chown(&state, Some(65534), None).unwrap();
     let output = levity_in(place.path(), &["trust", "--yes"]);
     check(&output, 2, "belongs to another user");

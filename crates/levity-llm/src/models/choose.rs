@@ -5,6 +5,7 @@
 //! skipped; a failure that a file may have caused is returned, since skipping it would hide the
 //! file's effect from the user.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use super::build::feature;
@@ -85,6 +86,22 @@ impl Models {
         Err(first_error.unwrap_or_else(|| Error::NoModel {
             variables: self.variables_to_set(|api| feature(api).1),
         }))
+    }
+
+    /// Returns the file with Google credentials that `GOOGLE_APPLICATION_CREDENTIALS` names, in the
+    /// environment or in a `.env` file.
+    ///
+    /// Deny tools access to this file: it holds a private key.
+    ///
+    /// ```
+    /// # use std::path::Path;
+    /// # use levity_llm::Models;
+    /// let models = Models::new().with_variable("GOOGLE_APPLICATION_CREDENTIALS", "/keys/a.json");
+    /// assert_eq!(models.credentials_file(), Some(Path::new("/keys/a.json")));
+    /// ```
+    pub fn credentials_file(&self) -> Option<&Path> {
+        let (file, _) = self.variables.get("GOOGLE_APPLICATION_CREDENTIALS")?;
+        Some(Path::new(file.expose()))
     }
 
     /// Describes the address and the key of the model with this name, as far as a file determines

@@ -106,6 +106,14 @@ pub enum CommandError {
         .0.display()
     )]
     SecondMount(PathBuf),
+    /// Another program replaced or removed a hidden or protected file while the command ran, so the
+    /// sandbox ended the command. The command may have read or changed the new file meanwhile.
+    #[error(
+        "the command was ended because another program replaced or removed the protected file \
+         `{}`; check this file, and run the command again",
+        .0.to_string_lossy().escape_debug()
+    )]
+    Exposed(PathBuf),
     /// Some processes of the command could not be killed.
     #[error("{0} processes of the command could not be killed")]
     Survivors(u32),

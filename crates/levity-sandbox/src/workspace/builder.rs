@@ -105,12 +105,15 @@ impl WorkspaceBuilder {
     }
 
     /// Keeps commands from creating a file at this path while it does not exist. Deny the path as
-    /// well, so that file tools do not create it and nothing replaces it later.
+    /// well, so that file tools do not create it and commands cannot change it later.
     ///
-    /// A sandbox that can hide files creates an empty file while a command runs, and removes it
-    /// afterwards. It leaves the write-ahead log of a database (`X-wal`), which another process may
-    /// have opened meanwhile. The path is not protected at other levels of isolation, if its folder
-    /// is missing or not writable, or after another process has removed the empty file.
+    /// A sandbox that can hide files creates an empty file while commands run. If the folder of the
+    /// path is missing, the sandbox creates an empty folder in its place. It removes them when no
+    /// process uses the workspace for commands any more. The files `X-wal` and `X-shm` remain as
+    /// long as the database `X` exists. A command ends with
+    /// [`CommandError::Exposed`](crate::CommandError::Exposed) if another program removes or
+    /// replaces the empty file, and does not run if the sandbox cannot create it. The path is not
+    /// protected at other levels of isolation.
     ///
     /// ```
     /// # use levity_sandbox::Workspace;

@@ -10,6 +10,7 @@
 mod attacks;
 mod basics;
 mod errors;
+mod exposed;
 mod fixture;
 mod git;
 mod hidden;

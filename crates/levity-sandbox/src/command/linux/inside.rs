@@ -6,7 +6,7 @@
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxAttributes, StatxFlags, fstat, openat, statx};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags,
@@ -68,6 +68,13 @@ pub(super) fn watcher(job: &mut Job) -> ! {
     let mut bits = 0;
     if job.mechanisms.is_isolated() {
         bits |= mounts(job);
+        if bits & found::HIDDEN != 0 {
+            job.mount_changes = require(job, Step::Hide, monitor_mounts(job));
+            // A file may have been replaced before the changes were monitored.
+            if let Some(at) = first_uncovered(job) {
+                fail_at(job, Step::Hide, Errno::STALE, at);
+            }
+        }
         if job.mechanisms.own_network {
             require(job, Step::Loopback, launch::loopback_up());
         }
@@ -224,6 +231,34 @@ fn cover(job: &Job, cover: &Cover) -> Sys<()> {
     let by_descriptor =
         MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     move_mount(tree, c"", target, c"", by_descriptor)
+}
+
+/// Opens the file that reports changes of the mounts. All earlier changes count as seen.
+///
+/// Another program can remove or replace a file under a mount, and the kernel then removes the
+/// mount: its new content would be in reach of the command.
+fn monitor_mounts(job: &Job) -> Sys<Option<OwnedFd>> {
+    if job.covers.is_empty() {
+        return Ok(None);
+    }
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    openat(CWD, c"/proc/self/mountinfo", flags, Mode::empty()).map(Some)
+}
+
+/// Returns the index of the first path whose mount is missing. A kernel before 5.8 cannot tell.
+pub(super) fn first_uncovered(job: &Job) -> Option<usize> {
+    job.covers.iter().position(|cover| {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let found = openat(CWD, &*cover.path, flags, Mode::empty())
+            .and_then(|fd| statx(&fd, c"", AtFlags::EMPTY_PATH, StatxFlags::empty()));
+        let root = StatxAttributes::MOUNT_ROOT;
+        match found {
+            Ok(found) => {
+                found.stx_attributes_mask.contains(root) && !found.stx_attributes.contains(root)
+            }
+            Err(error) => matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::LOOP),
+        }
+    })
 }
 
 /// Opens the target of a cover; returns `STALE` if it is not the one that was found.

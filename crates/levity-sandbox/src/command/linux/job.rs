@@ -106,6 +106,8 @@ pub(super) struct Job {
     pub(super) control: OwnedFd,
     pub(super) report: OwnedFd,
     pub(super) census: Census,
+    /// Becomes readable when a mount of the command disappears. Opened after the last mount.
+    pub(super) mount_changes: Option<OwnedFd>,
     /// The descriptors that stay open in the child, in order.
     pub(super) keep: Vec<c_int>,
 }
@@ -182,6 +184,8 @@ pub(super) enum Record {
     Failed(Step, i32, u32),
     /// The result of a probe: bits of [`found`].
     Found(u32),
+    /// The mount over the path with this index disappeared while the command ran.
+    Exposed(u32),
     /// The command ended with a status of `waitpid`, perhaps by a limit, and this many processes
     /// remain.
     Ended {
@@ -203,6 +207,7 @@ impl Record {
                 limit,
                 remaining,
             } => (3, limit, status as u32, remaining),
+            Self::Exposed(at) => (4, 0, at, 0),
         };
         let mut bytes = [0; Self::SIZE];
         bytes[0] = kind;
@@ -229,6 +234,7 @@ impl Record {
                 limit: bytes[1],
                 remaining: word(8),
             }),
+            4 => Some(Self::Exposed(word(4))),
             _ => None,
         }
     }

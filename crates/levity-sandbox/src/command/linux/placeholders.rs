@@ -2,20 +2,28 @@
 //!
 //! A mount protects an existing file. Git also executes programs named in files that usually do not
 //! exist: `commondir`, for instance, names the folder with the settings and hooks. So each missing
-//! file is created, protected like the others, and removed when the last command of this process
-//! has ended. If that process is killed, they remain, and change nothing for git.
+//! file is created, protected like the others, and removed when no command of any process uses the
+//! workspace. A placeholder has a special time of modification, by which every process recognizes
+//! it. If a process is killed, its placeholders remain, change nothing for git, and are removed
+//! after the next command.
 //!
 //! The same protects paths that the owner of the workspace reserves, such as settings that do not
-//! exist yet.
+//! exist yet. If folders above such a path are missing, the first of them is created as an empty
+//! folder.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{CString, OsStr};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, mkdirat, openat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, Stat, Timespec, Timestamps, flock, fstat,
+    mkdirat, openat, statat, unlinkat, utimensat,
+};
 use rustix::io::{Errno, read, write};
 
 use super::hide::join;
@@ -32,136 +40,312 @@ pub(super) const MAX_PER_REPOSITORY: usize = 4;
 /// The maximum length of settings that are inspected.
 const MAX_CONFIG: usize = 64 << 10;
 
-/// The placeholders for running commands, and the number of commands that use each.
-static HELD: Mutex<Option<HashMap<Key, usize>>> = Mutex::new(None);
+/// The time of modification by which placeholders are recognized, in seconds since 1970.
+///
+/// An even number, because some file systems store only every second one.
+const MARK: i64 = 1_279_612_488;
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Key {
-    workspace: PathBuf,
-    /// The folder, relative to the workspace.
-    repository: Vec<u8>,
-    name: String,
+/// The number of attempts to lock a workspace, and the pause after each.
+const LOCK_ATTEMPTS: u32 = 20;
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
+
+/// Endings of files that SQLite keeps next to a database while it is open.
+const OF_OPEN_DATABASE: [&str; 2] = ["-wal", "-shm"];
+
+/// The placeholders of running commands, by the root of their workspace.
+static HELD: Mutex<Option<HashMap<PathBuf, Held>>> = Mutex::new(None);
+
+/// The placeholders of one workspace. They are removed together when no command uses any.
+#[derive(Default)]
+struct Held {
+    commands: usize,
+    /// A shared lock on the root. As long as another process holds one, its commands may rely on
+    /// the same placeholders.
+    lock: Option<OwnedFd>,
+    placeholders: HashSet<Placeholder>,
 }
 
-/// The placeholders that were added to repositories for one command.
-#[derive(Debug, Default)]
-pub(super) struct Placeholders(Vec<Key>);
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Placeholder {
+    /// The folder, relative to the workspace.
+    folder: Vec<u8>,
+    identity: Identity,
+    name: String,
+    kind: Kind,
+}
+
+/// The content of a placeholder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Kind {
+    Folder,
+    Empty,
+    /// A file that names its own folder.
+    CommonDir,
+}
+
+/// A use of placeholders by one command, with the root of its workspace.
+#[derive(Debug)]
+pub(super) struct Placeholders(PathBuf);
 
 impl Placeholders {
+    /// Starts a use of placeholders in a workspace.
+    pub(super) fn start(workspace: &Workspace) -> Self {
+        let root = workspace.root();
+        let mut held = held();
+        let held = held.get_or_insert_default().entry(root.to_owned());
+        let held = held.or_default();
+        held.commands += 1;
+        if held.lock.is_none() {
+            held.lock = openat(CWD, root, LIST, Mode::empty()).ok();
+            held.lock.iter().for_each(share);
+        }
+        Self(root.to_owned())
+    }
+
     /// Creates the missing files in repositories, and adds covers for them. A repository to which
     /// nothing can be added is protected as a whole.
     pub(super) fn put_into(
         &mut self,
         workspace: &Workspace,
         repositories: &[Vec<u8>],
-    ) -> Vec<Cover> {
-        let mut covers = Vec::new();
+        covers: &mut Vec<Cover>,
+    ) {
         let Some(mut tree) = tree(workspace) else {
-            return covers;
+            return;
         };
+        let mut filler = Filler::new(workspace, covers);
         for repository in repositories {
             // If it was moved, its other covers are missed as well.
             let Ok(folder) = tree.open(repository) else {
                 continue;
             };
-            if self
-                .fill(workspace, repository, &folder, &mut covers)
-                .is_err()
+            if filler.fill(repository, &folder).is_err()
                 && let Ok(stat) = fstat(&folder)
             {
-                covers.extend(cover(workspace, repository, Identity::of(&stat)));
+                filler.cover(repository, &stat, CoverKind::Fixed);
             }
         }
-        covers
     }
 
-    /// Creates the reserved files that are missing, and adds covers for them. A path whose folder
-    /// is missing, or not writable, stays without protection.
-    pub(super) fn reserve(&mut self, workspace: &Workspace) -> Vec<Cover> {
-        let mut covers = Vec::new();
-        let Some(mut tree) = tree(workspace) else {
-            return covers;
+    /// Creates the reserved files that are missing, and adds covers for them.
+    ///
+    /// # Errors
+    /// Returns an error that names the path if commands could create it nevertheless.
+    pub(super) fn reserve(
+        &mut self,
+        workspace: &Workspace,
+        covers: &mut Vec<Cover>,
+    ) -> io::Result<()> {
+        if workspace.reserved().is_empty() {
+            return Ok(());
+        }
+        let failed = |path: &str, error: Errno| {
+            let error = io::Error::from(error);
+            let path = path.escape_debug();
+            io::Error::new(error.kind(), format!("cannot reserve `{path}`: {error}"))
         };
+        let root = openat(CWD, workspace.root(), LIST, Mode::empty())?;
+        let mut filler = Filler::new(workspace, covers);
         for path in workspace.reserved() {
-            let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
-            // A link in the path may lead anywhere, and `open` follows none.
-            if let Ok(folder) = tree.open(above.as_bytes()) {
-                let _ = self.add(workspace, above.as_bytes(), &folder, name, &mut covers);
-            }
+            filler
+                .reserve(&root, path)
+                .map_err(|error| failed(path, error))?;
         }
-        covers
-    }
-
-    fn fill(
-        &mut self,
-        workspace: &Workspace,
-        repository: &[u8],
-        folder: &OwnedFd,
-        covers: &mut Vec<Cover>,
-    ) -> Result<(), Errno> {
-        // This check must precede the placeholder for the settings.
-        let more = has_worktree_settings(folder).then_some("config.worktree");
-        for name in ["hooks", "config", "commondir"].into_iter().chain(more) {
-            self.add(workspace, repository, folder, name, covers)?;
-        }
-        Ok(())
-    }
-
-    /// Creates one missing file, or shares it with other commands, and adds a cover for it.
-    fn add(
-        &mut self,
-        workspace: &Workspace,
-        repository: &[u8],
-        folder: &OwnedFd,
-        name: &str,
-        covers: &mut Vec<Cover>,
-    ) -> Result<(), Errno> {
-        let key = Key {
-            workspace: workspace.root().to_owned(),
-            repository: repository.to_vec(),
-            name: name.to_owned(),
-        };
-        {
-            let mut held = held();
-            let held = held.get_or_insert_default();
-            if let Some(count) = held.get_mut(&key) {
-                *count += 1;
-            } else if make(folder, name)? || is_left_behind(folder, name) {
-                held.insert(key.clone(), 1);
-            } else {
-                // There is a file of the user.
-                return Ok(());
-            }
-        }
-        self.0.push(key);
-        let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        covers.extend(cover(
-            workspace,
-            &join(repository, name.as_bytes()),
-            Identity::of(&stat),
-        ));
         Ok(())
     }
 }
 
 impl Drop for Placeholders {
+    /// Removes the placeholders if no other process uses the workspace. Otherwise the last process
+    /// removes them.
     fn drop(&mut self) {
         let mut held = held();
-        let held = held.get_or_insert_default();
-        for key in &self.0 {
-            let Some(count) = held.get_mut(key) else {
-                continue;
+        let all = held.get_or_insert_default();
+        let Some(own) = all.get_mut(&self.0) else {
+            return;
+        };
+        own.commands -= 1;
+        if own.commands > 0 {
+            return;
+        }
+        let Some(own) = all.remove(&self.0) else {
+            return;
+        };
+        let lock = |lock| flock(lock, FlockOperation::NonBlockingLockExclusive);
+        if own.lock.as_ref().is_none_or(|fd| lock(fd).is_err()) {
+            return;
+        }
+        // A workspace in another one may use the same files.
+        let is_used = |it: &Placeholder| {
+            let others = all.values().flat_map(|held| &held.placeholders);
+            others.into_iter().any(|other| it.is_same_file(other))
+        };
+        let mut unused: Vec<_> = own.placeholders.iter().filter(|it| !is_used(it)).collect();
+        // A placeholder of a database goes before those of the files next to it.
+        unused.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        unused.into_iter().for_each(|it| it.remove(&self.0));
+    }
+}
+
+impl Placeholder {
+    fn is_same_file(&self, other: &Self) -> bool {
+        (self.identity, &self.name) == (other.identity, &other.name)
+    }
+
+    /// Removes the placeholder below this root, unless another program has changed it.
+    fn remove(&self, root: &Path) {
+        let folder = top(root.as_os_str()).and_then(|top| Tree::new(top).open(&self.folder).ok());
+        let Some(folder) = folder else { return };
+        let is_same = fstat(&folder).is_ok_and(|stat| Identity::of(&stat) == self.identity);
+        // Another process may have opened the database, and would write to a removed file.
+        let database = OF_OPEN_DATABASE
+            .iter()
+            .find_map(|end| self.name.strip_suffix(end));
+        let is_used = database.is_some_and(|name| stat_entry(&folder, name).is_ok());
+        if !is_same || is_used || find(&folder, &self.name) != Some(self.kind) {
+            return;
+        }
+        let _ = unlinkat(&folder, &*self.name, flags_to_remove(self.kind));
+    }
+}
+
+/// Adds placeholders and their covers.
+struct Filler<'a> {
+    workspace: &'a Workspace,
+    covers: &'a mut Vec<Cover>,
+    /// The paths that are covered already.
+    covered: HashSet<CString>,
+}
+
+impl<'a> Filler<'a> {
+    fn new(workspace: &'a Workspace, covers: &'a mut Vec<Cover>) -> Self {
+        let covered = covers.iter().map(|cover| cover.path.clone()).collect();
+        Self {
+            workspace,
+            covers,
+            covered,
+        }
+    }
+
+    fn fill(&mut self, repository: &[u8], folder: &OwnedFd) -> Result<(), Errno> {
+        // This check must precede the placeholder for the settings.
+        let more = has_worktree_settings(folder).then_some("config.worktree");
+        for name in ["hooks", "config", "commondir"].into_iter().chain(more) {
+            let kind = match name {
+                "hooks" => Kind::Folder,
+                "commondir" => Kind::CommonDir,
+                _ => Kind::Empty,
             };
-            *count -= 1;
-            if *count == 0 {
-                held.remove(key);
-                remove(key);
+            let stat = self.add(repository, folder, name, kind)?;
+            self.cover(&join(repository, name.as_bytes()), &stat, CoverKind::Fixed);
+        }
+        Ok(())
+    }
+
+    /// Reserves a path: its file if the folder exists, else the first missing folder.
+    fn reserve(&mut self, root: &OwnedFd, path: &str) -> Result<(), Errno> {
+        let mut folder = root.try_clone().map_err(|_| Errno::MFILE)?;
+        let mut above = Vec::new();
+        let mut names = path.split('/').filter(|name| !name.is_empty()).peekable();
+        while let Some(name) = names.next() {
+            let kind = match names.peek() {
+                Some(_) => Kind::Folder,
+                None => Kind::Empty,
+            };
+            let stat = match stat_entry(&folder, name) {
+                Err(Errno::NOENT) => match self.add(&above, &folder, name, kind) {
+                    // Commands cannot write there either.
+                    Err(error) if is_out_of_reach(&folder, error) => return Ok(()),
+                    added => added?,
+                },
+                found => found?,
+            };
+            let below = join(&above, name.as_bytes());
+            let found = FileType::from_raw_mode(stat.st_mode);
+            let is_placeholder = find(&folder, name).is_some_and(|found| found == kind);
+            if is_placeholder {
+                self.hold(&above, &folder, name, kind)?;
             }
+            if kind == Kind::Empty || is_placeholder {
+                self.cover(&below, &stat, hiding(found));
+                return Ok(());
+            }
+            // The target of a link is reserved separately.
+            if found == FileType::Symlink {
+                return Ok(());
+            }
+            folder = openat(&folder, name, LIST, Mode::empty())?;
+            above = below;
+        }
+        Ok(())
+    }
+
+    /// Creates a file if it is missing, and returns its metadata.
+    fn add(
+        &mut self,
+        above: &[u8],
+        folder: &OwnedFd,
+        name: &str,
+        kind: Kind,
+    ) -> Result<Stat, Errno> {
+        if make(folder, name, kind)? || find(folder, name) == Some(kind) {
+            self.hold(above, folder, name, kind)?;
+        }
+        stat_entry(folder, name)
+    }
+
+    /// Keeps a placeholder until no command needs it.
+    fn hold(&self, above: &[u8], folder: &OwnedFd, name: &str, kind: Kind) -> Result<(), Errno> {
+        let placeholder = Placeholder {
+            folder: above.to_vec(),
+            identity: Identity::of(&fstat(folder)?),
+            name: name.to_owned(),
+            kind,
+        };
+        let mut held = held();
+        let held = held.get_or_insert_default();
+        let root = self.workspace.root().to_owned();
+        held.entry(root)
+            .or_default()
+            .placeholders
+            .insert(placeholder);
+        Ok(())
+    }
+
+    fn cover(&mut self, path: &[u8], stat: &Stat, kind: CoverKind) {
+        let path = self.workspace.root().join(OsStr::from_bytes(path));
+        let Ok(path) = CString::new(path.as_os_str().as_bytes()) else {
+            return;
+        };
+        if self.covered.insert(path.clone()) {
+            self.covers.push(Cover {
+                kind,
+                path,
+                identity: Identity::of(stat),
+            });
         }
     }
 }
 
-fn held() -> MutexGuard<'static, Option<HashMap<Key, usize>>> {
+const LIST: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+/// Takes a shared lock. A process that removes placeholders holds an exclusive one for a moment.
+///
+/// Without the lock, another process may remove a placeholder, and the watcher then ends the
+/// command.
+fn share(folder: &OwnedFd) {
+    for _ in 0..LOCK_ATTEMPTS {
+        match flock(folder, FlockOperation::NonBlockingLockShared) {
+            Err(Errno::AGAIN) => std::thread::sleep(LOCK_PAUSE),
+            _ => return,
+        }
+    }
+}
+
+fn held() -> MutexGuard<'static, Option<HashMap<PathBuf, Held>>> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -179,60 +363,85 @@ fn top(root: &OsStr) -> Option<OwnedFd> {
     .ok()
 }
 
-fn cover(workspace: &Workspace, path: &[u8], identity: Identity) -> Option<Cover> {
-    let path = workspace.root().join(OsStr::from_bytes(path));
-    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
-    Some(Cover {
-        kind: CoverKind::Fixed,
-        path,
-        identity,
-    })
+fn stat_entry(folder: &OwnedFd, name: &str) -> Result<Stat, Errno> {
+    statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
 }
 
-/// Creates a file or folder; returns `false` if the name is taken.
-fn make(folder: &OwnedFd, name: &str) -> Result<bool, Errno> {
-    let made = match name {
-        "hooks" => mkdirat(folder, name, Mode::from_raw_mode(0o755)),
+/// Returns the cover that hides a file of this type. A link can only be protected.
+fn hiding(kind: FileType) -> CoverKind {
+    match kind {
+        FileType::Directory => CoverKind::Folder,
+        FileType::Symlink => CoverKind::Fixed,
+        _ => CoverKind::File,
+    }
+}
+
+/// Returns `true` if a command cannot create a file in the folder, like this process. The owner of
+/// a folder could make it writable.
+fn is_out_of_reach(folder: &OwnedFd, error: Errno) -> bool {
+    let user = rustix::process::geteuid().as_raw();
+    let is_own = fstat(folder).map_or(true, |stat| stat.st_uid == user);
+    matches!(error, Errno::ROFS | Errno::PERM) || error == Errno::ACCESS && !is_own
+}
+
+/// Creates a placeholder; returns `false` if the name is taken.
+fn make(folder: &OwnedFd, name: &str, kind: Kind) -> Result<bool, Errno> {
+    let made = match kind {
+        Kind::Folder => mkdirat(folder, name, Mode::from_raw_mode(0o755)),
         _ => {
             let flags =
                 OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let text = if name == "commondir" { ITSELF } else { b"" };
-            // Such a short text is written in one call.
+            let text = if kind == Kind::CommonDir { ITSELF } else { b"" };
             // Git's files have the usual mode; others may hold secrets.
             let mode = if is_of_git(name) { 0o644 } else { 0o600 };
+            // Such a short text is written in one call.
             openat(folder, name, flags, Mode::from_raw_mode(mode))
                 .and_then(|file| write(file, text).map(drop))
         }
     };
     match made {
-        Ok(()) => Ok(true),
+        Ok(()) => mark(folder, name, kind).map(|()| true),
         Err(Errno::EXIST) => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-/// Returns `true` if a killed process left it behind.
-fn is_left_behind(folder: &OwnedFd, name: &str) -> bool {
-    name == "commondir" && text(folder, name, ITSELF.len() + 1).is_some_and(|text| text == ITSELF)
+/// Sets the time by which a placeholder is recognized. Without it, the file could never be removed.
+fn mark(folder: &OwnedFd, name: &str, kind: Kind) -> Result<(), Errno> {
+    let time = Timespec {
+        tv_sec: MARK,
+        tv_nsec: 0,
+    };
+    let times = Timestamps {
+        last_access: time,
+        last_modification: time,
+    };
+    utimensat(folder, name, &times, AtFlags::SYMLINK_NOFOLLOW).inspect_err(|_| {
+        let _ = unlinkat(folder, name, flags_to_remove(kind));
+    })
 }
 
-fn remove(key: &Key) {
-    let folder =
-        top(key.workspace.as_os_str()).and_then(|top| Tree::new(top).open(&key.repository).ok());
-    let Some(folder) = folder else { return };
-    let is_unchanged = match &*key.name {
-        // A folder that is not empty is not removed.
-        "hooks" => {
-            let _ = unlinkat(&folder, "hooks", AtFlags::REMOVEDIR);
-            return;
+/// Returns the flags for removing a placeholder. A folder that is not empty is not removed.
+fn flags_to_remove(kind: Kind) -> AtFlags {
+    match kind {
+        Kind::Folder => AtFlags::REMOVEDIR,
+        _ => AtFlags::empty(),
+    }
+}
+
+/// Returns the kind of a placeholder, perhaps of another process; `None` for any other file.
+fn find(folder: &OwnedFd, name: &str) -> Option<Kind> {
+    let stat = stat_entry(folder, name).ok()?;
+    let is_marked = stat.st_mtime == MARK;
+    match (FileType::from_raw_mode(stat.st_mode), stat.st_size) {
+        (FileType::Directory, _) => is_marked.then_some(Kind::Folder),
+        (FileType::RegularFile, 0) => is_marked.then_some(Kind::Empty),
+        // No one else writes this text.
+        (FileType::RegularFile, _) if name == "commondir" => {
+            let text = text(folder, name, ITSELF.len() + 1)?;
+            (text == ITSELF).then_some(Kind::CommonDir)
         }
-        // Another process may use it since, and would write to a removed file.
-        log if log.ends_with("-wal") => false,
-        "commondir" => is_left_behind(&folder, "commondir"),
-        name => text(&folder, name, 1).is_some_and(|text| text.is_empty()),
-    };
-    if is_unchanged {
-        let _ = unlinkat(&folder, &*key.name, AtFlags::empty());
+        _ => None,
     }
 }
 
@@ -248,7 +457,7 @@ fn has_worktree_settings(folder: &OwnedFd) -> bool {
 }
 
 fn is_of_git(name: &str) -> bool {
-    matches!(name, "hooks" | "config" | "commondir" | "config.worktree")
+    matches!(name, "config" | "commondir" | "config.worktree")
 }
 
 /// Returns `true` if settings include other files with settings.

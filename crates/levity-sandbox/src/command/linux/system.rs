@@ -154,9 +154,9 @@ impl System {
                 .map_err(|source| setup(Step::Hide.name(), source))?;
             let reading = spec.read_only.then(|| self.reading(&found)).transpose()?;
             let mut covers = Vec::new();
-            let mut _placeholders = Placeholders::default();
+            let mut _placeholders = None;
             if self.mechanisms.hidden {
-                (covers, _placeholders) = self.covers(found, spec.read_only);
+                (covers, _placeholders) = self.covers(found, spec.read_only)?;
             }
             // The links exist until the command has ended.
             let mut _links = None;
@@ -264,7 +264,11 @@ impl System {
 
     /// Returns the covers to mount, and the placeholders that exist for them as long as the result
     /// is held.
-    fn covers(&self, found: SearchResult, read_only: bool) -> (Vec<Cover>, Placeholders) {
+    fn covers(
+        &self,
+        found: SearchResult,
+        read_only: bool,
+    ) -> Result<(Vec<Cover>, Option<Placeholders>), CommandError> {
         let SearchResult {
             mut covers,
             guarded,
@@ -275,12 +279,15 @@ impl System {
         let root = self.workspace.root();
         let holds_root = |it: &Cover| root.starts_with(OsStr::from_bytes(it.path.as_bytes()));
         covers.extend(elsewhere.into_iter().filter(|it| !holds_root(it)));
-        let mut placeholders = Placeholders::default();
-        if !read_only && !self.workspace.is_read_only() {
-            covers.extend(placeholders.put_into(&self.workspace, &guarded));
-            covers.extend(placeholders.reserve(&self.workspace));
+        if read_only || self.workspace.is_read_only() {
+            return Ok((hide::without_hidden(covers), None));
         }
-        (hide::without_hidden(covers), placeholders)
+        let mut placeholders = Placeholders::start(&self.workspace);
+        placeholders.put_into(&self.workspace, &guarded, &mut covers);
+        placeholders
+            .reserve(&self.workspace, &mut covers)
+            .map_err(|source| setup(Step::Hide.name(), source))?;
+        Ok((hide::without_hidden(covers), Some(placeholders)))
     }
 
     fn reading(&self, found: &SearchResult) -> Result<ReadOnlyRun, CommandError> {
@@ -409,6 +416,7 @@ impl System {
             control: move_above_stdio(control.into())?,
             report: child.report,
             census: Census::new(launch::units()),
+            mount_changes: None,
             keep: Vec::new(),
         })
     }
@@ -610,8 +618,21 @@ fn outcome(
     match ended {
         None => Err(CommandError::WatcherKilled),
         Some((_, _, remaining)) if remaining > 0 => Err(CommandError::Survivors(remaining)),
+        Some((_, limit::EXPOSED, _)) => Err(CommandError::Exposed(exposed_path(records, covers))),
         Some((status, limit, _)) => Ok(exit(status, limit)),
     }
+}
+
+/// Returns the path whose mount disappeared.
+fn exposed_path(records: &[Record], covers: &[Cover]) -> PathBuf {
+    let at = records.iter().find_map(|record| match record {
+        Record::Exposed(at) => Some(*at as usize),
+        _ => None,
+    });
+    let path = at.and_then(|at| covers.get(at));
+    path.map_or_else(PathBuf::new, |it| {
+        OsStr::from_bytes(it.path.as_bytes()).into()
+    })
 }
 
 /// Builds the error for a file that could not be hidden or protected.

@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::census::Totals;
-use super::inside::send;
+use super::inside::{first_uncovered, send};
 use super::job::{Job, Record, found};
 use crate::command::launch;
 
@@ -45,6 +45,8 @@ pub(super) mod limit {
     pub(in super::super) const MEMORY: u8 = 3;
     pub(in super::super) const PROCESSES: u8 = 4;
     pub(in super::super) const UNCOUNTED: u8 = 5;
+    /// A mount that hides or protects a file disappeared.
+    pub(in super::super) const EXPOSED: u8 = 6;
 }
 
 /// The state of the watcher. It lives as long as the command, and a little longer to kill what is
@@ -73,9 +75,11 @@ pub(super) fn watch(job: &mut Job, children: &OwnedFd, before: &OwnedFd, command
     let proc = job.census.open().unwrap_or(-1);
     // The pipes that the command writes to must be open in it alone.
     let keep = [&job.control, &job.report, children, before].map(AsRawFd::as_raw_fd);
-    let mut keep = [keep[0], keep[1], keep[2], keep[3], proc];
+    let mounts = job.mount_changes.as_ref().map_or(-1, AsRawFd::as_raw_fd);
+    let mut keep = [keep[0], keep[1], keep[2], keep[3], proc, mounts];
     keep.sort_unstable();
-    launch::close_all_except(&keep[usize::from(proc < 0)..]);
+    let missing = keep.iter().filter(|fd| **fd < 0).count();
+    launch::close_all_except(&keep[missing..]);
     let isolation = job.mechanisms.is_isolated();
     let (own, tasks, room) = (job.census.own_pid().ok(), launch::tasks(), job.processes);
     let shared = launch::shared_memory();
@@ -146,10 +150,13 @@ impl Watch<'_> {
                 .unwrap_or(end)
                 .saturating_sub(launch::millis())
                 .min(CROWD_CHECK);
-            let is_dropped = wait(&[&self.job.control, children], wake);
+            let ready = wait(&self.job.control, children, &self.job.mount_changes, wake);
+            if ready.mounts_changed && self.is_exposed() {
+                return limit::EXPOSED;
+            }
             drain(children);
             self.reap();
-            if self.status.is_some() || is_dropped {
+            if self.status.is_some() || ready.is_dropped {
                 return if kill_at.is_some() {
                     limit::TIME
                 } else {
@@ -164,6 +171,18 @@ impl Watch<'_> {
         let more = launch::tasks().wrapping_sub(self.tasks);
         // A decrease looks like a very large increase.
         more < u16::MAX / 2 && u32::from(more) > self.room
+    }
+
+    /// Returns `true` if a path is no longer hidden or protected, and reports it. The command is
+    /// stopped during the search.
+    fn is_exposed(&self) -> bool {
+        stop(-1);
+        let Some(at) = first_uncovered(self.job) else {
+            resume(-1);
+            return false;
+        };
+        send(self.job, Record::Exposed(at as u32));
+        true
     }
 
     /// Returns the limit that is exceeded, computed while all processes are stopped: a fork bomb is
@@ -340,16 +359,31 @@ pub(super) fn time(millis: u64) -> Timespec {
     }
 }
 
-/// Waits until one of them is readable; returns `true` if the first, the host's, is closed.
-fn wait(fds: &[&OwnedFd; 2], millis: u64) -> bool {
+/// The events for which the watcher waits.
+struct Ready {
+    /// The host closed its end of the pipe.
+    is_dropped: bool,
+    mounts_changed: bool,
+}
+
+/// Waits until the host closes its pipe, a child ends, or the mounts change.
+fn wait(control: &OwnedFd, children: &OwnedFd, mounts: &Option<OwnedFd>, millis: u64) -> Ready {
     let mut polled = [
-        PollFd::new(fds[0], PollFlags::IN),
-        PollFd::new(fds[1], PollFlags::IN),
+        PollFd::new(control, PollFlags::IN),
+        PollFd::new(children, PollFlags::IN),
+        PollFd::new(mounts.as_ref().unwrap_or(children), PollFlags::PRI),
     ];
-    match poll(&mut polled, Some(&time(millis))) {
-        Ok(_) => !polled[0].revents().is_empty(),
-        Err(Errno::INTR) => false,
-        Err(_) => true,
+    let result = poll(&mut polled, Some(&time(millis)));
+    let [host, _, mount_list] = polled.map(|it| it.revents());
+    match result {
+        Ok(_) => Ready {
+            is_dropped: !host.is_empty(),
+            mounts_changed: mounts.is_some() && !mount_list.is_empty(),
+        },
+        Err(error) => Ready {
+            is_dropped: error != Errno::INTR,
+            mounts_changed: false,
+        },
     }
 }
 

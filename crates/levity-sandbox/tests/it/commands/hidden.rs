@@ -750,40 +750,6 @@ async fn command_started_during_folder_moves_reads_no_denied_file() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn denied_file_removed_by_host_does_not_stop_commands() {
-    let folder = tempfile::tempdir().unwrap();
-    furnish(folder.path());
-    let sandbox = disable(
-        Sandbox::builder(Workspace::open(folder.path()).unwrap()),
-        &[],
-    )
-    .build()
-    .unwrap();
-    let (begun, mut heard) = tokio::sync::mpsc::unbounded_channel();
-    let waiting = sandbox
-        .shell("echo begun; sleep 1000")
-        .on_output(move |_, _| _ = begun.send(()))
-        .run();
-    let work = async {
-        heard.recv().await.unwrap();
-        fs::remove_file(folder.path().join(".env")).unwrap();
-        fs::remove_dir_all(folder.path().join("keys")).unwrap();
-        put(folder.path(), "new", "hush\n");
-        fs::rename(folder.path().join("new"), folder.path().join("sub/id_rsa")).unwrap();
-        let finished = sandbox
-            .shell("cat plain.txt sub/id_rsa")
-            .run()
-            .await
-            .unwrap();
-        assert_eq!(finished.stdout.text, "open\n");
-    };
-    tokio::select! {
-        ended = waiting => panic!("it ended: {ended:?}"),
-        () = work => {}
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn denied_links_to_outside_folder_do_not_stop_commands() {
     let folder = tempfile::tempdir().unwrap();
     let (place, root) = (
