@@ -343,6 +343,11 @@ fn output_schema() -> Value {
             "truncated": {"type": "boolean", "description": "Whether something of the output is \
                 left out."},
             "duration_ms": {"type": "integer"},
+            "replaced_files": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "Protected files that another program replaced meanwhile.",
+            },
         },
         "required": ["exit_code", "stdout", "stderr", "truncated", "duration_ms"],
     })
@@ -370,6 +375,9 @@ fn output(finished: &CommandOutput) -> Result<ToolOutput, ToolError> {
     if let Some(ended_by) = ended_by {
         value["ended_by"] = ended_by.into();
     }
+    if !finished.replaced_files.is_empty() {
+        value["replaced_files"] = json!(finished.replaced_files);
+    }
     let mut output = ToolOutput::value(value);
     output.content.push(Content::Text(text));
     Ok(output)
@@ -394,6 +402,14 @@ fn text(finished: &CommandOutput) -> String {
         finished.exit,
         finished.time.as_secs_f64()
     );
+    for file in &finished.replaced_files {
+        let path = file.to_string_lossy().escape_debug().to_string();
+        let _ = write!(
+            text,
+            "\n[another program replaced the protected file `{path}` while the command ran; the \
+                command may have read or changed the new file, so check it]"
+        );
+    }
     text
 }
 

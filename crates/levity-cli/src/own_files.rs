@@ -108,12 +108,15 @@ const NEIGHBORS: [(&str, &str); 10] = [
     (".", ".levity"),
 ];
 
-/// Suffixes of the files that SQLite keeps next to a database. SQLite applies a log or a journal at
-/// the next start, whoever wrote it.
-const OF_DATABASE: [&str; 3] = ["-wal", "-shm", "-journal"];
+/// Options that may name an SQLite file.
+const DATABASE_OPTIONS: [&str; 4] = ["journal", "memory", "facts", "recall"];
+
+/// Suffixes of the files that SQLite keeps next to an open database. SQLite applies a log at the
+/// next start, whoever wrote it. levity refuses a database with a rollback journal (`X-journal`).
+const OF_DATABASE: [&str; 2] = ["-wal", "-shm"];
 
 /// The maximum number of paths that commands must not create. Each is a mount.
-const MAX_RESERVED: usize = 512;
+const MAX_RESERVED: usize = 1_024;
 
 /// The number of links that are followed in a path, as in the kernel.
 ///
@@ -126,6 +129,8 @@ struct Registered {
     path: PathBuf,
     /// `true` if a command that creates the file would control the next start.
     must_exist: bool,
+    /// `true` if the path may be that of an SQLite file.
+    may_be_database: bool,
 }
 
 /// The files that options and variables name.
@@ -164,6 +169,7 @@ pub(crate) fn register(mut matches: &ArgMatches) {
                 source: source(path),
                 path: path.clone(),
                 must_exist: false,
+                may_be_database: DATABASE_OPTIONS.contains(&option),
             }));
         }
         match matches.subcommand() {
@@ -171,12 +177,12 @@ pub(crate) fn register(mut matches: &ArgMatches) {
             None => break,
         }
     }
-    let settings = Path::new(crate::settings::FILE);
-    if settings.symlink_metadata().is_ok() {
+    if crate::settings::has_settings(Path::new("")) {
         named.push(Registered {
             source: crate::settings::FILE.to_owned(),
-            path: settings.to_owned(),
+            path: PathBuf::from(crate::settings::FILE),
             must_exist: false,
+            may_be_database: false,
         });
     }
     let _ = REGISTERED.set(named);
@@ -188,24 +194,31 @@ pub(crate) fn register(mut matches: &ArgMatches) {
 fn in_environment() -> Vec<Registered> {
     let own = VARIABLES
         .iter()
-        .map(|name| ((*name).to_owned(), true, true));
+        .map(|name| ((*name).to_owned(), true, true, false));
     let options = OPTIONS.iter().map(|option| {
         let setting = option.replace('_', "-");
         let controls = crate::settings::names_control_file(&setting);
-        (crate::settings::variable_name(&setting), controls, false)
+        let is_data = DATABASE_OPTIONS.contains(option);
+        (
+            crate::settings::variable_name(&setting),
+            controls,
+            false,
+            is_data,
+        )
     });
-    let named = own
-        .chain(options)
-        .filter_map(|(name, must_exist, is_absolute)| {
-            let text = std::env::var(&name).ok()?;
-            let path = PathBuf::from(text.trim());
-            let is_path = !matches!(text.trim(), "" | "0" | "1" | "false" | "true");
-            (is_path && (path.is_absolute() || !is_absolute)).then(|| Registered {
-                source: format!("{name}={}", path.display()),
-                path,
-                must_exist,
-            })
-        });
+    let named =
+        own.chain(options)
+            .filter_map(|(name, must_exist, is_absolute, may_be_database)| {
+                let text = std::env::var(&name).ok()?;
+                let path = PathBuf::from(text.trim());
+                let is_path = !matches!(text.trim(), "" | "0" | "1" | "false" | "true");
+                (is_path && (path.is_absolute() || !is_absolute)).then(|| Registered {
+                    source: format!("{name}={}", path.display()),
+                    path,
+                    must_exist,
+                    may_be_database,
+                })
+            });
     named.collect()
 }
 
@@ -218,6 +231,7 @@ fn credentials_in_env_file() -> Option<Registered> {
         source: format!("GOOGLE_APPLICATION_CREDENTIALS={}", path.display()),
         path: path.to_owned(),
         must_exist: false,
+        may_be_database: false,
     })
 }
 
@@ -297,15 +311,10 @@ pub(crate) fn deny(folder: &Path, builder: WorkspaceBuilder) -> Result<Workspace
         source,
         path,
         must_exist,
+        ..
     } in named
     {
-        if let Some(link) = link_within(&root, path) {
-            return Err(format!(
-                "`{source}` leads through the link `{}` in the workspace, which a command could \
-                    replace; give the path without the link",
-                link.display()
-            ));
-        }
+        refuse_link(&root, source, path)?;
         if places(path).iter().any(|place| root.starts_with(place)) {
             return Err(format!(
                 "`{source}` contains the workspace `{}`, so its tools could change it; choose \
@@ -322,6 +331,11 @@ pub(crate) fn deny(folder: &Path, builder: WorkspaceBuilder) -> Result<Workspace
         }
     }
     create_state(&root);
+    // These files count even if this call ignores the settings.
+    for path in crate::settings::named_by_trusted_settings(&root) {
+        refuse_link(&root, &path.display().to_string(), &path)?;
+        create_database(&root, &path);
+    }
     let trusted = crate::settings::trusted_files(&root);
     let builder = globs(&root, &trusted)?
         .into_iter()
@@ -329,6 +343,28 @@ pub(crate) fn deny(folder: &Path, builder: WorkspaceBuilder) -> Result<Workspace
     Ok(reserved(&root, trusted)?
         .into_iter()
         .fold(builder, WorkspaceBuilder::reserve))
+}
+
+/// Refuses a path that leads through a link in the workspace.
+fn refuse_link(root: &Path, source: &str, path: &Path) -> Result<(), String> {
+    match link_within(root, path) {
+        Some(link) => Err(format!(
+            "`{source}` leads through the link `{}` in the workspace, which a command could \
+                replace; give the path without the link",
+            link.display()
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Creates a missing database in a workspace, as an empty file, so that no command can create it.
+/// If its folder is missing, the folder is reserved instead.
+fn create_database(root: &Path, path: &Path) {
+    let is_within = places(path).iter().any(|place| place.starts_with(root));
+    let is_database = path.extension().is_some_and(|extension| extension == "db");
+    if is_within && is_database {
+        let _ = files::options().write(true).create_new(true).open(path);
+    }
 }
 
 /// Creates the state folder if it is missing in a workspace. If that fails, a command cannot create
@@ -350,18 +386,22 @@ fn create_state(root: &Path) {
 /// Returns an error if there are too many of these paths.
 fn reserved(root: &Path, trusted: Vec<PathBuf>) -> Result<Vec<String>, String> {
     let named = REGISTERED.get().into_iter().flatten();
+    let named = named.filter(|one| one.may_be_database && is_file_or_database(&one.path));
     let settings = crate::settings::named_by_trusted_settings(root);
-    let data = named
-        .map(|one| &one.path)
-        .chain(remembered())
-        .chain(&settings);
-    let databases = data
-        .flat_map(|path| places(path))
-        .filter(|it| is_database(it));
+    let others = remembered()
+        .chain(&settings)
+        .filter(|path| is_database(path));
+    let databases = named.map(|one| &one.path).chain(others);
+    let databases = databases.flat_map(|path| places(path));
     let mut paths: Vec<_> = databases.flat_map(|path| with_neighbors(&path)).collect();
-    let others = trusted
+    // A link that an earlier call used is protected itself.
+    let linked = remembered().filter(|path| link_within(root, path).is_some());
+    paths.extend(linked.cloned());
+    let env = [PathBuf::from(".env"), root.join(".env")];
+    let env = env
         .into_iter()
-        .chain([PathBuf::from(".env"), root.join(".env")]);
+        .flat_map(|path| [link_target(&path), Some(path)]);
+    let others = trusted.into_iter().chain(env.flatten());
     paths.extend(others.flat_map(|path| places(&path)));
     let below = paths
         .iter()
@@ -370,8 +410,8 @@ fn reserved(root: &Path, trusted: Vec<PathBuf>) -> Result<Vec<String>, String> {
     if below.len() > MAX_RESERVED {
         return Err(format!(
             "levity would have to keep commands from creating more than {MAX_RESERVED} files in \
-                the workspace `{}`; choose a smaller workspace, or withdraw the trust in folders \
-                below it with `levity trust --remove`",
+                the workspace `{}`, next to journals and databases of earlier calls and in trusted \
+                folders; choose a smaller workspace",
             root.display()
         ));
     }
@@ -389,15 +429,40 @@ fn with_neighbors(database: &Path) -> Vec<PathBuf> {
     suffixes.map(path).collect()
 }
 
-/// Returns `true` if levity would open this path as an SQLite file: by its name, or by its content.
-/// An empty file is a database without tables.
+/// Returns `true` for an existing file, and for the name of a database that does not exist yet.
+fn is_file_or_database(path: &Path) -> bool {
+    let is_named_so = path.extension().is_some_and(|extension| extension == "db");
+    fs::metadata(path).map_or(is_named_so, |found| found.is_file())
+}
+
+/// Returns `true` if this file begins like an SQLite file, or has the name of one and is empty or
+/// missing.
 fn is_database(path: &Path) -> bool {
-    let mut start = [0; 16];
+    let is_named_so = path.extension().is_some_and(|extension| extension == "db");
     let Ok(found) = fs::metadata(path) else {
-        return path.extension().is_some_and(|extension| extension == "db");
+        return is_named_so;
     };
+    if !found.is_file() || found.len() == 0 {
+        return found.is_file() && is_named_so;
+    }
+    let mut start = [0; 16];
     let mut read = || fs::File::open(path)?.read_exact(&mut start);
-    found.is_file() && (found.len() == 0 || read().is_ok() && start == *b"SQLite format 3\0")
+    read().is_ok() && start == *b"SQLite format 3\0"
+}
+
+/// Returns the path to which a link leads, even if nothing is there.
+fn link_target(link: &Path) -> Option<PathBuf> {
+    let mut path = link.to_owned();
+    for _ in 0..MAX_LINKS {
+        match fs::read_link(&path) {
+            Ok(target) => {
+                let above = path.parent().unwrap_or(Path::new(""));
+                path = above.join(target);
+            }
+            Err(_) => break,
+        }
+    }
+    (path != link).then_some(path)
 }
 
 /// Returns the globs of levity's own files in a folder of tools, for its executables.
@@ -503,7 +568,9 @@ fn places(path: &Path) -> Vec<PathBuf> {
     if let Some((above, real)) = found
         && let Ok(rest) = absolute.strip_prefix(above)
     {
-        places.push(real.join(rest));
+        // Joining an empty path would add a slash.
+        let is_whole = rest.as_os_str().is_empty();
+        places.push(if is_whole { real } else { real.join(rest) });
     }
     if let (Some(folder), Some(name)) = (
         absolute

@@ -213,12 +213,19 @@ pub(crate) fn trusted_files(workspace: &Path) -> Vec<PathBuf> {
     let settings = places_of_settings(workspace).into_iter();
     let mut files: Vec<_> = settings.map(|folder| folder.join(FILE)).collect();
     for agreement in agreements_near(workspace) {
-        if agreement.folder.join(FILE).symlink_metadata().is_err() {
+        if !has_settings(&agreement.folder) {
             let names = agreement.files.keys();
             files.extend(names.map(|name| agreement.folder.join(name)));
         }
     }
     files
+}
+
+/// Returns `true` if a folder has a file of settings, or a link with this name. While a command runs,
+/// an empty folder may take its place.
+pub(crate) fn has_settings(folder: &Path) -> bool {
+    let found = folder.join(FILE).symlink_metadata();
+    found.is_ok_and(|found| !found.is_dir())
 }
 
 /// Returns the folders whose settings apply to the workspace: this one and the current one.
@@ -239,7 +246,7 @@ fn agreements_near(workspace: &Path) -> impl Iterator<Item = trust::Agreement> {
 
 /// Returns the file of settings in a folder, and the files that it names.
 fn named_in(folder: &Path) -> Vec<PathBuf> {
-    if folder.join(FILE).symlink_metadata().is_err() {
+    if !has_settings(folder) {
         return Vec::new();
     }
     let read = |root| SettingsFile::read_in(folder, root).ok().flatten();

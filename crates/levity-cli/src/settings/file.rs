@@ -77,10 +77,10 @@ impl SettingsFile {
 
     /// Reads the file of a folder, if there is one.
     pub(super) fn read_in(folder: &Path, root: &Command) -> Result<Option<Self>, String> {
-        let path = folder.join(FILE);
-        if path.symlink_metadata().is_err() {
+        if !super::has_settings(folder) {
             return Ok(None);
         }
+        let path = folder.join(FILE);
         let bytes = files::read_at_most(&path, MAX_SIZE)
             .map_err(|error| format!("cannot read `{FILE}`: {error}"))?;
         let hash = sha256(&bytes);

@@ -681,13 +681,7 @@ fn command_cannot_create_files_of_database_that_is_missing_or_named_by_link() {
     let above = folder(&[("ws/x", "forged"), ("ws/real.db", ""), ("home/x", "")]);
     let (place, home) = (above.path().join("ws"), above.path().join("home"));
     std::os::unix::fs::symlink(place.join("real.db"), above.path().join("link.db")).unwrap();
-    let names = [
-        "new.db",
-        "new.db-wal",
-        "new.db-journal",
-        "real.db-wal",
-        "real.db-shm",
-    ];
+    let names = ["new.db", "new.db-wal", "real.db-wal", "real.db-shm"];
     let lines = names.map(|name| format!("cp x {name}")).join("; ");
     for (variable, file) in [
         ("LEVITY_MEMORY", place.join("new.db")),
@@ -734,6 +728,124 @@ fn command_cannot_create_deleted_trusted_files_in_missing_folders() {
     }
     assert!(text(&output).contains("ended"), "{output:?}");
     assert!(!place.join("deep").exists(), "{output:?}");
+}
+
+/// Runs a script of an agent in a folder that the user trusts, although the call ignores the settings.
+#[cfg(target_os = "linux")]
+fn command_in_trusted_folder(files: &[(&str, &str)], lines: &str) -> Option<tempfile::TempDir> {
+    let above = folder(&[&[("home/x", ""), ("ws/payload", "forged")][..], files].concat());
+    let (place, home) = (above.path().join("ws"), above.path().join("home"));
+    let mut trust = command(&["trust", "--yes"]);
+    trust.current_dir(&place).env("HOME", &home);
+    check(&trust.output().unwrap(), 0, "");
+    let output = command_of_agent(&place, lines, &home, ("LEVITY_NO_SETTINGS", "1"));
+    if text(&output).contains("there is no tool `run_command`") {
+        eprintln!("SKIPPED: this system cannot hide files from commands");
+        return None;
+    }
+    assert!(text(&output).contains("ended"), "{output:?}");
+    Some(above)
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn command_cannot_move_folder_above_reserved_paths() {
+    let files = [
+        (
+            "ws/levity.toml",
+            "memory = \"data/mem.db\"\njournal = \"deep/runs.db\"\n",
+        ),
+        ("ws/data/x", ""),
+        ("ws/deep/x", ""),
+    ];
+    let lines = "mv data d2; mkdir data; cp payload data/mem.db; cp payload data/mem.db-wal\n\
+        mv deep d3; mkdir deep; cp payload deep/runs.db; cp payload deep/runs.db-wal";
+    let Some(above) = command_in_trusted_folder(&files, lines) else {
+        return;
+    };
+    for name in [
+        "data/mem.db",
+        "data/mem.db-wal",
+        "deep/runs.db",
+        "deep/runs.db-wal",
+    ] {
+        let bytes = fs::read(above.path().join("ws").join(name)).unwrap_or_default();
+        assert_ne!(bytes, b"forged", "{name}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn command_cannot_create_target_of_link_named_like_variables_file() {
+    let above = folder(&[("ws/x", "forged"), ("home/x", "")]);
+    let (place, home) = (above.path().join("ws"), above.path().join("home"));
+    std::os::unix::fs::symlink("dev.env", place.join(".env")).unwrap();
+    let output = command_of_agent(&place, "cp x dev.env", &home, ("LEVITY_LOG", "off"));
+    assert!(!place.join("dev.env").is_file(), "{output:?}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn link_in_path_of_trusted_settings_is_refused_even_if_call_ignores_them() {
+    let place = folder(&[
+        ("levity.toml", "memory = \"data/mem.db\"\n"),
+        ("real/x", ""),
+    ]);
+    std::os::unix::fs::symlink("real", place.path().join("data")).unwrap();
+    trust(place.path());
+    let mut command = agent_that_calls(place.path(), &[]);
+    let output = command.arg("--no-settings").output().unwrap();
+    check(&output, 2, "leads through the link");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn journal_can_be_read_while_command_runs_and_after_kill() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let above = folder(&[("ws/x", ""), ("home/x", "")]);
+    let (place, home) = (above.path().join("ws"), above.path().join("home"));
+    std::os::unix::fs::symlink(above.path(), above.path().join("me")).unwrap();
+    put(&place, "job.sh", "#!/bin/sh\necho > started\nsleep 60\n");
+    fs::set_permissions(place.join("job.sh"), fs::Permissions::from_mode(0o755)).unwrap();
+    let script = script(&[("run_command", json!({"command": "./job.sh"}))]);
+    put(&home, "script.json", &script);
+    // The journal is in the workspace, but its path leads through a link outside of it.
+    let journal = above.path().join("me/ws/runs.db");
+    let journal = journal.to_str().unwrap();
+    let script = home.join("script.json");
+    let args = [
+        "run",
+        "x",
+        "--workspace",
+        ".",
+        "--allow",
+        "./job.sh",
+        "--journal",
+        journal,
+    ];
+    let mut agent = command(&[&args[..], &["--script", script.to_str().unwrap()]].concat());
+    let mut agent = agent
+        .current_dir(&place)
+        .env("HOME", &home)
+        .spawn()
+        .unwrap();
+    while !place.join("started").exists() && agent.try_wait().unwrap().is_none() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let list = || {
+        let mut list = command(&["runs", "list", "--journal", journal]);
+        list.current_dir(&place).env("HOME", &home);
+        check(&list.output().unwrap(), 0, "");
+    };
+    if agent.try_wait().unwrap().is_some() {
+        eprintln!("SKIPPED: this system cannot hide files from commands");
+        return;
+    }
+    list();
+    agent.kill().unwrap();
+    agent.wait().unwrap();
+    list();
 }
 
 #[cfg(unix)]

@@ -106,11 +106,11 @@ pub enum CommandError {
         .0.display()
     )]
     SecondMount(PathBuf),
-    /// Another program replaced or removed a hidden or protected file while the command ran, so the
-    /// sandbox ended the command. The command may have read or changed the new file meanwhile.
+    /// Another program removed a protected file or an empty file that the sandbox had created, so
+    /// the sandbox ended the command: it could have created the file.
     #[error(
-        "the command was ended because another program replaced or removed the protected file \
-         `{}`; check this file, and run the command again",
+        "the command was ended because another program removed the protected file `{}`; check \
+         this file, and run the command again",
         .0.to_string_lossy().escape_debug()
     )]
     Exposed(PathBuf),

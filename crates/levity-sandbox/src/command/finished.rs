@@ -4,6 +4,7 @@
 //! retry the first with other arguments, and the second only with other limits.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::captured::CapturedOutput;
@@ -36,6 +37,10 @@ pub struct CommandOutput {
     pub stderr: CapturedOutput,
     /// The duration of the run.
     pub time: Duration,
+    /// The hidden or protected files that another program replaced while the command ran, at most
+    /// 64. The command may have read or changed the new files for a moment, until the sandbox hid
+    /// or protected them too.
+    pub replaced_files: Vec<PathBuf>,
 }
 
 impl CommandOutput {

@@ -20,10 +20,11 @@
 //! - `system` puts everything into a `job`, starts the watcher, and turns its records into a
 //!   result.
 //! - `inside` is the code of the child before the program, `watch` that of the watcher, and
-//!   `census` counts its processes.
+//!   `census` counts its processes, and `checks` looks after its mounts.
 //! - `host` reads output and records.
 
 mod census;
+mod checks;
 mod filter;
 mod hide;
 mod host;

@@ -104,6 +104,7 @@ impl System {
             stdout,
             stderr,
             time: start.elapsed(),
+            replaced_files: Vec::new(),
         })
     }
 

@@ -107,13 +107,13 @@ impl WorkspaceBuilder {
     /// Keeps commands from creating a file at this path while it does not exist. Deny the path as
     /// well, so that file tools do not create it and commands cannot change it later.
     ///
-    /// A sandbox that can hide files creates an empty file while commands run. If the folder of the
-    /// path is missing, the sandbox creates an empty folder in its place. It removes them when no
-    /// process uses the workspace for commands any more. The files `X-wal` and `X-shm` remain as
-    /// long as the database `X` exists. A command ends with
-    /// [`CommandError::Exposed`](crate::CommandError::Exposed) if another program removes or
-    /// replaces the empty file, and does not run if the sandbox cannot create it. The path is not
-    /// protected at other levels of isolation.
+    /// While commands run, a sandbox that can hide files puts an empty folder in place of the
+    /// missing path, or of the first folder of the path that is missing. For `X-wal` and `X-shm`,
+    /// which SQLite keeps next to a database `X`, it creates empty files. It removes them when no
+    /// process uses their folder for commands any more, but keeps `X-wal` and `X-shm` if `X`
+    /// exists. A command ends with [`CommandError::Exposed`](crate::CommandError::Exposed) if
+    /// another program removes the path, and does not run if the sandbox cannot create it. Other
+    /// levels of isolation do not protect the path.
     ///
     /// ```
     /// # use levity_sandbox::Workspace;

@@ -11,7 +11,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, Stat, fstat, openat, statat};
@@ -203,6 +203,8 @@ struct Repository {
     identity: Identity,
     /// `true` if it has its own objects, unlike the folder of a linked worktree.
     is_whole: bool,
+    /// `true` if it may be the rest of a repository from which a command removed files.
+    is_rest: bool,
 }
 
 /// The reason why a folder is not searched.
@@ -413,7 +415,7 @@ impl<'a> Scan<'a> {
         buffer: &mut [MaybeUninit<u8>],
     ) -> Result<(), SkipReason> {
         let text = String::from_utf8_lossy(folder).into_owned();
-        let (mut denied, mut of_git, mut is_worktree) = (0, 0, false);
+        let (mut denied, mut of_git, mut is_worktree, mut is_rest) = (0, 0, false, false);
         let mut entries = RawDir::new(fd, buffer);
         while let Some(entry) = entries.next() {
             let entry = entry.map_err(stop)?;
@@ -424,6 +426,7 @@ impl<'a> Scan<'a> {
             self.count()?;
             of_git += usize::from(matches!(name, b"HEAD" | b"objects" | b"refs"));
             is_worktree |= name == b"commondir";
+            is_rest |= FIXED.iter().any(|fixed| name == fixed.as_bytes());
             let path = join(folder, name);
             if self.is_too_long(&path) {
                 return Err(SkipReason::Hide);
@@ -452,11 +455,13 @@ impl<'a> Scan<'a> {
             }
         }
         let is_whole = of_git == 3;
-        if (is_whole || is_worktree) && !folder.is_empty() {
+        is_rest &= !is_whole && !is_worktree;
+        if (is_whole || is_worktree || is_rest) && !folder.is_empty() {
             self.repositories.push(Repository {
                 path: folder.to_vec(),
                 identity,
                 is_whole,
+                is_rest,
             });
         }
         Ok(())
@@ -569,9 +574,14 @@ impl<'a> Scan<'a> {
     /// Protects the files that git executes in the repositories that the user's git would use, and
     /// the settings that select them.
     fn protect(&mut self) -> Vec<Vec<u8>> {
-        let is_inside = |path: &[u8]| path.split(|byte| *byte == b'/').any(|name| name == b".git");
-        let is_used =
-            |it: &&Repository| is_inside(&it.path) || self.used_by_git.contains(&it.identity);
+        let is_used = |it: &&Repository| match self.used_by_git.contains(&it.identity) {
+            true => true,
+            false if it.is_rest => is_rest_in_git(&it.path),
+            false => it
+                .path
+                .split(|byte| *byte == b'/')
+                .any(|name| name == b".git"),
+        };
         let used = self
             .repositories
             .iter()
@@ -675,6 +685,47 @@ impl<'a> Scan<'a> {
     }
 }
 
+/// Returns `true` if a folder with protected files is where git keeps modules and worktrees, and not
+/// where it keeps branches, which may have the same names.
+fn is_rest_in_git(path: &[u8]) -> bool {
+    let mut names = path.split(|byte| *byte == b'/');
+    let is_in_git = names.any(|name| name == b".git");
+    let is_in_store = names
+        .next()
+        .is_some_and(|name| matches!(name, b"modules" | b"worktrees"));
+    is_in_git && is_in_store && !names.any(|name| matches!(name, b"refs" | b"logs" | b"objects"))
+}
+
+/// Adds covers for the folders above protected and reserved paths, so that no command can move such
+/// a folder away and put another in its place. They come first, as they must be mounted first.
+pub(super) fn pin_above(covers: Vec<Cover>, root: &Path) -> Vec<Cover> {
+    let root = root.as_os_str().as_bytes();
+    let start = root.strip_suffix(b"/").unwrap_or(root).len();
+    let known: HashSet<&[u8]> = covers.iter().map(|it| it.path.as_bytes()).collect();
+    let mut above = BTreeSet::new();
+    for cover in covers.iter().filter(|cover| cover.kind.must_exist()) {
+        let path = cover.path.as_bytes();
+        let is_below = path.starts_with(root);
+        let ends = path.iter().enumerate();
+        let ends = ends.filter(|(at, byte)| is_below && *at > start && **byte == b'/');
+        above.extend(ends.map(|(end, _)| &path[..end]));
+    }
+    let new = above.into_iter().filter(|path| !known.contains(path));
+    let mut pinned: Vec<Cover> = new.filter_map(pin).collect();
+    pinned.extend(covers);
+    pinned
+}
+
+/// Fails if there are more covers than a command may have.
+pub(super) fn check_number(covers: &[Cover]) -> io::Result<()> {
+    match covers.len() > BOUNDS.covers {
+        true => Err(refusal(
+            "the workspace has too many denied files to hide them one by one",
+        )),
+        false => Ok(()),
+    }
+}
+
 /// Creates a cover that makes a folder a mount point, which cannot be renamed; `None` if it no
 /// longer exists.
 fn pin(path: &[u8]) -> Option<Cover> {
@@ -727,24 +778,26 @@ pub(super) fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Removes covers for paths that an earlier one hides: such a path then has different contents, or
-/// does not exist.
+/// Removes covers for paths that another one hides: such a path then has different contents, or does
+/// not exist. Of several covers for one path, those after the first that hides it are removed.
 pub(super) fn without_hidden(covers: Vec<Cover>) -> Vec<Cover> {
-    let mut hidden = HashSet::new();
+    let hiding = covers.iter().filter(|cover| cover.kind.hides());
+    let hidden: HashSet<CString> = hiding.map(|cover| cover.path.clone()).collect();
+    let mut seen = HashSet::new();
     let is_seen = |it: &Cover| {
         let path = it.path.as_bytes();
-        let ends = path
-            .iter()
-            .enumerate()
-            .filter(|(_, byte)| **byte == b'/')
-            .map(|(end, _)| end);
-        let is_seen = !ends
-            .chain([path.len()])
-            .any(|end| hidden.contains(&path[..end]));
-        if is_seen && it.kind.hides() {
-            hidden.insert(path.to_vec());
+        let ends = path.iter().enumerate();
+        let mut ends = ends.filter(|(_, byte)| **byte == b'/');
+        let is_below = ends.any(|(end, _)| {
+            let above = CString::new(&path[..end]);
+            above.is_ok_and(|above| hidden.contains(&above))
+        });
+        !is_below && !seen.contains(path) && {
+            if it.kind.hides() {
+                seen.insert(path.to_vec());
+            }
+            true
         }
-        is_seen
     };
     covers.into_iter().filter(is_seen).collect()
 }
@@ -766,7 +819,6 @@ pub(super) fn open_found(cover: &Cover) -> Option<OwnedFd> {
 mod tests {
     use std::fs;
     use std::os::unix::ffi::OsStrExt as _;
-    use std::path::{Path, PathBuf};
     use std::time::Duration;
 
     use super::super::search_limit::unlimited;

@@ -6,7 +6,7 @@
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxAttributes, StatxFlags, fstat, openat, statx};
+use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags,
@@ -15,7 +15,8 @@ use rustix::mount::{
 };
 use rustix::process::{Resource, Rlimit, chdir, setrlimit, setsid};
 
-use super::job::{Cover, CoverKind, Identity, Isolation, Job, Probe, Record, Step, found};
+use super::checks::{CoverState, mount_over};
+use super::job::{Cover, Identity, Isolation, Job, Probe, Record, Step, found};
 use super::watch;
 use crate::command::launch::{self, Sys};
 
@@ -69,9 +70,12 @@ pub(super) fn watcher(job: &mut Job) -> ! {
     if job.mechanisms.is_isolated() {
         bits |= mounts(job);
         if bits & found::HIDDEN != 0 {
+            let checks = job.checks.open();
+            require(job, Step::Hide, checks);
             job.mount_changes = require(job, Step::Hide, monitor_mounts(job));
             // A file may have been replaced before the changes were monitored.
-            if let Some(at) = first_uncovered(job) {
+            let is_open = |at: &usize| job.checks.state(*at) != CoverState::InPlace;
+            if let Some(at) = job.checks.all().find(is_open) {
                 fail_at(job, Step::Hide, Errno::STALE, at);
             }
         }
@@ -206,31 +210,8 @@ const QUIET: MountFlags = MountFlags::NOSUID
 /// Mounts something over a path that was found, or fails: it must not be visible.
 fn cover(job: &Job, cover: &Cover) -> Sys<()> {
     let target = open_found(cover)?;
-    let alone = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-    let itself = alone | OpenTreeFlags::AT_EMPTY_PATH | OpenTreeFlags::AT_RECURSIVE;
-    let tree = match cover.kind {
-        CoverKind::File => {
-            let tree = open_tree(CWD, c"/dev/null", alone)?;
-            // A device on a mount without devices cannot be opened. If this fails, it can be
-            // opened, and is empty.
-            let _ = launch::restrict_mount(tree.as_fd(), launch::MOUNT_QUIET);
-            tree
-        }
-        CoverKind::Folder | CoverKind::Unknown => {
-            let tree = open_tree(CWD, &*job.empty, alone)?;
-            launch::restrict_mount(tree.as_fd(), launch::MOUNT_QUIET)?;
-            tree
-        }
-        CoverKind::Fixed => {
-            let tree = open_tree(&target, c"", itself)?;
-            launch::restrict_mount(tree.as_fd(), launch::MOUNT_READ_ONLY)?;
-            tree
-        }
-        CoverKind::Pinned => open_tree(&target, c"", itself)?,
-    };
-    let by_descriptor =
-        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-    move_mount(tree, c"", target, c"", by_descriptor)
+    let stat = fstat(&target)?;
+    mount_over(&target, &stat, cover.kind, &job.empty)
 }
 
 /// Opens the file that reports changes of the mounts. All earlier changes count as seen.
@@ -243,22 +224,6 @@ fn monitor_mounts(job: &Job) -> Sys<Option<OwnedFd>> {
     }
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     openat(CWD, c"/proc/self/mountinfo", flags, Mode::empty()).map(Some)
-}
-
-/// Returns the index of the first path whose mount is missing. A kernel before 5.8 cannot tell.
-pub(super) fn first_uncovered(job: &Job) -> Option<usize> {
-    job.covers.iter().position(|cover| {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let found = openat(CWD, &*cover.path, flags, Mode::empty())
-            .and_then(|fd| statx(&fd, c"", AtFlags::EMPTY_PATH, StatxFlags::empty()));
-        let root = StatxAttributes::MOUNT_ROOT;
-        match found {
-            Ok(found) => {
-                found.stx_attributes_mask.contains(root) && !found.stx_attributes.contains(root)
-            }
-            Err(error) => matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::LOOP),
-        }
-    })
 }
 
 /// Opens the target of a cover; returns `STALE` if it is not the one that was found.

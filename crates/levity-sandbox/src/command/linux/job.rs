@@ -11,6 +11,7 @@ use libc::c_int;
 use seccompiler::sock_filter;
 
 use super::census::Census;
+use super::checks::CoverChecks;
 use crate::command::launch::Strings;
 pub(super) use crate::workspace::Identity;
 
@@ -78,6 +79,8 @@ pub(super) struct Job {
     pub(super) writable: Vec<CString>,
     /// The host retains them as well, to name the one that fails.
     pub(super) covers: Arc<Vec<Cover>>,
+    /// The folders and names of the covers, for the check that they are in place.
+    pub(super) checks: CoverChecks,
     pub(super) empty: CString,
     pub(super) ruleset: Option<OwnedFd>,
     /// The allowed access to `/proc`, as Landlock flags.
@@ -127,6 +130,8 @@ impl Job {
         let all = always.into_iter().chain(&self.ruleset).chain(held);
         self.keep = all.map(AsRawFd::as_raw_fd).collect();
         self.keep.sort_unstable();
+        // The watcher adds its own, and cannot allocate.
+        self.keep.reserve(self.covers.len() + 16);
     }
 }
 
@@ -148,6 +153,8 @@ pub(super) enum CoverKind {
     Folder,
     /// A folder that could not be searched, which appears empty.
     Unknown,
+    /// A path that no command may create, with a placeholder or a file of another program.
+    Reserved,
     /// A file or folder that can only be read.
     Fixed,
     /// A folder that cannot be moved away to put another in its place.
@@ -156,7 +163,16 @@ pub(super) enum CoverKind {
 
 impl CoverKind {
     pub(super) fn hides(self) -> bool {
-        matches!(self, Self::File | Self::Folder | Self::Unknown)
+        matches!(
+            self,
+            Self::File | Self::Folder | Self::Unknown | Self::Reserved
+        )
+    }
+
+    /// Returns `true` if a command must not run while nothing is at the path: it could create a
+    /// file there.
+    pub(super) fn must_exist(self) -> bool {
+        matches!(self, Self::Fixed | Self::Reserved)
     }
 }
 
@@ -184,8 +200,8 @@ pub(super) enum Record {
     Failed(Step, i32, u32),
     /// The result of a probe: bits of [`found`].
     Found(u32),
-    /// The mount over the path with this index disappeared while the command ran.
-    Exposed(u32),
+    /// Another program replaced or removed the path with this index while the command ran.
+    Replaced(u32),
     /// The command ended with a status of `waitpid`, perhaps by a limit, and this many processes
     /// remain.
     Ended {
@@ -207,7 +223,7 @@ impl Record {
                 limit,
                 remaining,
             } => (3, limit, status as u32, remaining),
-            Self::Exposed(at) => (4, 0, at, 0),
+            Self::Replaced(at) => (4, 0, at, 0),
         };
         let mut bytes = [0; Self::SIZE];
         bytes[0] = kind;
@@ -234,7 +250,7 @@ impl Record {
                 limit: bytes[1],
                 remaining: word(8),
             }),
-            4 => Some(Self::Exposed(word(4))),
+            4 => Some(Self::Replaced(word(4))),
             _ => None,
         }
     }

@@ -3,20 +3,19 @@
 //! A mount protects an existing file. Git also executes programs named in files that usually do not
 //! exist: `commondir`, for instance, names the folder with the settings and hooks. So each missing
 //! file is created, protected like the others, and removed when no command of any process uses the
-//! workspace. A placeholder has a special time of modification, by which every process recognizes
-//! it. If a process is killed, its placeholders remain, change nothing for git, and are removed
-//! after the next command.
+//! folder. A placeholder has a special time of modification, by which every process recognizes it.
+//! If a process is killed, its placeholders remain, change nothing for git, and are removed after
+//! the next command.
 //!
 //! The same protects paths that the owner of the workspace reserves, such as settings that do not
-//! exist yet. If folders above such a path are missing, the first of them is created as an empty
-//! folder.
+//! exist yet. Their placeholders are empty folders: git would add empty files to a commit.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -45,63 +44,44 @@ const MAX_CONFIG: usize = 64 << 10;
 /// An even number, because some file systems store only every second one.
 const MARK: i64 = 1_279_612_488;
 
-/// The number of attempts to lock a workspace, and the pause after each.
+/// The maximum number of folders with placeholders. Each needs an open file.
+const MAX_FOLDERS: usize = 128;
+
+/// The number of attempts to lock a folder, and the pause after each.
 const LOCK_ATTEMPTS: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// Endings of files that SQLite keeps next to a database while it is open.
 const OF_OPEN_DATABASE: [&str; 2] = ["-wal", "-shm"];
 
-/// The placeholders of running commands, by the root of their workspace.
-static HELD: Mutex<Option<HashMap<PathBuf, Held>>> = Mutex::new(None);
+/// The folders with placeholders of running commands.
+static HELD: Mutex<Option<HashMap<Identity, Held>>> = Mutex::new(None);
 
-/// The placeholders of one workspace. They are removed together when no command uses any.
-#[derive(Default)]
+/// A folder with placeholders. They are removed together when no command uses any.
 struct Held {
+    /// The folder, with a shared lock. As long as another process holds one, its commands may rely
+    /// on the same placeholders.
+    folder: OwnedFd,
     commands: usize,
-    /// A shared lock on the root. As long as another process holds one, its commands may rely on
-    /// the same placeholders.
-    lock: Option<OwnedFd>,
-    placeholders: HashSet<Placeholder>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Placeholder {
-    /// The folder, relative to the workspace.
-    folder: Vec<u8>,
-    identity: Identity,
-    name: String,
-    kind: Kind,
+    placeholders: BTreeSet<(String, Kind)>,
 }
 
 /// The content of a placeholder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
+    /// An empty folder, which git ignores.
     Folder,
+    /// An empty file.
     Empty,
     /// A file that names its own folder.
     CommonDir,
 }
 
-/// A use of placeholders by one command, with the root of its workspace.
-#[derive(Debug)]
-pub(super) struct Placeholders(PathBuf);
+/// The folders with placeholders that one command uses.
+#[derive(Debug, Default)]
+pub(super) struct Placeholders(HashSet<Identity>);
 
 impl Placeholders {
-    /// Starts a use of placeholders in a workspace.
-    pub(super) fn start(workspace: &Workspace) -> Self {
-        let root = workspace.root();
-        let mut held = held();
-        let held = held.get_or_insert_default().entry(root.to_owned());
-        let held = held.or_default();
-        held.commands += 1;
-        if held.lock.is_none() {
-            held.lock = openat(CWD, root, LIST, Mode::empty()).ok();
-            held.lock.iter().for_each(share);
-        }
-        Self(root.to_owned())
-    }
-
     /// Creates the missing files in repositories, and adds covers for them. A repository to which
     /// nothing can be added is protected as a whole.
     pub(super) fn put_into(
@@ -110,10 +90,11 @@ impl Placeholders {
         repositories: &[Vec<u8>],
         covers: &mut Vec<Cover>,
     ) {
-        let Some(mut tree) = tree(workspace) else {
+        let root = openat(CWD, workspace.root(), OPEN, Mode::empty());
+        let Some(mut tree) = root.ok().map(Tree::new) else {
             return;
         };
-        let mut filler = Filler::new(workspace, covers);
+        let mut filler = Filler::new(workspace, covers, self);
         for repository in repositories {
             // If it was moved, its other covers are missed as well.
             let Ok(folder) = tree.open(repository) else {
@@ -145,7 +126,7 @@ impl Placeholders {
             io::Error::new(error.kind(), format!("cannot reserve `{path}`: {error}"))
         };
         let root = openat(CWD, workspace.root(), LIST, Mode::empty())?;
-        let mut filler = Filler::new(workspace, covers);
+        let mut filler = Filler::new(workspace, covers, self);
         for path in workspace.reserved() {
             filler
                 .reserve(&root, path)
@@ -153,59 +134,68 @@ impl Placeholders {
         }
         Ok(())
     }
+
+    /// Starts the use of a folder. Returns `false` if too many folders are in use; their
+    /// placeholders remain until a later command finds them.
+    fn enter(&mut self, folder: &OwnedFd) -> Result<bool, Errno> {
+        let identity = Identity::of(&fstat(folder)?);
+        let mut held = held();
+        let held = held.get_or_insert_default();
+        if held.len() >= MAX_FOLDERS && !held.contains_key(&identity) {
+            return Ok(false);
+        }
+        if self.0.insert(identity) {
+            match held.entry(identity) {
+                Entry::Occupied(mut known) => known.get_mut().commands += 1,
+                Entry::Vacant(new) => {
+                    // A lock belongs to an open file, so the file must be opened again.
+                    let folder = openat(folder, c".", LIST, Mode::empty())?;
+                    share(&folder);
+                    new.insert(Held {
+                        folder,
+                        commands: 1,
+                        placeholders: BTreeSet::new(),
+                    });
+                }
+            }
+        }
+        Ok(true)
+    }
 }
 
 impl Drop for Placeholders {
-    /// Removes the placeholders if no other process uses the workspace. Otherwise the last process
-    /// removes them.
     fn drop(&mut self) {
         let mut held = held();
         let all = held.get_or_insert_default();
-        let Some(own) = all.get_mut(&self.0) else {
-            return;
-        };
-        own.commands -= 1;
-        if own.commands > 0 {
-            return;
+        for identity in self.0.drain() {
+            let Entry::Occupied(mut known) = all.entry(identity) else {
+                continue;
+            };
+            known.get_mut().commands -= 1;
+            if known.get().commands == 0 {
+                known.remove().remove_placeholders();
+            }
         }
-        let Some(own) = all.remove(&self.0) else {
-            return;
-        };
-        let lock = |lock| flock(lock, FlockOperation::NonBlockingLockExclusive);
-        if own.lock.as_ref().is_none_or(|fd| lock(fd).is_err()) {
-            return;
-        }
-        // A workspace in another one may use the same files.
-        let is_used = |it: &Placeholder| {
-            let others = all.values().flat_map(|held| &held.placeholders);
-            others.into_iter().any(|other| it.is_same_file(other))
-        };
-        let mut unused: Vec<_> = own.placeholders.iter().filter(|it| !is_used(it)).collect();
-        // A placeholder of a database goes before those of the files next to it.
-        unused.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        unused.into_iter().for_each(|it| it.remove(&self.0));
     }
 }
 
-impl Placeholder {
-    fn is_same_file(&self, other: &Self) -> bool {
-        (self.identity, &self.name) == (other.identity, &other.name)
-    }
-
-    /// Removes the placeholder below this root, unless another program has changed it.
-    fn remove(&self, root: &Path) {
-        let folder = top(root.as_os_str()).and_then(|top| Tree::new(top).open(&self.folder).ok());
-        let Some(folder) = folder else { return };
-        let is_same = fstat(&folder).is_ok_and(|stat| Identity::of(&stat) == self.identity);
-        // Another process may have opened the database, and would write to a removed file.
-        let database = OF_OPEN_DATABASE
-            .iter()
-            .find_map(|end| self.name.strip_suffix(end));
-        let is_used = database.is_some_and(|name| stat_entry(&folder, name).is_ok());
-        if !is_same || is_used || find(&folder, &self.name) != Some(self.kind) {
+impl Held {
+    /// Removes the placeholders if no other process uses the folder. Otherwise the last process
+    /// removes those that it knows.
+    fn remove_placeholders(self) {
+        if flock(&self.folder, FlockOperation::NonBlockingLockExclusive).is_err() {
             return;
         }
-        let _ = unlinkat(&folder, &*self.name, flags_to_remove(self.kind));
+        for (name, kind) in self.placeholders {
+            // Another process may have opened the database, and would write to a removed file.
+            let database = OF_OPEN_DATABASE
+                .iter()
+                .find_map(|end| name.strip_suffix(end));
+            let is_used = database.is_some_and(|name| stat_entry(&self.folder, name).is_ok());
+            if !is_used && find(&self.folder, &name) == Some(kind) {
+                let _ = unlinkat(&self.folder, &*name, flags_to_remove(kind));
+            }
+        }
     }
 }
 
@@ -213,16 +203,22 @@ impl Placeholder {
 struct Filler<'a> {
     workspace: &'a Workspace,
     covers: &'a mut Vec<Cover>,
+    placeholders: &'a mut Placeholders,
     /// The paths that are covered already.
     covered: HashSet<CString>,
 }
 
 impl<'a> Filler<'a> {
-    fn new(workspace: &'a Workspace, covers: &'a mut Vec<Cover>) -> Self {
+    fn new(
+        workspace: &'a Workspace,
+        covers: &'a mut Vec<Cover>,
+        placeholders: &'a mut Placeholders,
+    ) -> Self {
         let covered = covers.iter().map(|cover| cover.path.clone()).collect();
         Self {
             workspace,
             covers,
+            placeholders,
             covered,
         }
     }
@@ -236,42 +232,38 @@ impl<'a> Filler<'a> {
                 "commondir" => Kind::CommonDir,
                 _ => Kind::Empty,
             };
-            let stat = self.add(repository, folder, name, kind)?;
+            let stat = self.add(folder, name, kind)?;
             self.cover(&join(repository, name.as_bytes()), &stat, CoverKind::Fixed);
         }
         Ok(())
     }
 
-    /// Reserves a path: its file if the folder exists, else the first missing folder.
+    /// Reserves a path: its file if the folder exists, else the first missing folder. A placeholder
+    /// is a folder too, because git ignores it; only SQLite needs files.
     fn reserve(&mut self, root: &OwnedFd, path: &str) -> Result<(), Errno> {
         let mut folder = root.try_clone().map_err(|_| Errno::MFILE)?;
         let mut above = Vec::new();
         let mut names = path.split('/').filter(|name| !name.is_empty()).peekable();
         while let Some(name) = names.next() {
-            let kind = match names.peek() {
-                Some(_) => Kind::Folder,
-                None => Kind::Empty,
+            let is_last = names.peek().is_none();
+            let is_of_database = OF_OPEN_DATABASE.iter().any(|end| name.ends_with(end));
+            let kind = match is_last && is_of_database {
+                true => Kind::Empty,
+                false => Kind::Folder,
             };
-            let stat = match stat_entry(&folder, name) {
-                Err(Errno::NOENT) => match self.add(&above, &folder, name, kind) {
-                    // Commands cannot write there either.
-                    Err(error) if is_out_of_reach(&folder, error) => return Ok(()),
-                    added => added?,
-                },
-                found => found?,
+            let stat = match self.add(&folder, name, kind) {
+                // Commands cannot write there either.
+                Err(error) if is_out_of_reach(&folder, error) => return Ok(()),
+                added => added?,
             };
             let below = join(&above, name.as_bytes());
-            let found = FileType::from_raw_mode(stat.st_mode);
-            let is_placeholder = find(&folder, name).is_some_and(|found| found == kind);
-            if is_placeholder {
-                self.hold(&above, &folder, name, kind)?;
-            }
-            if kind == Kind::Empty || is_placeholder {
-                self.cover(&below, &stat, hiding(found));
+            if is_last || find(&folder, name) == Some(kind) {
+                self.cover(&below, &stat, CoverKind::Reserved);
                 return Ok(());
             }
-            // The target of a link is reserved separately.
-            if found == FileType::Symlink {
+            // Its target is reserved separately; no command may replace the link.
+            if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
+                self.cover(&below, &stat, CoverKind::Fixed);
                 return Ok(());
             }
             folder = openat(&folder, name, LIST, Mode::empty())?;
@@ -280,36 +272,24 @@ impl<'a> Filler<'a> {
         Ok(())
     }
 
-    /// Creates a file if it is missing, and returns its metadata.
-    fn add(
-        &mut self,
-        above: &[u8],
-        folder: &OwnedFd,
-        name: &str,
-        kind: Kind,
-    ) -> Result<Stat, Errno> {
-        if make(folder, name, kind)? || find(folder, name) == Some(kind) {
-            self.hold(above, folder, name, kind)?;
+    /// Creates a placeholder if nothing has the name, and returns the metadata of what is there.
+    fn add(&mut self, folder: &OwnedFd, name: &str, kind: Kind) -> Result<Stat, Errno> {
+        let stat = stat_entry(folder, name);
+        let is_missing = matches!(stat, Err(Errno::NOENT));
+        if !is_missing && find(folder, name) != Some(kind) {
+            return stat;
+        }
+        // The lock must precede the file, so that no other process removes it.
+        let is_entered = self.placeholders.enter(folder)?;
+        let is_own = make(folder, name, kind)? || find(folder, name) == Some(kind);
+        if is_entered && is_own {
+            let identity = Identity::of(&fstat(folder)?);
+            let mut held = held();
+            if let Some(held) = held.get_or_insert_default().get_mut(&identity) {
+                held.placeholders.insert((name.to_owned(), kind));
+            }
         }
         stat_entry(folder, name)
-    }
-
-    /// Keeps a placeholder until no command needs it.
-    fn hold(&self, above: &[u8], folder: &OwnedFd, name: &str, kind: Kind) -> Result<(), Errno> {
-        let placeholder = Placeholder {
-            folder: above.to_vec(),
-            identity: Identity::of(&fstat(folder)?),
-            name: name.to_owned(),
-            kind,
-        };
-        let mut held = held();
-        let held = held.get_or_insert_default();
-        let root = self.workspace.root().to_owned();
-        held.entry(root)
-            .or_default()
-            .placeholders
-            .insert(placeholder);
-        Ok(())
     }
 
     fn cover(&mut self, path: &[u8], stat: &Stat, kind: CoverKind) {
@@ -323,10 +303,17 @@ impl<'a> Filler<'a> {
                 path,
                 identity: Identity::of(stat),
             });
+        } else if kind == CoverKind::Reserved {
+            // The file exists and is denied. If it disappears, no command may create it.
+            let known = self.covers.iter_mut().filter(|it| it.path == path);
+            known
+                .filter(|it| it.kind.hides())
+                .for_each(|it| it.kind = kind);
         }
     }
 }
 
+const OPEN: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 const LIST: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
@@ -345,35 +332,12 @@ fn share(folder: &OwnedFd) {
     }
 }
 
-fn held() -> MutexGuard<'static, Option<HashMap<PathBuf, Held>>> {
+fn held() -> MutexGuard<'static, Option<HashMap<Identity, Held>>> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn tree(workspace: &Workspace) -> Option<Tree> {
-    top(workspace.root().as_os_str()).map(Tree::new)
-}
-
-fn top(root: &OsStr) -> Option<OwnedFd> {
-    openat(
-        CWD,
-        root,
-        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )
-    .ok()
 }
 
 fn stat_entry(folder: &OwnedFd, name: &str) -> Result<Stat, Errno> {
     statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
-}
-
-/// Returns the cover that hides a file of this type. A link can only be protected.
-fn hiding(kind: FileType) -> CoverKind {
-    match kind {
-        FileType::Directory => CoverKind::Folder,
-        FileType::Symlink => CoverKind::Fixed,
-        _ => CoverKind::File,
-    }
 }
 
 /// Returns `true` if a command cannot create a file in the folder, like this process. The owner of

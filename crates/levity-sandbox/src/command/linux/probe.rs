@@ -182,7 +182,7 @@ fn run_probe(
         match record {
             Record::Failed(step, errno, _) => return Err(failed(*step, *errno)),
             Record::Found(more) => bits |= more,
-            Record::Ended { .. } | Record::Exposed(_) => {}
+            Record::Ended { .. } | Record::Replaced(_) => {}
         }
     }
     let ended = records.iter().any(|record| {

@@ -21,6 +21,7 @@ use rustix::io::Errno;
 use seccompiler::sock_filter;
 
 use super::census::Census;
+use super::checks::CoverChecks;
 use super::hide::SearchResult;
 use super::host::{HostPipes, InputWriter, OutputListener, OutputReader, move_above_stdio, pipe};
 use super::job::{Cover, CoverKind, Identity, Isolation, Job, Mechanisms, Probe, Record, Step};
@@ -181,11 +182,13 @@ impl System {
         };
         let exit = outcome(&records, &covers, &program, &dir)?;
         ear.resume_panic();
+        let replaced_files = replaced_files(&records, &covers);
         Ok(CommandOutput {
             exit,
             stdout: out,
             stderr: err,
             time: limit.elapsed(),
+            replaced_files,
         })
     }
 
@@ -282,12 +285,14 @@ impl System {
         if read_only || self.workspace.is_read_only() {
             return Ok((hide::without_hidden(covers), None));
         }
-        let mut placeholders = Placeholders::start(&self.workspace);
+        let mut placeholders = Placeholders::default();
         placeholders.put_into(&self.workspace, &guarded, &mut covers);
         placeholders
             .reserve(&self.workspace, &mut covers)
             .map_err(|source| setup(Step::Hide.name(), source))?;
-        Ok((hide::without_hidden(covers), Some(placeholders)))
+        let covers = hide::pin_above(hide::without_hidden(covers), root);
+        hide::check_number(&covers).map_err(|source| setup(Step::Hide.name(), source))?;
+        Ok((covers, Some(placeholders)))
     }
 
     fn reading(&self, found: &SearchResult) -> Result<ReadOnlyRun, CommandError> {
@@ -353,6 +358,7 @@ impl System {
             time,
             ..spec.limits
         });
+        job.checks = CoverChecks::new(&covers);
         (job.covers, job.dir, job.programs, job.argv, job.envp) =
             (covers, dir, programs, argv, envp);
         Ok((job, pipes.host))
@@ -416,6 +422,7 @@ impl System {
             control: move_above_stdio(control.into())?,
             report: child.report,
             census: Census::new(launch::units()),
+            checks: CoverChecks::default(),
             mount_changes: None,
             keep: Vec::new(),
         })
@@ -618,21 +625,27 @@ fn outcome(
     match ended {
         None => Err(CommandError::WatcherKilled),
         Some((_, _, remaining)) if remaining > 0 => Err(CommandError::Survivors(remaining)),
-        Some((_, limit::EXPOSED, _)) => Err(CommandError::Exposed(exposed_path(records, covers))),
+        Some((_, limit::EXPOSED, _)) => {
+            let path = replaced_files(records, covers).pop();
+            Err(CommandError::Exposed(path.unwrap_or_default()))
+        }
         Some((status, limit, _)) => Ok(exit(status, limit)),
     }
 }
 
-/// Returns the path whose mount disappeared.
-fn exposed_path(records: &[Record], covers: &[Cover]) -> PathBuf {
-    let at = records.iter().find_map(|record| match record {
-        Record::Exposed(at) => Some(*at as usize),
-        _ => None,
-    });
-    let path = at.and_then(|at| covers.get(at));
-    path.map_or_else(PathBuf::new, |it| {
-        OsStr::from_bytes(it.path.as_bytes()).into()
-    })
+/// Returns the files that other programs replaced, each once.
+fn replaced_files(records: &[Record], covers: &[Cover]) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for record in records {
+        if let Record::Replaced(at) = record
+            && let Some(cover) = covers.get(*at as usize)
+        {
+            let path = PathBuf::from(OsStr::from_bytes(cover.path.as_bytes()));
+            files.retain(|known| *known != path);
+            files.push(path);
+        }
+    }
+    files
 }
 
 /// Builds the error for a file that could not be hidden or protected.

@@ -7,13 +7,15 @@
 //! so it runs every 25 milliseconds and less often if it is slow. A sudden increase of the system's
 //! tasks triggers one at once: a fork bomb needs only milliseconds.
 
+use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::census::Totals;
-use super::inside::{first_uncovered, send};
+use super::checks::CoverState;
+use super::inside::send;
 use super::job::{Job, Record, found};
 use crate::command::launch;
 
@@ -37,6 +39,12 @@ const FAILURES: u32 = 8;
 /// The number of searches for a probe, of which at least one process is alive at any time.
 const PROBE_ATTEMPTS: u32 = 100;
 
+/// The number of attempts to restore a mount, one in a millisecond.
+const RESTORE_ATTEMPTS: u32 = 250;
+
+/// The maximum number of replaced files that are reported.
+const MAX_REPORTED: u32 = 64;
+
 /// The limits that the watcher enforces, as it reports them to the host.
 pub(super) mod limit {
     pub(in super::super) const NONE: u8 = 0;
@@ -45,7 +53,7 @@ pub(super) mod limit {
     pub(in super::super) const MEMORY: u8 = 3;
     pub(in super::super) const PROCESSES: u8 = 4;
     pub(in super::super) const UNCOUNTED: u8 = 5;
-    /// A mount that hides or protects a file disappeared.
+    /// A path that a command must not create lost its mount.
     pub(in super::super) const EXPOSED: u8 = 6;
 }
 
@@ -69,17 +77,23 @@ struct Watch<'a> {
     failures: u32,
     /// A pipe that the command holds until it executes its program.
     before: &'a OwnedFd,
+    /// The number of replaced files that were reported.
+    reported: u32,
 }
 
 pub(super) fn watch(job: &mut Job, children: &OwnedFd, before: &OwnedFd, command: i32) -> ! {
     let proc = job.census.open().unwrap_or(-1);
     // The pipes that the command writes to must be open in it alone.
-    let keep = [&job.control, &job.report, children, before].map(AsRawFd::as_raw_fd);
-    let mounts = job.mount_changes.as_ref().map_or(-1, AsRawFd::as_raw_fd);
-    let mut keep = [keep[0], keep[1], keep[2], keep[3], proc, mounts];
-    keep.sort_unstable();
-    let missing = keep.iter().filter(|fd| **fd < 0).count();
-    launch::close_all_except(&keep[missing..]);
+    let always = [&job.control, &job.report, children, before].map(AsRawFd::as_raw_fd);
+    let mounts = job.mount_changes.as_ref().map(AsRawFd::as_raw_fd);
+    // The list has room for all of them.
+    job.keep.clear();
+    job.keep.extend(always);
+    job.keep.extend(mounts);
+    job.keep.extend((proc >= 0).then_some(proc));
+    job.keep.extend(job.checks.descriptors());
+    job.keep.sort_unstable();
+    launch::close_all_except(&job.keep);
     let isolation = job.mechanisms.is_isolated();
     let (own, tasks, room) = (job.census.own_pid().ok(), launch::tasks(), job.processes);
     let shared = launch::shared_memory();
@@ -94,12 +108,16 @@ pub(super) fn watch(job: &mut Job, children: &OwnedFd, before: &OwnedFd, command
         shared,
         failures: 0,
         before,
+        reported: 0,
     };
     if watch.job.probe.is_some() && watch.finds_probe() {
         send(watch.job, Record::Found(found::COUNTED));
     }
-    let limit = watch.until_end(children);
+    let mut limit = watch.until_end(children);
     let remaining = watch.kill_all();
+    if limit == limit::NONE && watch.is_exposed(watch.job.checks.all()) {
+        limit = limit::EXPOSED;
+    }
     let status = watch.status.unwrap_or(libc::SIGKILL);
     send(
         watch.job,
@@ -141,6 +159,10 @@ impl Watch<'_> {
                 if exceeded_limit != limit::NONE {
                     return exceeded_limit;
                 }
+                let some = self.job.checks.slice();
+                if self.is_exposed(some) {
+                    return limit::EXPOSED;
+                }
                 // A count takes long if there are many processes; it may take only a small part of
                 // the time.
                 let took = launch::millis().saturating_sub(now);
@@ -151,7 +173,7 @@ impl Watch<'_> {
                 .saturating_sub(launch::millis())
                 .min(CROWD_CHECK);
             let ready = wait(&self.job.control, children, &self.job.mount_changes, wake);
-            if ready.mounts_changed && self.is_exposed() {
+            if ready.mounts_changed && self.is_exposed(self.job.checks.all()) {
                 return limit::EXPOSED;
             }
             drain(children);
@@ -173,16 +195,62 @@ impl Watch<'_> {
         more < u16::MAX / 2 && u32::from(more) > self.room
     }
 
-    /// Returns `true` if a path is no longer hidden or protected, and reports it. The command is
-    /// stopped during the search.
-    fn is_exposed(&self) -> bool {
-        stop(-1);
-        let Some(at) = first_uncovered(self.job) else {
-            resume(-1);
+    /// Checks mounts, and covers files again that another program put in place of hidden or protected
+    /// ones. Returns `true` if that is impossible, or if a path is free that must not be.
+    ///
+    /// The command is stopped meanwhile.
+    fn is_exposed(&mut self, range: Range<usize>) -> bool {
+        let is_open = |at: &usize| self.job.checks.state(*at) != CoverState::InPlace;
+        let Some(first) = range.clone().find(is_open) else {
             return false;
         };
-        send(self.job, Record::Exposed(at as u32));
-        true
+        stop(-1);
+        let is_exposed = (first..range.end).any(|at| !self.restore(at));
+        if !is_exposed {
+            resume(-1);
+        }
+        is_exposed
+    }
+
+    /// Restores the mount over one path if it is missing; returns `false` if that is impossible.
+    ///
+    /// The other program may be in the middle of the change: during a rename, nothing can be mounted
+    /// on the old file any more, and an editor renames a file away before it writes the new one.
+    /// Therefore the watcher tries again for a moment.
+    fn restore(&mut self, at: usize) -> bool {
+        let Some(kind) = self.job.covers.get(at).map(|cover| cover.kind) else {
+            return true;
+        };
+        let mut is_reported = false;
+        for _ in 0..RESTORE_ATTEMPTS {
+            match self.job.checks.state(at) {
+                CoverState::InPlace => return true,
+                // The user removed a denied file: nothing is left to hide.
+                CoverState::Missing if !kind.must_exist() => return true,
+                CoverState::Missing => {}
+                CoverState::Replaced => {
+                    if !is_reported {
+                        is_reported = true;
+                        self.report(at);
+                    }
+                    let restored = self.job.checks.cover_again(at, kind, &self.job.empty);
+                    if restored.is_ok() {
+                        continue;
+                    }
+                }
+            }
+            let _ = poll(&mut [], Some(&time(1)));
+        }
+        send(self.job, Record::Replaced(at as u32));
+        false
+    }
+
+    /// Reports a replaced file, unless there are too many of them.
+    fn report(&mut self, at: usize) {
+        if self.reported < MAX_REPORTED {
+            self.reported += 1;
+            send(self.job, Record::Replaced(at as u32));
+        }
     }
 
     /// Returns the limit that is exceeded, computed while all processes are stopped: a fork bomb is

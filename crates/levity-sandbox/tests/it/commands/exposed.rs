@@ -46,6 +46,9 @@ fn open(folder: &Path, reserved: &[&str]) -> Option<Sandbox> {
     is_enforced.then_some(sandbox)
 }
 
+/// A line that waits for the file `end`.
+const WAIT: &str = "while [ ! -e end ]; do sleep 0.01; done";
+
 /// Starts a command, and returns when it has created the file `started`.
 async fn start(
     folder: &Path,
@@ -66,44 +69,224 @@ async fn wait_for(path: &Path) {
     }
 }
 
+/// Another program puts a new file in place of an old one.
+fn replace(path: &Path, text: &str, is_moved_first: bool) {
+    if is_moved_first {
+        fs::rename(path, path.with_extension("old")).unwrap();
+        fs::write(path, text).unwrap();
+    } else {
+        fs::write(path.with_extension("new"), text).unwrap();
+        fs::rename(path.with_extension("new"), path).unwrap();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn command_ends_when_other_program_replaces_or_removes_protected_file() {
-    for (name, is_replaced) in [
-        (".git/config", true),
-        (".env", true),
+async fn replaced_file_is_hidden_or_protected_again_and_reported() {
+    for (name, is_moved_first) in [
         (".env", false),
-        (".git/commondir", false),
-        (".ssh", false),
-        ("settings.toml", true),
+        (".env", true),
+        (".git/config", false),
+        (".git/config", true),
+        ("sub/.env", true),
     ] {
         let Some((folder, sandbox)) = sandbox(&["settings.toml"]) else {
             return;
         };
-        let running = start(folder.path(), &sandbox, "sleep 20").await;
+        put(folder.path(), "sub/.env", "old");
+        let line = format!("{WAIT}; echo evil >> {name}; cat {name}; echo done");
+        let running = start(folder.path(), &sandbox, &line).await;
         let path = folder.path().join(name);
-        if is_replaced {
-            put(folder.path(), "new", "new");
-            fs::rename(folder.path().join("new"), &path).unwrap();
-        } else if path.is_dir() {
-            fs::remove_dir_all(&path).unwrap();
+        replace(&path, "new\n", is_moved_first);
+        // The watcher has seen it when it has looked at all files a few times.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        put(folder.path(), "end", "");
+        let finished = running.await.unwrap().unwrap();
+        let shown = if name == ".git/config" { "new\n" } else { "" };
+        assert_eq!(finished.stdout.text, format!("{shown}done\n"), "{name}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new\n", "{name}");
+        let path = path.canonicalize().unwrap();
+        assert_eq!(finished.replaced_files, [path], "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn file_replaced_at_end_is_reported() {
+    let Some((folder, sandbox)) = sandbox(&[]) else {
+        return;
+    };
+    let line = "mv started ready; while [ -e ready ]; do :; done";
+    let command = sandbox.shell(format!("echo > started; {line}"));
+    let running = tokio::spawn(async move { command.run().await });
+    wait_for(&folder.path().join("ready")).await;
+    replace(&folder.path().join(".env"), "new", true);
+    fs::remove_file(folder.path().join("ready")).unwrap();
+    let finished = running.await.unwrap().unwrap();
+    assert_eq!(finished.replaced_files.len(), 1, "{finished:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn command_ends_when_path_that_it_must_not_create_becomes_free() {
+    for name in [
+        ".git/config",
+        ".git/commondir",
+        "settings.toml",
+        "present.toml",
+    ] {
+        let Some((folder, _)) = sandbox(&[]) else {
+            return;
+        };
+        put(folder.path(), "present.toml", "old");
+        let Some(sandbox) = open(folder.path(), &["settings.toml", "present.toml"]) else {
+            return;
+        };
+        let running = start(folder.path(), &sandbox, "sleep 20").await;
+        let path = folder.path().canonicalize().unwrap().join(name);
+        let begin = Instant::now();
+        if path.is_dir() {
+            fs::remove_dir(&path).unwrap();
         } else {
             fs::remove_file(&path).unwrap();
         }
-        let begin = Instant::now();
         let error = running.await.unwrap().unwrap_err();
         let CommandError::Exposed(found) = &error else {
             panic!("{name}: {error}");
         };
-        assert_eq!(*found, path.canonicalize().unwrap_or(path), "{error}");
+        assert_eq!(*found, path, "{error}");
         assert!(begin.elapsed() < Duration::from_secs(5), "{name}");
-        // The next command protects the new file.
-        if is_replaced {
-            let line = format!("echo evil > {name}; cat {name}; true");
-            let finished = sandbox.shell(line).run().await.unwrap();
-            let shown = if name == ".git/config" { "new" } else { "" };
-            assert_eq!(finished.stdout.text, shown, "{name}: {finished:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn denied_file_that_is_removed_and_created_again_stays_hidden() {
+    let Some((folder, sandbox)) = sandbox(&[]) else {
+        return;
+    };
+    let line = format!("{WAIT}; cat .env; ls .ssh; echo done");
+    let running = start(folder.path(), &sandbox, &line).await;
+    fs::remove_file(folder.path().join(".env")).unwrap();
+    fs::remove_dir_all(folder.path().join(".ssh")).unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    put(folder.path(), ".env", "new secret");
+    put(folder.path(), ".ssh/id_new", "new secret");
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    put(folder.path(), "end", "");
+    let finished = running.await.unwrap().unwrap();
+    assert_eq!(finished.stdout.text, "done\n", "{finished:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn check_does_not_depend_on_folders_that_command_moves() {
+    for link in [format!("{:0300}", 0), "/root".to_owned(), ".".to_owned()] {
+        let Some((folder, sandbox)) = sandbox(&[]) else {
+            return;
+        };
+        put(folder.path(), "app/deep/.env", "old");
+        let line = format!(
+            "mv app moved; ln -s {link} app; echo > started2; {WAIT}; cat moved/deep/.env; \
+                mv app x; mv moved app; cat app/deep/.env; echo done"
+        );
+        let running = start(folder.path(), &sandbox, &line).await;
+        wait_for(&folder.path().join("started2")).await;
+        replace(&folder.path().join("moved/deep/.env"), "new secret\n", true);
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        put(folder.path(), "end", "");
+        let finished = running.await.unwrap().unwrap();
+        assert_eq!(finished.stdout.text, "done\n", "{finished:?}");
+        assert_eq!(finished.replaced_files.len(), 1, "{finished:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn folders_above_protected_and_reserved_paths_cannot_be_moved() {
+    let folder = tempfile::tempdir().unwrap();
+    let bare = |name: &str| {
+        for part in ["HEAD", "objects/x", "refs/x", "config"] {
+            put(
+                folder.path(),
+                &format!("{name}/{part}"),
+                "ref: refs/heads/main\n",
+            );
+        }
+    };
+    for name in [
+        ".git",
+        ".git/modules/lib",
+        ".git/worktrees/tree",
+        "deep/store",
+        "sub/.git",
+    ] {
+        bare(name);
+    }
+    put(folder.path(), "linked/.git", "gitdir: ../deep/store\n");
+    put(folder.path(), "data/other", "");
+    let Some(sandbox) = open(folder.path(), &["data/mem.db-wal", "data/settings.toml"]) else {
+        return;
+    };
+    let files = [
+        ("data", "settings.toml"),
+        ("data", "mem.db-wal"),
+        (".git/modules/lib", "config"),
+        (".git/modules", "lib/config"),
+        (".git/worktrees/tree", "config"),
+        ("deep/store", "config"),
+        ("deep", "store/config"),
+        ("sub", ".git/config"),
+        ("sub", ".git/commondir"),
+        ("linked", ".git"),
+    ];
+    for (path, file) in files {
+        let (text, file) = (fs::read(folder.path().join(path).join(file)).ok(), file);
+        // `mv` copies what it cannot rename, and removes what it can.
+        for line in [
+            format!("mv {path} moved; mkdir -p {path}; echo evil > {path}/{file}"),
+            format!("rm -rf moved {path}; mkdir -p {path}/lib {path}/store {path}/.git"),
+            format!("cd {path}; mkdir objects refs; echo evil > HEAD; echo evil > {file}"),
+            format!("rm -rf moved; echo evil > {path}/{file}"),
+        ] {
+            sandbox.shell(&line).run().await.unwrap();
+            let now = fs::read(folder.path().join(path).join(file)).ok();
+            let has_changed = now.is_some() && now != text;
+            assert!(!has_changed, "{line}: {:?}", now.map(String::from_utf8));
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn git_adds_all_files_while_paths_are_reserved() {
+    let folder = tempfile::tempdir().unwrap();
+    let init = std::process::Command::new("git")
+        .args(["init", "-q"])
+        .current_dir(folder.path())
+        .status();
+    if !init.is_ok_and(|status| status.success()) {
+        println!("not tried: there is no git");
+        return;
+    }
+    put(folder.path(), "file", "text");
+    let Some(sandbox) = open(folder.path(), &["settings.toml", ".env", "deep/a"]) else {
+        return;
+    };
+    let line = "git add -A && git stash list && git status --porcelain && cp -r . \"$TMPDIR/copy\"";
+    let finished = sandbox.shell(line).run().await.unwrap();
+    assert_eq!(finished.stdout.text, "A  file\n", "{finished:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn end_of_command_in_outer_workspace_does_not_end_command_in_inner_one() {
+    let Some((folder, outer)) = sandbox(&["settings.toml"]) else {
+        return;
+    };
+    for name in ["sub/.git/HEAD", "sub/.git/objects/x", "sub/.git/refs/x"] {
+        put(folder.path(), name, "ref: refs/heads/main\n");
+    }
+    let Some(inner) = open(&folder.path().join("sub"), &["settings.toml"]) else {
+        return;
+    };
+    let running = start(&folder.path().join("sub"), &inner, WAIT).await;
+    assert!(outer.shell("true").run().await.unwrap().is_success());
+    put(folder.path(), "sub/end", "");
+    assert!(running.await.unwrap().unwrap().is_success());
+    assert!(!folder.path().join("sub/.git/commondir").exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -135,9 +318,11 @@ async fn placeholders_remain_while_other_process_uses_workspace() {
     };
     let names = [".git/commondir", ".git/hooks", "settings.toml", "missing"];
     let existing = || names.map(|name| folder.path().join(name).exists());
-    // A lock belongs to an open file, so this one counts like that of another process.
-    let other = File::open(folder.path()).unwrap();
-    flock(&other, FlockOperation::LockShared).unwrap();
+    // A lock belongs to an open file, so these count like those of another process.
+    let other = ["", ".git"].map(|name| File::open(folder.path().join(name)).unwrap());
+    for folder in &other {
+        flock(folder, FlockOperation::LockShared).unwrap();
+    }
     assert!(sandbox.shell("true").run().await.unwrap().is_success());
     assert_eq!(existing(), [true; 4]);
     // Another process finds them, protects them, and removes them at its end.
@@ -151,13 +336,15 @@ async fn placeholders_remain_while_other_process_uses_workspace() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn empty_file_of_user_is_not_removed() {
-    let Some((folder, sandbox)) = sandbox(&["settings.toml"]) else {
+    let Some((folder, sandbox)) = sandbox(&["settings.toml", "data.db-wal"]) else {
         return;
     };
     put(folder.path(), "settings.toml", "");
+    put(folder.path(), "data.db-wal", "");
     fs::create_dir(folder.path().join(".git/hooks")).unwrap();
     assert!(sandbox.shell("true").run().await.unwrap().is_success());
     assert!(folder.path().join("settings.toml").exists());
+    assert!(folder.path().join("data.db-wal").exists());
     assert!(folder.path().join(".git/hooks").exists());
 }
 
@@ -194,34 +381,47 @@ async fn reserved_paths_are_neither_created_nor_read() {
     let Some((folder, sandbox)) = sandbox(&reserved) else {
         return;
     };
-    let line = "while [ ! -e end ]; do sleep 0.01; done; cat settings.toml; \
+    let line = "while [ ! -e end ]; do sleep 0.01; done; cat settings.toml/a data.db-wal; \
         mkdir -p deep/er; echo evil > deep/er/settings.toml; echo evil > data.db-wal; \
         mv settings.toml x; rmdir deep; mv deep other; echo evil > settings.toml; echo done";
     let running = start(folder.path(), &sandbox, line).await;
-    // Another program writes into the placeholder.
-    fs::write(folder.path().join("settings.toml"), "secret").unwrap();
+    // Another program writes into the placeholders.
+    fs::write(folder.path().join("settings.toml/a"), "secret").unwrap();
+    fs::write(folder.path().join("data.db-wal"), "secret").unwrap();
     put(folder.path(), "end", "");
     let finished = running.await.unwrap().unwrap();
     assert_eq!(finished.stdout.text, "done\n", "{finished:?}");
-    assert_eq!(
-        fs::read(folder.path().join("settings.toml")).unwrap(),
-        b"secret"
-    );
-    for name in ["deep", "other", "x", "data.db-wal"] {
+    for name in ["settings.toml/a", "data.db-wal"] {
+        assert_eq!(fs::read(folder.path().join(name)).unwrap(), b"secret");
+    }
+    for name in ["deep", "other", "x"] {
         assert!(!folder.path().join(name).exists(), "{name}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn link_in_reserved_path_is_not_replaced() {
+    let Some((folder, sandbox)) = sandbox(&["link/runs"]) else {
+        return;
+    };
+    put(folder.path(), "real/x", "");
+    std::os::unix::fs::symlink("real", folder.path().join("link")).unwrap();
+    let line = "rm link; mkdir link; mv link other; ln -sfn .git link; echo > link/new";
+    sandbox.shell(line).run().await.unwrap();
+    let target = fs::read_link(folder.path().join("link")).unwrap();
+    assert_eq!(target, Path::new("real"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn log_of_existing_database_stays_reserved() {
-    let Some((folder, sandbox)) = sandbox(&["data.db-wal", "data.db-journal"]) else {
+    let Some((folder, sandbox)) = sandbox(&["data.db-wal", "none.db-wal"]) else {
         return;
     };
     put(folder.path(), "data.db", "x");
     assert!(sandbox.shell("true").run().await.unwrap().is_success());
     // A process that opened the database may write to its log.
     assert!(folder.path().join("data.db-wal").exists());
-    assert!(!folder.path().join("data.db-journal").exists());
+    assert!(!folder.path().join("none.db-wal").exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
