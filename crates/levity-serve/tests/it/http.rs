@@ -13,6 +13,7 @@ mod hostile;
 mod lifecycle;
 mod limits;
 mod many_readers;
+mod page;
 mod pending_commands;
 mod request_heads;
 mod stored;
