@@ -91,6 +91,8 @@ pub struct RunView {
     revision: u64,
     /// The number of durable events.
     seq: u64,
+    /// The number of the last record of the run itself.
+    record: Option<u64>,
     goal: String,
     paused: bool,
     started: Option<Timestamp>,
@@ -136,6 +138,7 @@ impl RunView {
             run: run.clone(),
             revision: 0,
             seq: 0,
+            record: None,
             goal: String::new(),
             paused: false,
             started: None,
@@ -281,6 +284,7 @@ impl RunView {
         let mut add = |name: &str, value: Value| drop(fields.insert(name.to_owned(), value));
         if is_new(self.changed.head) {
             add("seq", self.seq.into());
+            add("record", json!(self.record));
             add("state", json!(self.state()));
             add("updated", json!(self.updated));
             add("usage", model::usage_value(&self.usage));

@@ -60,6 +60,8 @@ mod asks;
 mod commands;
 mod events;
 mod extract;
+mod fork;
+mod inbox;
 mod input;
 mod list;
 mod openapi;
@@ -69,7 +71,9 @@ mod routes;
 mod run_view;
 mod sessions;
 mod start;
+mod stream;
 mod tools;
+mod view;
 
 pub use openapi::openapi;
 pub(crate) use problem::runtime_error;

@@ -33,6 +33,9 @@ impl RunView {
         let transient = event.kind.is_transient();
         if !transient {
             self.seq += 1;
+            if event.run == self.run {
+                self.record = Some(event.seq);
+            }
             self.started.get_or_insert(event.at);
             self.updated = self.updated.max(Some(event.at));
             self.marks.add(self.seq, event.at, &event.kind);
@@ -404,6 +407,7 @@ pub(super) fn text_item(cx: &Cx, id: String, kind: ItemKind, text: &str) -> View
         id,
         at: cx.at,
         run: cx.run.clone(),
+        seq: cx.record,
         node: cx.node.clone(),
         kind,
         text: Some(text),

@@ -61,6 +61,8 @@ pub struct ViewItem {
     pub at: Timestamp,
     /// The run in which the event occurred.
     pub run: RunId,
+    /// The number of the record that the item follows from, from which the run can be forked.
+    pub seq: u64,
     /// The id of the node that the item belongs to.
     pub node: Arc<str>,
     /// The kind of the item.

@@ -41,6 +41,8 @@ pub(super) struct Cx {
     pub(super) run: RunId,
     pub(super) node: Arc<str>,
     pub(super) at: Timestamp,
+    /// The number of the record that the event follows from.
+    pub(super) record: u64,
     pub(super) key: ItemKey,
 }
 
@@ -64,6 +66,7 @@ impl RunView {
             run: event.run.clone(),
             node: info.node.clone(),
             at: event.at,
+            record: event.seq,
             key,
         })
     }

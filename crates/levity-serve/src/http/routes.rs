@@ -23,7 +23,10 @@ use serde_json::json;
 use super::extract::caller;
 use super::openapi::openapi;
 use super::problem::{Problem, ok};
-use super::{Api, asks, commands, events, list, page, run_view, sessions, start, tools};
+use super::{
+    Api, asks, commands, events, fork, inbox, list, page, run_view, sessions, start,
+    stream as page_stream, tools, view,
+};
 use crate::access::TokenScope;
 use crate::access_control::guard;
 use crate::listen::AnswerTimer;
@@ -121,6 +124,18 @@ fn routes() -> Vec<Route> {
             &[("get", READ)],
             get(events::events),
         ),
+        route("/v1/runs/{run}/view", &[("get", READ)], get(view::view)),
+        route(
+            "/v1/runs/{run}/fork",
+            &[("post", RUN)],
+            without_query(post(fork::fork)),
+        ),
+        route(
+            "/v1/asks",
+            &[("get", READ)],
+            without_query(get(inbox::asks)),
+        ),
+        route("/v1/stream", &[("get", READ)], get(page_stream::stream)),
         route(
             "/v1/runs/{run}/pause",
             &[("post", RUN)],

@@ -23,3 +23,4 @@ mod tenants;
 mod tls;
 pub(crate) mod token_shares;
 mod tools;
+mod views;
