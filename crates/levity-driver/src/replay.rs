@@ -1,8 +1,8 @@
 //! Folds records without a host, and compares them with the current program.
 
 use levity_core::{
-    Digest, Divergence, Effect, EffectId, Entry, Event, Machine, MachineKind, Record, RunId,
-    RuntimeError,
+    ChildRun, Digest, Divergence, Effect, EffectId, Entry, Event, Machine, MachineKind, Record,
+    RunId, RuntimeError,
 };
 use serde_json::Value;
 
@@ -41,6 +41,8 @@ pub struct Replay<M> {
     pub events: Vec<Event>,
     /// The effects that had begun and not finished: open questions and interrupted calls.
     pub in_progress: Vec<(EffectId, Effect)>,
+    /// The child runs that were started, in order.
+    pub children: Vec<(EffectId, ChildRun)>,
 }
 
 /// Folds a run's records without performing any effects.
@@ -73,9 +75,10 @@ pub fn replay<M: Machine>(
 ) -> Result<Replay<M>, RuntimeError> {
     let machine = restore_from(run, records, restore)?;
     let mut state = State::new(run.clone(), machine);
-    let mut events = Vec::new();
+    let (mut events, mut children) = (Vec::new(), Vec::new());
     for record in records {
         check_inputs(&mut state, record)?;
+        children.extend(started_child(&state, record));
         state.apply(record.clone(), Some(&mut events))?;
     }
     let (machine, under_way) = state.into_in_progress();
@@ -83,7 +86,19 @@ pub fn replay<M: Machine>(
         machine,
         events,
         in_progress: under_way,
+        children,
     })
+}
+
+/// Returns the child run that a record starts, unless it was started before.
+fn started_child<M: Machine>(state: &State<M>, record: &Record) -> Option<(EffectId, ChildRun)> {
+    let Entry::Started { effect, .. } = &record.entry else {
+        return None;
+    };
+    match &state.queue.get(*effect)?.effect {
+        Effect::Child(child) => Some((*effect, child.clone())),
+        _ => None,
+    }
 }
 
 /// Returns the setup with which a run was created, by name.

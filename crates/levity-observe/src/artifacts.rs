@@ -65,16 +65,17 @@ pub struct Artifact {
 impl Artifact {
     /// Returns the media type that the extension of the path indicates.
     pub fn media_type(&self) -> &'static str {
-        let extension = self
-            .file
-            .path
-            .rsplit_once('.')
-            .map(|(_, extension)| extension);
-        let known = MEDIA_TYPES.iter().find(|(known, _)| {
-            extension.is_some_and(|extension| extension.eq_ignore_ascii_case(known))
-        });
-        known.map_or("application/octet-stream", |(_, media_type)| media_type)
+        media_type_of(&self.file.path)
     }
+}
+
+/// Returns the media type that the extension of a path indicates.
+pub(crate) fn media_type_of(path: &str) -> &'static str {
+    let extension = path.rsplit_once('.').map(|(_, extension)| extension);
+    let known = MEDIA_TYPES.iter().find(|(known, _)| {
+        extension.is_some_and(|extension| extension.eq_ignore_ascii_case(known))
+    });
+    known.map_or("application/octet-stream", |(_, media_type)| media_type)
 }
 
 /// A fold that lists the files that a run and its child runs wrote and did not remove again.

@@ -33,6 +33,7 @@
 //!
 //! - [`Artifacts`] lists the files that a run wrote, with the calls that wrote them.
 //! - [`Lineage`] names the agent and tool that an event comes from, in any tree of runs.
+//! - [`RunView`] contains a run of any kind as a page shows it: the chat, the graph, the questions.
 //! - `PlanView` (`dag`) renders a run of a plan as a tree, a summary or a diagram.
 //! - `SessionFolder` (`dag`) writes a file for each run that NetworkX can read. `Session` reads it,
 //!   and provides the starting point for another run.
@@ -51,6 +52,7 @@
 
 mod artifacts;
 mod lineage;
+mod run_view;
 #[cfg(feature = "dag")]
 mod session;
 #[cfg(feature = "dag")]
@@ -58,6 +60,10 @@ mod view;
 
 pub use artifacts::{Artifact, Artifacts};
 pub use lineage::{Lineage, Origin};
+pub use run_view::{
+    CallStatus, ItemChange, ItemKind, ItemProgressView, NodeKind, NodeStatus, RunView,
+    ViewArtifact, ViewAsk, ViewCall, ViewChanges, ViewItem, ViewMedia, ViewNode, ViewState,
+};
 #[cfg(feature = "dag")]
 pub use session::{
     Session, SessionError, SessionFilter, SessionFolder, SessionInfo, SessionProblem, SessionStep,

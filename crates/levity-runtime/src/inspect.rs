@@ -3,12 +3,15 @@
 //! The functions only read. They rebuild the machine with the code of this program, so they fail if
 //! the program no longer knows the kind of machine or would decide differently.
 
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::iter::Peekable;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use levity_core::{
-    Ask, Effect, EffectId, Event, EventKind, Executor, Journal, Machine, Record, RunId,
-    RuntimeError,
+    Ask, ChildRun, Effect, EffectId, Event, EventKind, Executor, Journal, Machine, Record, RunId,
+    RuntimeError, Timestamp,
 };
 
 use crate::runnable::Runnable;
@@ -35,6 +38,136 @@ pub async fn replay_run<W: Runnable>(
 ) -> Result<Replay<W::Machine>, RuntimeError> {
     let records = read(&**what.runtime().journal(), run).await?;
     replay(run, &records, |kind, state| what.inspect(kind, state))
+}
+
+/// Replays a run and all runs below it, and returns their events in the order in which they
+/// happened.
+///
+/// The events of a child run come after its start in the parent run and before its end; otherwise
+/// the order follows from their times and run ids. A child run that cannot be replayed, because its
+/// agent has changed for example, has no events of its own.
+///
+/// # Errors
+/// Returns an error if there is no such run, or it is not of this kind.
+///
+/// ```
+/// use levity_core::{RunId, RuntimeError};
+/// use levity_runtime::{Runnable, replay_with_children};
+///
+/// /// Counts the tool calls of a stored run and of all agents that it used.
+/// async fn calls<W: Runnable>(what: &W, run: &RunId) -> Result<usize, RuntimeError> {
+///     let events = replay_with_children(what, run).await?;
+///     Ok(events.iter().filter(|event| event.kind.name() == "tool_started").count())
+/// }
+/// ```
+pub async fn replay_with_children<W: Runnable>(
+    what: &W,
+    run: &RunId,
+) -> Result<Vec<Event>, RuntimeError> {
+    let replayed = replay_run(what, run).await?;
+    let journal = what.runtime().journal().clone();
+    let mut runs = BTreeMap::from([(run.clone(), replayed.events)]);
+    let below = events_below(run.clone(), replayed.children, what.executor(), journal);
+    runs.extend(below.await);
+    Ok(merge(run, runs))
+}
+
+/// Returns the events of each run below a run.
+fn events_below(
+    run: RunId,
+    children: Vec<(EffectId, ChildRun)>,
+    executor: Arc<dyn Executor>,
+    journal: Arc<dyn Journal>,
+) -> BoxFuture<'static, BTreeMap<RunId, Vec<Event>>> {
+    Box::pin(async move {
+        let mut runs = BTreeMap::new();
+        for (effect, child) in children {
+            let below = run.child(effect);
+            let Ok(records) = read(&*journal, &below).await else {
+                continue;
+            };
+            let Ok((_, state)) = opened(&below, &records[0]) else {
+                continue;
+            };
+            let Ok(made) = executor.child(&child, Some(state)).await else {
+                continue;
+            };
+            let (machine, executor) = (made.machine, made.executor);
+            let Ok(replayed) = replay(&below, &records, |_, _| Ok(machine)) else {
+                continue;
+            };
+            runs.insert(below.clone(), replayed.events);
+            let inner = events_below(below, replayed.children, executor, journal.clone());
+            runs.extend(inner.await);
+        }
+        runs
+    })
+}
+
+/// Merges the events of a run and the runs below it.
+fn merge(root: &RunId, runs: BTreeMap<RunId, Vec<Event>>) -> Vec<Event> {
+    let mut merge = Merge::default();
+    let count = runs.values().map(Vec::len).sum();
+    let waiting = runs.into_iter();
+    merge.runs = waiting
+        .map(|(run, events)| (run, events.into_iter().peekable()))
+        .collect();
+    merge.start(root.clone());
+    let mut merged = Vec::with_capacity(count);
+    while let Some(event) = merge.next() {
+        merged.push(event);
+    }
+    merged
+}
+
+/// The events that are not merged yet.
+#[derive(Default)]
+struct Merge {
+    runs: BTreeMap<RunId, Peekable<std::vec::IntoIter<Event>>>,
+    /// The runs whose next event may follow, by the time of that event.
+    ready: BinaryHeap<Reverse<(Timestamp, RunId)>>,
+    started: BTreeSet<RunId>,
+    /// The runs that wait for the end of a child run.
+    waiting: BTreeMap<RunId, RunId>,
+}
+
+impl Merge {
+    fn start(&mut self, run: RunId) {
+        if self.started.insert(run.clone()) {
+            self.offer(run);
+        }
+    }
+
+    /// Makes the next event of a run available, unless it reports the end of a child run that has
+    /// further events.
+    fn offer(&mut self, run: RunId) {
+        let Some(event) = self.runs.get_mut(&run).and_then(Peekable::peek) else {
+            if let Some(parent) = self.waiting.remove(&run) {
+                self.offer(parent);
+            }
+            return;
+        };
+        let at = event.at;
+        if let EventKind::ChildFinished { effect, .. } = &event.kind {
+            let child = run.child(*effect);
+            let goes_on = |events: &mut Peekable<_>| events.peek().is_some();
+            if self.started.contains(&child) && self.runs.get_mut(&child).is_some_and(goes_on) {
+                self.waiting.insert(child, run);
+                return;
+            }
+        }
+        self.ready.push(Reverse((at, run)));
+    }
+
+    fn next(&mut self) -> Option<Event> {
+        let Reverse((_, run)) = self.ready.pop()?;
+        let event = self.runs.get_mut(&run)?.next()?;
+        if let EventKind::ChildStarted { child, .. } = &event.kind {
+            self.start(child.clone());
+        }
+        self.offer(run);
+        Some(event)
+    }
 }
 
 /// Returns the unanswered questions of a run and its child runs, while no process drives it.

@@ -79,7 +79,7 @@ pub use deliver::Delivery;
 pub use events::{Events, Watcher};
 pub use files::FileJournal;
 pub use handle::{ReplyText, RunHandle};
-pub use inspect::{pending_asks, replay_run};
+pub use inspect::{pending_asks, replay_run, replay_with_children};
 pub use journal::{MemoryJournal, NoJournal};
 pub use levity_core::Durability;
 pub use levity_driver::{Replay, changes, check_setup, replay};

@@ -57,8 +57,8 @@ pub struct AccessControl {
     is_open: bool,
     hosts: Arc<[String]>,
     origins: Arc<[String]>,
-    /// The path that requires no token.
-    open_at: Option<&'static str>,
+    /// The paths that require no token.
+    open_paths: Vec<&'static str>,
     /// Checks clients that prove possession of the token instead of sending it.
     proofs: Option<Arc<Challenger>>,
 }
@@ -134,7 +134,7 @@ impl AccessControl {
             is_open: true,
             hosts: Arc::new([]),
             origins: Arc::new([]),
-            open_at: None,
+            open_paths: Vec::new(),
             proofs: None,
         }
     }
@@ -174,7 +174,7 @@ impl AccessControl {
 
     /// Requires no token at this path, which must not reveal anything secret.
     pub(crate) fn open_at(mut self, path: &'static str) -> Self {
-        self.open_at = Some(path);
+        self.open_paths.push(path);
         self
     }
 
@@ -277,9 +277,9 @@ impl AccessControl {
         if self.is_open {
             return Ok(Caller::owner());
         }
-        // This path checks no token, not even a valid one. Otherwise the fate of the connection
+        // These paths check no token, not even a valid one. Otherwise the fate of the connection
         // would reveal whether a guessed token is right.
-        if self.open_at == Some(uri.path()) {
+        if self.open_paths.contains(&uri.path()) {
             return Ok(Caller::anonymous());
         }
         match self.verify_proof(headers, local) {
@@ -563,7 +563,7 @@ impl AccessLayer {
                 .admit(tenant)
                 .map_err(|_: NoSlot| Refusal::Full)?;
         }
-        let open = self.access.open_at == Some(uri.path());
+        let open = self.access.open_paths.contains(&uri.path());
         match self.audience == Audience::Owner && !open && !caller.has_scope(TokenScope::Admin) {
             true => Err(Refusal::NotOwner),
             false => Ok(caller),

@@ -113,6 +113,9 @@ pub enum Error {
         #[source]
         cause: SharedError,
     },
+    /// The operation is not supported.
+    #[error("{0}")]
+    Unsupported(&'static str),
     /// A command did not reach its run.
     #[error(transparent)]
     Control(#[from] levity_core::ControlError),
@@ -173,7 +176,7 @@ impl Error {
             | Self::PromptTooLong { .. } => ErrorKind::Config,
             Self::NoRun(_) => ErrorKind::NotFound,
             Self::Full { .. } | Self::JournalBusy { .. } => ErrorKind::Full,
-            Self::NotRunning(_) | Self::Control(_) => ErrorKind::State,
+            Self::NotRunning(_) | Self::Unsupported(_) | Self::Control(_) => ErrorKind::State,
             Self::Run { .. } => ErrorKind::Run,
             Self::Io { .. } | Self::Journal(_) => ErrorKind::Io,
         }

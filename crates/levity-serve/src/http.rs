@@ -60,15 +60,20 @@ mod asks;
 mod commands;
 mod events;
 mod extract;
+mod fork;
+mod inbox;
 mod input;
 mod list;
 mod openapi;
+mod page;
 mod problem;
 mod routes;
 mod run_view;
 mod sessions;
 mod start;
+mod stream;
 mod tools;
+mod view;
 
 pub use openapi::openapi;
 pub(crate) use problem::runtime_error;
@@ -123,6 +128,7 @@ struct Settings {
     readers: usize,
     heartbeat: Duration,
     patience: Duration,
+    page: bool,
 }
 
 /// The state that all request handlers share.
@@ -184,6 +190,7 @@ impl HttpApi {
             readers: Self::DEFAULT_READERS,
             heartbeat: Self::DEFAULT_HEARTBEAT,
             patience: Self::DEFAULT_COMMAND_TIMEOUT,
+            page: false,
         };
         Self { runs, settings }
     }
@@ -195,6 +202,41 @@ impl HttpApi {
     /// uses it.
     pub fn conversations(mut self, conversations: Conversations) -> Self {
         self.settings.conversations = Some(conversations);
+        self
+    }
+
+    /// Serves a web page at `/` that shows and controls the runs. Disabled by default.
+    ///
+    /// The files of the page are part of this crate and require no token; the page asks its user
+    /// for one. Its content security policy allows scripts, styles and requests only from this
+    /// server. All its URLs are relative, so a reverse proxy may add a path.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_serve::{AccessControl, Listener, Runs, Token, http::HttpApi};
+    /// use levity_test::ScriptedModel;
+    /// use tokio::{io::{AsyncReadExt as _, AsyncWriteExt as _}, net::TcpStream};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let agent = Agent::builder(ScriptedModel::new()).build()?;
+    /// let listener = Listener::bind("127.0.0.1:0", AccessControl::new(Token::generate()?)).await?;
+    /// let address = listener.address();
+    /// let api = HttpApi::new(Runs::new(agent)).page();
+    /// # let client = async {
+    /// let mut stream = TcpStream::connect(address).await?;
+    /// stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await?;
+    /// let mut response = String::new();
+    /// stream.read_to_string(&mut response).await?;
+    /// assert!(response.starts_with("HTTP/1.1 200") && response.contains("<!doctype html>"));
+    /// # Ok::<(), std::io::Error>(())
+    /// # };
+    /// # tokio::select! { served = api.serve(listener) => served?, asked = client => asked? }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn page(mut self) -> Self {
+        self.settings.page = true;
         self
     }
 
@@ -329,7 +371,10 @@ impl HttpApi {
     /// # Errors
     /// Fails if the listener fails.
     pub async fn serve(self, listener: Listener) -> Result<()> {
-        let listener = listener.open_at("/v1/health");
+        let mut listener = listener.open_at("/v1/health");
+        if self.settings.page {
+            listener = page::paths().fold(listener, Listener::open_at);
+        }
         let share = self.runs.share();
         let api = Arc::new(Api {
             requests: Quota::new(self.settings.requests, share),

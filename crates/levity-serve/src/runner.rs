@@ -99,6 +99,29 @@ pub trait Runner: Send + Sync {
     /// Fails if there is no such run, or if another kind of runner started it.
     async fn history(&self, run: &RunId) -> Result<Vec<Event>>;
 
+    /// Returns the events of a run and all runs below it from the journal, in the order in which
+    /// they happened, without transient ones.
+    ///
+    /// By default, these are only the events of the run itself.
+    ///
+    /// # Errors
+    /// Fails under the same conditions as [`history`](Self::history).
+    async fn history_with_children(&self, run: &RunId) -> Result<Vec<Event>> {
+        self.history(run).await
+    }
+
+    /// Starts a new run that begins with the records of an old one.
+    ///
+    /// By default, forks are not supported.
+    ///
+    /// # Errors
+    /// Fails if the runner does not support forks, if there is no such run, or if the fork cannot
+    /// begin after the given record.
+    async fn fork(&self, fork: ForkSetup) -> Result<StartedRun> {
+        let _ = fork;
+        Err(Error::Unsupported("this runner does not support forks"))
+    }
+
     /// Returns the pending questions of a run that no process drives.
     ///
     /// # Errors
@@ -183,6 +206,62 @@ impl fmt::Debug for RunSetup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RunSetup")
             .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The parameters for forking a run.
+///
+/// ```
+/// use std::sync::Arc;
+/// use levity_serve::ForkSetup;
+///
+/// let watcher = Arc::new(|event: &levity_core::Event| println!("{}", event.kind.name()));
+/// let setup = ForkSetup::new("monday", "monday-again", watcher).after(9);
+/// assert_eq!((setup.from.as_str(), setup.after), ("monday", Some(9)));
+/// ```
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct ForkSetup {
+    /// The run whose records the fork begins with.
+    pub from: RunId,
+    /// The id of the fork.
+    pub id: RunId,
+    /// The number of the last record of the old run that the fork begins with. By default it is the
+    /// last record, or the last one before the last model call if the run has ended.
+    pub after: Option<u64>,
+    /// A message that the fork receives at its start.
+    pub message: Option<String>,
+    /// A function that is called with each new event.
+    pub watcher: Watcher,
+}
+
+impl ForkSetup {
+    /// Creates a setup for a fork with this id, whose new events go to `watcher`.
+    pub fn new(from: impl Into<RunId>, id: impl Into<RunId>, watcher: Watcher) -> Self {
+        Self {
+            from: from.into(),
+            id: id.into(),
+            after: None,
+            message: None,
+            watcher,
+        }
+    }
+
+    /// Sets the number of the last record that the fork begins with.
+    #[must_use]
+    pub fn after(mut self, record: u64) -> Self {
+        self.after = Some(record);
+        self
+    }
+}
+
+impl fmt::Debug for ForkSetup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ForkSetup")
+            .field("from", &self.from)
+            .field("id", &self.id)
+            .field("after", &self.after)
             .finish_non_exhaustive()
     }
 }
@@ -279,6 +358,33 @@ where
     async fn history(&self, run: &RunId) -> Result<Vec<Event>> {
         let replay = levity_runtime::replay_run(self, run).await;
         Ok(replay.map_err(|error| read_error(run, error))?.events)
+    }
+
+    async fn history_with_children(&self, run: &RunId) -> Result<Vec<Event>> {
+        levity_runtime::replay_with_children(self, run)
+            .await
+            .map_err(|error| read_error(run, error))
+    }
+
+    async fn fork(&self, fork: ForkSetup) -> Result<StartedRun> {
+        let watcher = fork.watcher;
+        let mut run = Run::fork(self.clone(), fork.from)
+            .id(fork.id)
+            .on_event(move |event| watcher(event));
+        if let Some(record) = fork.after {
+            run = run.after(record);
+        }
+        let StartedRun { control, ended, .. } = start_run(run, None);
+        let Some(text) = fork.message else {
+            return Ok(StartedRun { control, ended });
+        };
+        let teller = control.clone();
+        let ended = async move {
+            // The message is queued before the fork is first driven, which then reads it.
+            let (_sent, stopped) = futures_util::join!(teller.send_message(text), ended);
+            stopped
+        };
+        Ok(StartedRun::new(control, ended))
     }
 
     async fn asks(&self, run: &RunId) -> Result<Vec<Ask>> {

@@ -17,7 +17,9 @@ use levity_core::{
     Ask, ConversationId, Decision, Ending, Event, EventKind, JournalError, Message, RunId,
     RunQuery, RunSummary, SharedError, World,
 };
+use levity_observe::RunView;
 use levity_runtime::{Runtime, Watcher};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::access::{Caller, tenant_of};
@@ -31,11 +33,13 @@ mod live;
 mod queue;
 mod reads;
 mod status;
+mod views;
 
 pub(crate) use commands::CommandKind;
 pub use live::{LiveRun, RunOutcome};
 use queue::ReservedSlot;
 pub use status::RunStatus;
+pub use views::NewFork;
 
 /// The runs that a server drives for its clients. Cloning is cheap. Dropping the last clone stops
 /// the runs in progress; the journal retains them.
@@ -83,6 +87,8 @@ struct Inner {
     reads: Arc<Quota>,
     /// Limits the lists being read for clients.
     lists: Arc<Quota>,
+    /// Counts the changes of the states of runs.
+    state_changes: watch::Sender<u64>,
 }
 
 #[derive(Clone)]
@@ -287,6 +293,7 @@ impl Runs {
                 deliveries,
                 reads,
                 lists,
+                state_changes: watch::Sender::new(0),
             }),
         }
     }
@@ -539,6 +546,7 @@ impl Runs {
             &id,
             self.feed(&id),
             RunStatus::of_goal(&new_run.goal),
+            RunView::new(id.clone()),
             &RunOrigin::Caller(caller),
         )?;
         let watcher = self.watcher(&slot.run, new_run.watcher);
@@ -583,11 +591,14 @@ impl Runs {
         let events = match &origin {
             RunOrigin::Caller(caller) => {
                 let (runner, run) = (self.inner.runner.clone(), id.clone());
-                self.with_journal(caller, async move { runner.history(&run).await })
-                    .await?
+                let read = async move { runner.history_with_children(&run).await };
+                self.with_journal(caller, read).await?
             }
-            RunOrigin::Queue(_) => self.inner.runner.history(id).await?,
+            RunOrigin::Queue(_) => self.inner.runner.history_with_children(id).await?,
         };
+        let view = RunView::of(id.clone(), &events);
+        let mut events = events;
+        events.retain(|event| event.run == *id);
         let is_end =
             |event: &Event| event.run == *id && matches!(event.kind, EventKind::RunEnded(_));
         if events.iter().any(is_end) {
@@ -595,7 +606,8 @@ impl Runs {
         }
         let feed = self.feed(id);
         events.iter().for_each(|event| feed.push(event));
-        let admitted = self.admit(id, feed, RunStatus::of(id, &events), &origin);
+        let status = RunStatus::of(id, &events);
+        let admitted = self.admit(id, feed, status, view, &origin);
         drop(origin);
         let slot = match admitted {
             Ok(slot) => slot,
@@ -858,9 +870,11 @@ impl Runs {
         id: &RunId,
         feed: Arc<Feed>,
         standing: RunStatus,
+        view: RunView,
         origin: &RunOrigin<'_>,
     ) -> Result<RunSlot> {
-        let run = Arc::new(LiveRun::new(id.clone(), origin.tenant(id), feed, standing));
+        let tenant = origin.tenant(id);
+        let run = Arc::new(LiveRun::new(id.clone(), tenant, feed, standing, view));
         let mut known = self.known();
         let queued = match origin {
             RunOrigin::Caller(caller) => {
@@ -879,6 +893,7 @@ impl Runs {
         known.live.insert(id.clone(), run.clone());
         known.queue.retain(|queued| queued != id);
         drop(known);
+        self.report_change();
         Ok(RunSlot {
             run,
             inner: Arc::downgrade(&self.inner),
@@ -919,8 +934,12 @@ impl Runs {
     fn watcher(&self, run: &Arc<LiveRun>, own: Option<Watcher>) -> Watcher {
         let (run, mut others) = (run.clone(), self.inner.settings.watchers.clone());
         others.extend(own);
+        let changes = self.inner.state_changes.clone();
         Arc::new(move |event: &Event| {
             run.record(event);
+            if views::changes_state(&event.kind) {
+                changes.send_modify(|count| *count += 1);
+            }
             others.iter().for_each(|watcher| watcher(event));
         })
     }
@@ -969,6 +988,11 @@ impl Runs {
     /// process drives, is not remembered.
     fn retire(&self, slot: &RunSlot) {
         let run = &slot.run;
+        self.retire_run(slot, run);
+        self.report_change();
+    }
+
+    fn retire_run(&self, slot: &RunSlot, run: &Arc<LiveRun>) {
         let mut known = self.known();
         known.live.remove(run.id());
         if !slot.driven

@@ -66,6 +66,9 @@ pub(crate) struct Http {
     /// Let clients list the agent's tools and call them directly, under the agent's policy.
     #[arg(long)]
     tool_routes: bool,
+    /// Do not serve the web page at `/`.
+    #[arg(long)]
+    no_page: bool,
     #[command(flatten)]
     access: AccessArgs,
     /// Kind of run that works on the goals of clients.
@@ -181,6 +184,9 @@ impl Http {
         }
         resume(&runs).await?;
         let mut api = HttpApi::new(runs);
+        if !self.no_page {
+            api = api.page();
+        }
         if let Some(tools) = tools {
             api = api.tools(tools);
         }

@@ -39,7 +39,7 @@ const PIECE: usize = 16 << 10;
 /// The size in bytes from which an event is sent as is, shared by all readers.
 const LARGE: usize = 4 << 10;
 /// The reconnection delay for clients, which also makes the server send the response head at once.
-const PREAMBLE: &str = "retry: 1000\n\n";
+pub(super) const PREAMBLE: &str = "retry: 1000\n\n";
 
 /// The parameters `after`, `children` and `transient`. The last two are true by default.
 #[derive(Deserialize)]
@@ -86,7 +86,11 @@ pub(super) async fn events(
 /// Returns the response whose body is the stream. Dropping the body, when the client disconnects,
 /// drops the permits.
 fn answer(stream: Stream) -> Response {
-    let body = Body::from_stream(stream::unfold(stream, Stream::step));
+    event_response(Body::from_stream(stream::unfold(stream, Stream::step)))
+}
+
+/// Returns the response of an event stream.
+pub(super) fn event_response(body: Body) -> Response {
     // Prevents proxies from buffering events.
     let headers = [
         (CONTENT_TYPE, "text/event-stream"),
@@ -97,19 +101,23 @@ fn answer(stream: Stream) -> Response {
 
 /// Takes a permit for an event stream, and a second one for a run that is read from the journal.
 fn permits(api: &Api, caller: &Caller, id: &RunId) -> HandlerResult<Vec<Permit>> {
-    let full = |full: QuotaFull| {
-        let message = format!(
-            "{} clients follow events, which is the limit; try again later",
-            full.limit
-        );
-        Problem::unavailable("too_many_readers", message)
-    };
-    let take = |room: &Arc<Quota>| room.take(caller).map_err(full);
+    let take = |room: &Arc<Quota>| take_reader(room, caller);
     let mut permits = vec![take(&api.readers)?];
     if api.runs.known_here(&root(id)).is_none() {
         permits.push(take(&api.old_readers)?);
     }
     Ok(permits)
+}
+
+/// Takes a permit for an event stream.
+pub(super) fn take_reader(quota: &Arc<Quota>, caller: &Caller) -> HandlerResult<Permit> {
+    quota.take(caller).map_err(|full: QuotaFull| {
+        let message = format!(
+            "{} clients follow events, which is the limit; try again later",
+            full.limit
+        );
+        Problem::unavailable("too_many_readers", message)
+    })
 }
 
 /// An event stream of one client. It holds only the pieces that are collected but not yet sent.
@@ -252,6 +260,6 @@ impl Stream {
     }
 }
 
-fn write_event(text: &mut Vec<u8>, name: &str, data: &serde_json::Value) {
+pub(super) fn write_event(text: &mut Vec<u8>, name: &str, data: &serde_json::Value) {
     text.extend_from_slice(format!("event: {name}\ndata: {data}\n\n").as_bytes());
 }

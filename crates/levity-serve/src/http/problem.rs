@@ -110,6 +110,7 @@ impl From<Error> for Problem {
                 format!("run `{run}` has ended, or is not in progress"),
             ),
             Error::Setting { .. } => Self::invalid("invalid", error.to_string()),
+            Error::Unsupported(_) => Self::conflict("unsupported", error.to_string()),
             Error::Control(control) => Self::from(control.clone()),
             Error::Journal(journal) => Self::from_journal(journal),
             Error::Run { cause, .. } => Self::from_run(&error, cause),
@@ -128,6 +129,9 @@ impl Problem {
                 }
                 levity_core::RuntimeError::NotFound(_) => {
                     return Self::not_found("no_run", runtime.to_string());
+                }
+                levity_core::RuntimeError::Fork { .. } => {
+                    return Self::conflict("cannot_fork", runtime.to_string());
                 }
                 levity_core::RuntimeError::Journal(error) => return Self::from_journal(error),
                 _ => {}

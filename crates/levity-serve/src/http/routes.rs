@@ -16,14 +16,17 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodRouter, delete, get, post};
 use bytes::Bytes;
 use futures_util::stream;
-use http::header::CONTENT_LENGTH;
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH};
 use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
 use super::extract::caller;
 use super::openapi::openapi;
 use super::problem::{Problem, ok};
-use super::{Api, asks, commands, events, list, run_view, sessions, start, tools};
+use super::{
+    Api, asks, commands, events, fork, inbox, list, page, run_view, sessions, start,
+    stream as page_stream, tools, view,
+};
 use crate::access::TokenScope;
 use crate::access_control::guard;
 use crate::listen::AnswerTimer;
@@ -97,6 +100,9 @@ fn no_method() -> Problem {
 /// The table of all routes, with the scope that each method needs.
 fn routes() -> Vec<Route> {
     vec![
+        route("/", &[("get", Nothing)], get(page::show)),
+        route("/page/{file}", &[("get", Nothing)], get(page::show)),
+        route("/licenses", &[("get", Nothing)], get(page::show)),
         route("/v1/health", &[("get", Nothing)], get(health)),
         route(
             "/v1/openapi.json",
@@ -118,6 +124,18 @@ fn routes() -> Vec<Route> {
             &[("get", READ)],
             get(events::events),
         ),
+        route("/v1/runs/{run}/view", &[("get", READ)], get(view::view)),
+        route(
+            "/v1/runs/{run}/fork",
+            &[("post", RUN)],
+            without_query(post(fork::fork)),
+        ),
+        route(
+            "/v1/asks",
+            &[("get", READ)],
+            without_query(get(inbox::asks)),
+        ),
+        route("/v1/stream", &[("get", READ)], get(page_stream::stream)),
         route(
             "/v1/runs/{run}/pause",
             &[("post", RUN)],
@@ -275,10 +293,15 @@ async fn held_until_sent(answer: Response, held: impl Send + 'static) -> Respons
     Response::from_parts(parts, Body::from_stream(pieces))
 }
 
-/// Sets headers that prevent caching and MIME sniffing on every response.
+/// Sets headers that prevent caching and MIME sniffing on every response. The files of the page
+/// have their own rule for caching.
 async fn set_guard_headers(request: Request, next: Next) -> Response {
     let mut answer = next.run(request).await;
+    let caching = answer.headers().get(CACHE_CONTROL).cloned();
     guard(answer.headers_mut());
+    if let Some(caching) = caching {
+        answer.headers_mut().insert(CACHE_CONTROL, caching);
+    }
     answer
 }
 

@@ -138,7 +138,7 @@ fn key(headers: &HeaderMap) -> HandlerResult<Option<RunId>> {
 
 /// Returns the response for a run that has just started. If `wait` is set, waits until the run is
 /// in the journal.
-async fn start_response(api: &Api, run: &LiveRun, wait: bool) -> HandlerResult {
+pub(super) async fn start_response(api: &Api, run: &LiveRun, wait: bool) -> HandlerResult {
     let status = match wait {
         false => StatusCode::ACCEPTED,
         true => match timeout(api.settings.patience, run.opened()).await {

@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use levity_core::{Ask, Ending, Event, JournalErrorKind, RunId, RunState, RunSummary, SharedError};
+use levity_observe::{RunView, ViewAsk, ViewChanges};
 use levity_runtime::Control;
 use tokio::sync::watch;
 
@@ -40,6 +41,9 @@ pub struct LiveRun {
     feed: Arc<Feed>,
     control: OnceLock<Control>,
     standing: Mutex<RunStatus>,
+    /// The view of the run and its child runs, and its latest revision.
+    view: Mutex<RunView>,
+    revision: watch::Sender<u64>,
     stage: watch::Sender<Stage>,
     pub(super) command_slots: CommandSlots,
 }
@@ -114,7 +118,10 @@ impl LiveRun {
         tenant: Option<Arc<str>>,
         feed: Arc<Feed>,
         standing: RunStatus,
+        view: RunView,
     ) -> Self {
+        let revision = watch::Sender::new(view.revision());
+        let view = Mutex::new(view);
         let stage = watch::Sender::new(Stage::Preparing);
         let (control, standing, command_slots) = (
             OnceLock::new(),
@@ -127,6 +134,8 @@ impl LiveRun {
             feed,
             control,
             standing,
+            view,
+            revision,
             stage,
             command_slots,
         }
@@ -291,9 +300,59 @@ impl LiveRun {
         }
     }
 
-    /// Returns the number of bytes of buffered events.
+    /// Returns the number of bytes of buffered events, and of the view.
     pub(super) fn bytes(&self) -> usize {
-        self.feed.bytes()
+        self.feed.bytes() + self.view_state().size()
+    }
+
+    fn view_state(&self) -> MutexGuard<'_, RunView> {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the view of the run and its child runs, up to the latest event.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_serve::{NewRun, Runs};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runs = Runs::new(Agent::builder(ScriptedModel::new().reply("Yes.")).build()?);
+    /// let run = runs.start(NewRun::new("Is it?"))?;
+    /// run.outcome().await;
+    /// let view = run.view();
+    /// assert_eq!((view.goal(), view.items().count()), ("Is it?", 2));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn view(&self) -> RunView {
+        self.view_state().clone()
+    }
+
+    /// Returns the changes of the view since a revision, and the new revision. The changes are
+    /// `None` if the revision is too old.
+    pub(crate) fn view_changes(&self, since: u64) -> (Option<ViewChanges>, u64) {
+        let view = self.view_state();
+        (view.changes_since(since), view.revision())
+    }
+
+    /// Returns a receiver of the latest revision of the view.
+    pub(crate) fn watch_view(&self) -> watch::Receiver<u64> {
+        self.revision.subscribe()
+    }
+
+    /// Returns the pending questions without asking the run, the oldest first.
+    pub(crate) fn known_asks(&self) -> Vec<ViewAsk> {
+        if self.ended().is_some() || self.state().state() != RunState::Waiting {
+            return Vec::new();
+        }
+        self.view_state().asks().cloned().collect()
+    }
+
+    /// Returns the status with only the beginning of the goal.
+    pub(crate) fn brief(&self, goal: usize) -> RunStatus {
+        self.state().brief(goal)
     }
 
     pub(super) fn connect(&self, control: Control) {
@@ -315,6 +374,12 @@ impl LiveRun {
     pub(super) fn record(&self, event: &Event) {
         // The status is updated before readers can see the event.
         self.state().add(&self.id, event);
+        let revision = {
+            let mut view = self.view_state();
+            view.apply(event);
+            view.revision()
+        };
+        self.revision.send_replace(revision);
         self.feed.push(event);
         self.open();
     }

@@ -68,6 +68,24 @@ impl RunStatus {
         standing
     }
 
+    /// Returns a copy with at most this many bytes of the goal, without the text of the ending.
+    pub(crate) fn brief(&self, goal: usize) -> Self {
+        let mut end = goal.min(self.goal.len());
+        while !self.goal.is_char_boundary(end) {
+            end -= 1;
+        }
+        Self {
+            goal: self.goal[..end].to_owned(),
+            opened: self.opened,
+            updated: self.updated,
+            paused: self.paused,
+            stats: self.stats,
+            usage: self.usage,
+            ending: self.ending.clone(),
+            waiting: self.waiting.clone(),
+        }
+    }
+
     /// Returns the state of the run.
     ///
     /// A paused run is open or waiting; see [`paused`](Self::paused).

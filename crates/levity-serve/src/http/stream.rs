@@ -1,0 +1,335 @@
+//! `GET /v1/stream`: one event stream for a page, with all runs, all questions and one run's view.
+//!
+//! Nothing is queued for a client: each event is computed when the client has read the previous
+//! ones. A slow client therefore gets larger differences, or a new snapshot, and never a backlog.
+//! A client that reconnects gets a snapshot. Runs that other processes drive are polled from the
+//! journal.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use bytes::Bytes;
+use futures_util::stream;
+use http::Uri;
+use levity_core::{RunId, RunQuery, RunSummary, Timestamp};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::Api;
+use super::events::{PREAMBLE, event_response, take_reader, write_event};
+use super::extract::own_run;
+use super::inbox::{InboxEntry, MAX_GOAL, inbox_json, live_asks, stored_asks};
+use super::input::{query, root};
+use super::problem::HandlerResult;
+use super::run_view;
+use super::view::view_json;
+use crate::access::Caller;
+use crate::quota::Permit;
+use crate::runs::LiveRun;
+
+/// The minimum time between two events of the same kind.
+const PACE: Duration = Duration::from_millis(50);
+/// The interval at which the journal is read.
+const POLL: Duration = Duration::from_secs(5);
+/// The number of runs that are read from the journal.
+const RUNS: usize = 50;
+
+/// The parameter `run`: the run whose view is sent.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StreamQuery {
+    run: Option<String>,
+}
+
+/// Returns the event stream. A run that does not exist is an error before the stream begins.
+pub(super) async fn stream(State(api): State<Arc<Api>>, caller: Caller, uri: Uri) -> HandlerResult {
+    let params: StreamQuery = query(&uri)?;
+    let run = params
+        .run
+        .as_deref()
+        .map(|run| own_run(&caller, run))
+        .transpose()?;
+    let run = run.map(|run| root(&run));
+    let permit = take_reader(&api.readers, &caller)?;
+    let mut page = PageStream::new(api, caller, run, permit);
+    page.open().await?;
+    let body = stream::unfold(page, PageStream::step);
+    Ok(event_response(Body::from_stream(body)))
+}
+
+/// The event stream of one page.
+struct PageStream {
+    api: Arc<Api>,
+    caller: Caller,
+    run: Option<RunId>,
+    view: Option<ViewSource>,
+    states: watch::Receiver<u64>,
+    /// The list entries that the client has.
+    sent: BTreeMap<RunId, Value>,
+    /// The questions that the client has.
+    asks: Value,
+    /// The questions of runs that only the journal has.
+    stored: Vec<InboxEntry>,
+    next_poll: Instant,
+    text: Vec<u8>,
+    _permit: Permit,
+}
+
+/// The source of the view, and the state that the client has.
+enum ViewSource {
+    Live {
+        run: Arc<LiveRun>,
+        changes: watch::Receiver<u64>,
+        seen: u64,
+    },
+    Stored {
+        updated: Option<Timestamp>,
+    },
+}
+
+/// The reason for which a stream continues.
+enum Wake {
+    View,
+    States,
+    Poll,
+    Heartbeat,
+    Stop,
+}
+
+impl PageStream {
+    fn new(api: Arc<Api>, caller: Caller, run: Option<RunId>, permit: Permit) -> Self {
+        let states = api.runs.watch_states();
+        Self {
+            api,
+            caller,
+            run,
+            view: None,
+            states,
+            sent: BTreeMap::new(),
+            asks: Value::Null,
+            stored: Vec::new(),
+            next_poll: Instant::now() + POLL,
+            text: PREAMBLE.as_bytes().to_vec(),
+            _permit: permit,
+        }
+    }
+
+    /// Adds the first events: all runs, all questions and a snapshot of the view.
+    async fn open(&mut self) -> HandlerResult<()> {
+        self.states.borrow_and_update();
+        self.add_snapshot().await?;
+        let stored = self.stored_runs().await?;
+        self.add_runs(&stored, true);
+        self.stored = stored_asks(&self.api, &self.caller).await?;
+        self.add_asks();
+        Ok(())
+    }
+
+    /// Returns the next piece of the response.
+    async fn step(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
+        while self.text.is_empty() {
+            match self.wait().await {
+                Wake::Stop => return None,
+                Wake::Heartbeat => self.text.extend_from_slice(b":\n\n"),
+                Wake::View => self.add_changes().await,
+                Wake::States => {
+                    self.add_runs(&[], false);
+                    self.add_asks();
+                    self.follow_live().await;
+                }
+                Wake::Poll => self.poll().await,
+            }
+        }
+        let piece = Bytes::from(std::mem::take(&mut self.text));
+        Some((Ok(piece), self))
+    }
+
+    /// Waits for a change, at least until the pace allows the next event.
+    async fn wait(&mut self) -> Wake {
+        let stop = self.api.stop.clone();
+        let heartbeat = self.api.settings.heartbeat;
+        let view = async {
+            let changed = match &mut self.view {
+                Some(ViewSource::Live { changes, .. }) => changes.changed().await.is_ok(),
+                _ => false,
+            };
+            if !changed {
+                std::future::pending::<()>().await;
+            }
+        };
+        let wake = tokio::select! {
+            () = stop.cancelled() => return Wake::Stop,
+            () = view => Wake::View,
+            Ok(()) = self.states.changed() => Wake::States,
+            () = sleep_until(self.next_poll), if self.api.runs.runtime().journal().keeps() => {
+                return Wake::Poll;
+            }
+            () = sleep(heartbeat) => return Wake::Heartbeat,
+        };
+        sleep(PACE).await;
+        wake
+    }
+
+    /// Adds a snapshot of the view, from memory or from the journal.
+    async fn add_snapshot(&mut self) -> HandlerResult<()> {
+        let Some(id) = self.run.clone() else {
+            return Ok(());
+        };
+        if let Some(run) = self.api.runs.known_here(&id) {
+            let changes = run.watch_view();
+            let view = run.view();
+            let seen = view.revision();
+            let json = view_json(&self.api, &id, &view);
+            write_event(&mut self.text, "view", &json);
+            self.view = Some(ViewSource::Live { run, changes, seen });
+            return Ok(());
+        }
+        let stored = self.api.runs.view_for(&self.caller, &id, &id, None).await?;
+        write_event(
+            &mut self.text,
+            "view",
+            &view_json(&self.api, &id, &stored.view),
+        );
+        let summary = self.api.runs.summary(&self.caller, &id).await?;
+        let updated = summary.map(|summary| summary.updated);
+        self.view = Some(ViewSource::Stored { updated });
+        Ok(())
+    }
+
+    /// Adds the changes of the view since the last event.
+    async fn add_changes(&mut self) {
+        let Some(ViewSource::Live { run, changes, seen }) = &mut self.view else {
+            return;
+        };
+        changes.borrow_and_update();
+        let (found, revision) = run.view_changes(*seen);
+        *seen = revision;
+        match found {
+            Some(found) if found.is_empty() => {}
+            Some(found) => {
+                let json = json!({"run": run.id(), "changes": found});
+                write_event(&mut self.text, "view", &json);
+            }
+            // A run in memory always has a view.
+            None => drop(self.add_snapshot().await),
+        }
+    }
+
+    /// Switches to the view in memory once the run is resumed in this process.
+    async fn follow_live(&mut self) {
+        let Some(id) = &self.run else {
+            return;
+        };
+        let known = self.api.runs.known_here(id);
+        let is_new = match (&self.view, &known) {
+            (Some(ViewSource::Live { run, .. }), Some(known)) => !Arc::ptr_eq(run, known),
+            (_, known) => known.is_some(),
+        };
+        if is_new {
+            drop(self.add_snapshot().await);
+        }
+    }
+
+    /// Reads the journal, which other processes may have changed. An error is temporary, so the
+    /// stream continues.
+    async fn poll(&mut self) {
+        self.next_poll = Instant::now() + POLL;
+        let Ok(stored) = self.stored_runs().await else {
+            return;
+        };
+        self.add_runs(&stored, false);
+        if let Ok(asks) = stored_asks(&self.api, &self.caller).await {
+            self.stored = asks;
+        }
+        self.add_asks();
+        let now = |id: &RunId| {
+            stored
+                .iter()
+                .find(|run| run.run == *id)
+                .map(|run| run.updated)
+        };
+        if let (Some(id), Some(ViewSource::Stored { updated })) = (&self.run, &self.view)
+            && now(id).is_some_and(|now| Some(now) != *updated)
+        {
+            drop(self.add_snapshot().await);
+        }
+    }
+
+    async fn stored_runs(&self) -> HandlerResult<Vec<RunSummary>> {
+        let owner = self.caller.clone();
+        let query = RunQuery::new().newest_first().roots();
+        let is_wanted = move |run: &RunSummary| owner.owns(run.run.as_str());
+        Ok(self
+            .api
+            .runs
+            .newest(&self.caller, query, RUNS, is_wanted)
+            .await?)
+    }
+
+    /// Adds the list entries of new and changed runs.
+    fn add_runs(&mut self, stored: &[RunSummary], reset: bool) {
+        let api = &self.api;
+        let mut now: BTreeMap<RunId, Value> = stored
+            .iter()
+            .map(|run| {
+                (
+                    run.run.clone(),
+                    Value::Object(super::list::summary_json(api, run)),
+                )
+            })
+            .collect();
+        for run in api.runs.in_memory() {
+            if self.caller.owns(run.id().as_str()) {
+                now.insert(run.id().clone(), live_entry(&run));
+            }
+        }
+        let mut changed: Vec<Value> = Vec::new();
+        for (id, entry) in now {
+            let known = self.sent.get(&id);
+            if known.is_none_or(|known| is_other(known, &entry)) {
+                changed.push(entry.clone());
+                self.sent.insert(id, entry);
+            }
+        }
+        // The client drops old runs from its list as well.
+        while self.sent.len() > 4 * RUNS + 256 {
+            self.sent.pop_first();
+        }
+        if reset || !changed.is_empty() {
+            changed.sort_by_key(|entry| std::cmp::Reverse(entry["opened"].as_u64()));
+            let json = json!({"runs": changed, "reset": reset});
+            write_event(&mut self.text, "runs", &json);
+        }
+    }
+
+    /// Adds the questions, if they have changed.
+    fn add_asks(&mut self) {
+        let (api, live) = (&self.api, live_asks(&self.api, &self.caller));
+        self.stored
+            .retain(|entry| api.runs.known_here(&entry.root).is_none());
+        let asks = inbox_json(live, &self.stored);
+        if asks != self.asks {
+            write_event(&mut self.text, "asks", &asks);
+            self.asks = asks;
+        }
+    }
+}
+
+/// Returns the list entry of a run in memory, with the beginning of its goal.
+fn live_entry(run: &LiveRun) -> Value {
+    let here = run.ended().is_none();
+    Value::Object(run_view::summary_json(run.id(), &run.brief(MAX_GOAL), here))
+}
+
+/// Returns `true` if an entry differs in more than the time of the last event.
+fn is_other(known: &Value, entry: &Value) -> bool {
+    ["state", "here", "goal", "paused", "status", "opened"]
+        .iter()
+        .any(|field| known[*field] != entry[*field])
+}

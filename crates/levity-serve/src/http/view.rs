@@ -1,0 +1,64 @@
+//! `GET /v1/runs/ID/view`: a run as a page shows it, now or after some of its events.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use http::Uri;
+use levity_core::RunId;
+use levity_observe::RunView;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Api;
+use super::extract::RunPath;
+use super::input::{query, root};
+use super::problem::{HandlerResult, cause_text, ok};
+use crate::access::Caller;
+use crate::runs::RunOutcome;
+
+/// The parameter `at`: the number of durable events, all by default.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ViewQuery {
+    at: Option<u64>,
+}
+
+/// Returns the view, the number of all durable events, and the notable ones among them.
+pub(super) async fn view(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    RunPath(id): RunPath,
+    uri: Uri,
+) -> HandlerResult {
+    let params: ViewQuery = query(&uri)?;
+    let stored = api
+        .runs
+        .view_for(&caller, &id, &root(&id), params.at)
+        .await?;
+    let marks: Vec<_> = stored
+        .whole
+        .as_ref()
+        .unwrap_or(&stored.view)
+        .marks()
+        .collect();
+    let mut json = view_json(&api, &id, &stored.view);
+    json["total"] = stored.total.into();
+    json["marks"] = json!(marks);
+    Ok(ok(&json))
+}
+
+/// Returns a view with the relation of its run to this process: `here` if this process drives it,
+/// and the reason in `stopped` if it could not be driven to its end.
+pub(super) fn view_json(api: &Api, id: &RunId, view: &RunView) -> Value {
+    let live = api.runs.get(&root(id));
+    let outcome = live.as_ref().and_then(|run| run.ended());
+    let mut json = json!({
+        "run": id,
+        "view": view,
+        "here": live.is_some() && outcome.is_none(),
+    });
+    if let Some(RunOutcome::Stopped(cause)) = outcome {
+        json["stopped"] = cause_text(&cause).into();
+    }
+    json
+}
