@@ -14,6 +14,7 @@ mod agent_options;
     reason = "what other processes do is waited for"
 )]
 mod bridge;
+mod certificates;
 mod chat;
 mod complete;
 mod context;

@@ -650,6 +650,9 @@ pub(super) fn failed(error: reqwest::Error, connect: Duration) -> ModelError {
 ///
 /// The advice is empty if the reason says enough.
 fn connect_failure(error: &reqwest::Error) -> (String, &'static str) {
+    if levity_http::NoCertificates::caused(error) {
+        return (levity_http::NoCertificates.to_string(), "");
+    }
     if let Some(error) = find::<rustls::Error>(error) {
         return match error {
             rustls::Error::InvalidMessage(_) => (

@@ -126,13 +126,5 @@ fn was_closed(error: &reqwest::Error) -> bool {
 
 /// Builds a client without redirects and with the name of levity as its user agent.
 fn build(connect: Duration) -> Result<Client, reqwest::Error> {
-    // Another part of the program may have installed a provider already, which works as well.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    Client::builder()
-        .connect_timeout(connect)
-        // A redirect would send keys to another server.
-        .redirect(reqwest::redirect::Policy::none())
-        .tcp_nodelay(true)
-        .user_agent(concat!("levity/", env!("CARGO_PKG_VERSION")))
-        .build()
+    levity_http::client(|builder| builder.connect_timeout(connect).tcp_nodelay(true))
 }

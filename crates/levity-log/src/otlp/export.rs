@@ -11,6 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use levity_core::text::bare_url;
+use levity_http::NoCertificates;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, StatusCode, Url};
 use serde_json::Value as Json;
@@ -186,18 +187,16 @@ enum SendOutcome {
 
 impl Exporter {
     pub(super) fn new(builder: OtlpBuilder) -> Result<Self> {
-        // Another part of the program may have installed a provider already, which is fine.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = Client::builder()
-            .timeout(builder.timeout)
-            // A redirect would send keys to another host.
-            .redirect(reqwest::redirect::Policy::none())
-            .user_agent(concat!("levity/", env!("CARGO_PKG_VERSION")))
-            .build();
+        let client = levity_http::client(|client| client.timeout(builder.timeout));
         let client =
             client.map_err(|error| invalid("endpoint", &error.without_url().to_string()))?;
         let traces = builder.traces.map(to_target).transpose()?;
         let metrics = builder.metrics.map(to_target).transpose()?;
+        let mut targets = traces.iter().chain(&metrics);
+        if targets.any(|target| target.url.scheme() == "https") {
+            // Otherwise every request would fail, without a message.
+            NoCertificates::check().map_err(|error| invalid("endpoint", &error.to_string()))?;
+        }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();

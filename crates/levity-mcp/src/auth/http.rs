@@ -21,14 +21,9 @@ impl Http {
     /// Creates a client. It is separate from that of the server, so headers of the server's
     /// settings never reach an authorization server.
     pub(crate) fn new() -> Result<Self, reqwest::Error> {
-        // Another part of the program may have installed a provider already, which works as well.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = reqwest::Client::builder()
-            .timeout(REQUEST_TIMEOUT)
-            .redirect(reqwest::redirect::Policy::none())
-            .user_agent(concat!("levity/", env!("CARGO_PKG_VERSION")))
-            .build()?;
-        Ok(Self(client))
+        Ok(Self(levity_http::client(|builder| {
+            builder.timeout(REQUEST_TIMEOUT)
+        })?))
     }
 
     /// Sends a request and reads the whole response. Errors contain no URL.

@@ -19,6 +19,7 @@ use futures_util::future::{Either, select};
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use levity_core::{Timestamp, World};
+use levity_http::NoCertificates;
 use reqwest::{Client, Response, redirect};
 use url::Url;
 
@@ -386,6 +387,10 @@ impl Caller {
                     ),
                 )
             }
+            true if NoCertificates::caused(error) => self.error(
+                ErrorKind::Start,
+                format!("cannot be reached: {NoCertificates}"),
+            ),
             true => self.error(
                 ErrorKind::Start,
                 format!("cannot be reached: {cause}; is the server running?"),
@@ -476,18 +481,17 @@ fn headers(server: &Arc<str>, config: &config::Http) -> Result<HeaderMap> {
 }
 
 fn client(server: &Arc<str>, connect: Duration, mode: ConnectionMode) -> Result<Client> {
-    // Another part of the program may have installed a provider already, which works as well.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let builder = Client::builder()
-        .connect_timeout(connect)
-        .redirect(redirect::Policy::custom(follow))
-        .referer(false)
-        .tcp_nodelay(true)
-        .user_agent(concat!("levity/", env!("CARGO_PKG_VERSION")));
-    let builder = match mode {
-        ConnectionMode::Reused => builder,
-        ConnectionMode::New => builder.pool_max_idle_per_host(0),
-    };
+    let client = levity_http::client(|builder| {
+        let builder = builder
+            .connect_timeout(connect)
+            .redirect(redirect::Policy::custom(follow))
+            .referer(false)
+            .tcp_nodelay(true);
+        match mode {
+            ConnectionMode::Reused => builder,
+            ConnectionMode::New => builder.pool_max_idle_per_host(0),
+        }
+    });
     let invalid = |error| {
         Error::new(
             ErrorKind::Start,
@@ -495,7 +499,7 @@ fn client(server: &Arc<str>, connect: Duration, mode: ConnectionMode) -> Result<
             format!("cannot create an HTTP client: {error}"),
         )
     };
-    builder.build().map_err(invalid)
+    client.map_err(invalid)
 }
 
 /// Follows redirects within one origin that keep the method and the body. Another origin would
