@@ -1,0 +1,43 @@
+// Formats numbers, times and money for people.
+
+const NUMBER = new Intl.NumberFormat('en');
+
+export function number(value) {
+  return NUMBER.format(value || 0);
+}
+
+/** Formats a cost in US dollars. Small costs keep two significant digits. */
+export function money(value) {
+  if (value === null || value === undefined) return '–';
+  if (value === 0) return '$0';
+  return value >= 0.01 ? `$${value.toFixed(2)}` : `$${Number(value.toPrecision(2))}`;
+}
+
+export function duration(ms) {
+  if (!(ms >= 0)) return '–';
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (ms < 60_000) return `${(ms / 1000).toFixed(1)} s`;
+  const minutes = Math.floor(ms / 60_000);
+  if (minutes < 60) return `${minutes} min ${Math.floor((ms % 60_000) / 1000)} s`;
+  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
+export function time(ms) {
+  if (!ms) return '–';
+  const date = new Date(ms);
+  const isToday = date.toDateString() === new Date().toDateString();
+  return isToday ? date.toLocaleTimeString('en-GB') : date.toLocaleString('en-GB');
+}
+
+export function bytes(count) {
+  if (!(count >= 0)) return '–';
+  if (count < 1000) return `${count} B`;
+  return count < 1e6 ? `${(count / 1e3).toFixed(1)} kB` : `${(count / 1e6).toFixed(1)} MB`;
+}
+
+/** Returns a value as indented JSON; a text stays as it is. */
+export function pretty(value) {
+  if (typeof value === 'string') return value;
+  if (value === undefined) return '';
+  return JSON.stringify(value, null, 2);
+}

@@ -1,0 +1,349 @@
+// Tests of the web page in a real browser: node page.mjs BINARY [SCREENSHOTS]
+//
+// Starts `levity serve http` with a model server of its own, and drives Chromium with
+// playwright-core. NODE_PATH names the folder with playwright-core and axe-core; CHROMIUM names the
+// browser. Each test prints a line; the first failure ends the program.
+
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import fs from 'node:fs';
+import http from 'node:http';
+import { createRequire } from 'node:module';
+import os from 'node:os';
+import path from 'node:path';
+import readline from 'node:readline';
+
+const require = createRequire(path.join(process.env.NODE_PATH, 'x.js'));
+const { chromium } = require('playwright-core');
+const axe = fs.readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
+const [binary, screenshots] = process.argv.slice(2);
+const place = fs.mkdtempSync(path.join(os.tmpdir(), 'levity-page-'));
+const TOKEN = 'token-of-a-test-0123456789';
+
+/** Texts that must never become markup, requests or a broken layout. */
+const HOSTILE = [
+  '<script>window.broken=1</script>', '<img src=x onerror=window.broken=1>', '<svg onload=window.broken=1>',
+  '"><script>window.broken=1</script>', '<iframe src=javascript:window.broken=1>', '</textarea><script>window.broken=1</script>',
+  '<style>body{display:none}</style>', '<link rel=stylesheet href=http://127.0.0.1:9/x.css>', '<base href=http://127.0.0.1:9/>',
+  '<meta http-equiv=refresh content=0;url=http://127.0.0.1:9/>', '[a](javascript:window.broken=1)', '[a](data:text/html,<script>1</script>)',
+  '![x](http://127.0.0.1:9/x.png)', '<http://127.0.0.1:9/>', '[a](vbscript:1)', '[a]( javascript:1)', '&lt;script&gt;window.broken=1&lt;/script&gt;',
+  '\u202Eevil\u202C', '\u2066isolated', '\u200Bzero', '\u0000\u0001\u0007', '\uFEFFmark', '\uD800', 'a\u0300'.repeat(300), '﷽'.repeat(50),
+  '|a|b|\n|-|-|\n|<script>window.broken=1</script>|x|', '```html\n<script>window.broken=1</script>\n```', '`<img src=x onerror=window.broken=1>`',
+  '# <script>window.broken=1</script>', '- <script>window.broken=1</script>', '> <script>window.broken=1</script>', '**<b onclick=window.broken=1>x</b>**',
+  '*'.repeat(2000), '['.repeat(2000), '`'.repeat(2001), '|'.repeat(2000) + '\n|-|', '\n'.repeat(2000), '#'.repeat(500), '>'.repeat(500),
+  'x'.repeat(1_000_000), ' '.repeat(100_000) + 'y', 'word '.repeat(20_000), '${window.broken=1}', '{{window.broken=1}}', "';window.broken=1//",
+  'javascript:window.broken=1', 'expression(window.broken=1)', 'url(http://127.0.0.1:9/)', '@import "http://127.0.0.1:9/x.css";',
+  '<math><mi xlink:href="javascript:window.broken=1">', '<object data="http://127.0.0.1:9/">', '<embed src="http://127.0.0.1:9/">',
+  '<form action="http://127.0.0.1:9/"><button>x</button></form>', '<a href="http://127.0.0.1:9/" ping="http://127.0.0.1:9/">x</a>',
+  '<video src="http://127.0.0.1:9/">', '<audio autoplay src="http://127.0.0.1:9/">', '<input autofocus onfocus=window.broken=1>',
+  '<details open ontoggle=window.broken=1>', '<marquee onstart=window.broken=1>', '<template><script>window.broken=1</script></template>',
+  '__proto__', 'constructor', '<!--', ']]>', '<?xml version="1.0"?>',
+];
+
+/** A server with the API of an OpenAI-compatible model. The goal chooses the reply. */
+function modelServer() {
+  const server = http.createServer(async (request, answer) => {
+    let body = '';
+    for await (const part of request) body += part;
+    const { messages } = JSON.parse(body);
+    const goal = String(messages.find((message) => message.role === 'user')?.content ?? '');
+    // levity writes results as text for servers that seem to have no tool calls.
+    const wasCalled = messages.some((message) => message.role === 'tool' || /<tool_response/.test(message.content));
+    answer.writeHead(200, { 'Content-Type': 'text/event-stream' });
+    const send = (delta, finish = null) => answer.write(`data: ${JSON.stringify({
+      id: 'x', object: 'chat.completion.chunk', created: 0, model: 'm', choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`);
+    const end = (reason) => {
+      send({}, reason);
+      answer.write(`data: ${JSON.stringify({ id: 'x', object: 'chat.completion.chunk', created: 0, model: 'm', choices: [], usage: { prompt_tokens: 20, completion_tokens: 10, total_tokens: 30 } })}\n\n`);
+      answer.end('data: [DONE]\n\n');
+    };
+    const call = (name, args) => send({ role: 'assistant', tool_calls: [{ index: 0, id: `c${messages.length}`, type: 'function', function: { name, arguments: JSON.stringify(args) } }] });
+    if (goal.includes('hostile')) {
+      const text = HOSTILE[Number(goal.match(/\d+/)[0])];
+      if (!wasCalled) {
+        call('write_file', { path: 'hostile.txt', content: text.slice(0, 2000) });
+        return end('tool_calls');
+      }
+      send({ role: 'assistant', content: text });
+      return end('stop');
+    }
+    if (goal.includes('write') && !wasCalled) {
+      call('write_file', { path: 'note.txt', content: 'first' });
+      return end('tool_calls');
+    }
+    if (goal.includes('slow')) {
+      for (let n = 0; n < 60 && !answer.destroyed; n += 1) {
+        send({ content: `word${n} ` });
+        await new Promise((resume) => setTimeout(resume, 50));
+      }
+      return end('stop');
+    }
+    send({ role: 'assistant', content: `## Done\n\nThe answer to **${goal.slice(0, 40)}**.` });
+    return end('stop');
+  });
+  return new Promise((ready) => server.listen(0, '127.0.0.1', () => ready(server)));
+}
+
+let levity = null;
+async function startLevity(port, model) {
+  levity = spawn(binary, ['serve', 'http', '--listen', `127.0.0.1:${port}`, '--journal', path.join(place, 'runs'),
+    '--workspace', path.join(place, 'work'), '--ask', 'write_file', '--model', `compatible:m@http://127.0.0.1:${model.address().port}/v1`], {
+    env: { PATH: process.env.PATH, HOME: place, LEVITY_TOKEN: TOKEN }, stdio: ['ignore', 'pipe', 'pipe'] });
+  const errors = [];
+  levity.stderr.on('data', (data) => errors.push(data));
+  const lines = readline.createInterface({ input: levity.stdout });
+  const line = await new Promise((ready, failed) => {
+    lines.once('line', ready);
+    levity.once('exit', (code) => failed(new Error(`levity ended with ${code}: ${Buffer.concat(errors)}`)));
+  });
+  levity.removeAllListeners('exit');
+  return line.match(/http:\/\/[^/]+/)[0];
+}
+
+function stopLevity(signal) {
+  return new Promise((ended) => {
+    levity.once('exit', ended);
+    levity.kill(signal);
+  });
+}
+
+const tests = [];
+const test = (name, run) => tests.push([name, run]);
+let origin = '';
+const requests = [];
+
+async function open(context, hash = `#token=${TOKEN}`) {
+  const page = await context.newPage();
+  page.problems = [];
+  page.on('pageerror', (error) => page.problems.push(error.stack));
+  page.on('console', (message) => message.type() === 'error' && !/Failed to load resource/.test(message.text()) && page.problems.push(message.text()));
+  page.on('request', (request) => requests.push(request.url()));
+  await page.goto(`${origin}/${hash}`);
+  return page;
+}
+
+async function startRun(page, goal) {
+  const before = await page.locator('.facts-line code').textContent().catch(() => '');
+  await page.fill('.start textarea', goal);
+  await page.click('.start button');
+  await page.waitForFunction((last) => document.querySelector('.facts-line code')?.textContent !== last, before);
+  return page.locator('.facts-line code').textContent();
+}
+
+const state = (page, text) => page.waitForSelector(`.head .badge:has-text("${text}")`, { timeout: 20_000 });
+const words = (text) => (text.match(/word\d+/g) || []).map((word) => Number(word.slice(4)));
+function inOrder(numbers) {
+  numbers.forEach((number, index) => assert.equal(number, index, `words are lost or repeated: ${numbers}`));
+}
+
+test('page asks for a token, and takes it from the address', async ({ context }) => {
+  const page = await open(context, '');
+  await page.fill('.login input', 'wrong');
+  await page.click('.login button');
+  await page.waitForSelector('.login .problem:has-text("does not accept")');
+  const other = await open(context);
+  await other.waitForSelector('.start');
+  assert.ok(!other.url().includes(TOKEN), 'the token stays in the address');
+  assert.deepEqual(other.problems, []);
+});
+
+test('run starts, streams its text and ends', async ({ page }) => {
+  await startRun(page, 'slow please');
+  await page.waitForSelector('.reply .body:has-text("word3")');
+  assert.ok(!(await page.locator('.reply .body').last().textContent()).includes('word59'), 'the text did not stream');
+  await state(page, 'answered').catch(() => state(page, 'ended'));
+  inOrder(words(await page.locator('.reply .body').first().textContent()));
+});
+
+test('reload in the middle loses and repeats nothing', async ({ page }) => {
+  await startRun(page, 'slow reload');
+  await page.waitForSelector('.reply .body:has-text("word5")');
+  await page.reload();
+  await page.waitForSelector('.reply .body:has-text("word59")', { timeout: 20_000 });
+  inOrder(words(await page.locator('.reply .body').first().textContent()));
+});
+
+test('call is approved in the chat', async ({ page }) => {
+  await startRun(page, 'write a note');
+  await page.waitForSelector('.chat .ask');
+  await page.click('.chat .ask >> text=Allow');
+  await page.waitForSelector('.chat .ask', { state: 'detached' });
+  await page.waitForSelector('.reply h4:has-text("Done")');
+  assert.equal(fs.readFileSync(path.join(place, 'work/note.txt'), 'utf8'), 'first');
+});
+
+test('arguments are edited in the inbox', async ({ page }) => {
+  await startRun(page, 'write another note');
+  await page.waitForSelector('.top .waiting');
+  await page.click('.top >> text=Questions');
+  await page.click('dialog >> text=Edit arguments');
+  await page.fill('dialog .editor', '{"path": "note.txt"');
+  await page.click('dialog >> text=Allow with these arguments');
+  await page.waitForSelector('dialog .problem:has-text("not valid JSON")');
+  await page.fill('dialog .editor', '{"path": "note.txt", "content": "edited"}');
+  await page.click('dialog >> text=Allow with these arguments');
+  await page.waitForSelector('dialog .ask', { state: 'detached' });
+  await page.click('dialog .close');
+  await page.waitForSelector('.reply h4:has-text("Done")');
+  assert.equal(fs.readFileSync(path.join(place, 'work/note.txt'), 'utf8'), 'edited');
+});
+
+test('run is paused, resumed and cancelled', async ({ page }) => {
+  page.on('dialog', (dialog) => dialog.accept());
+  await startRun(page, 'write and wait');
+  await page.waitForSelector('.chat .ask');
+  await page.click('.controls >> text=Pause');
+  await state(page, 'paused');
+  await page.click('.controls >> text=Resume');
+  await page.waitForSelector('.controls >> text=Pause');
+  await page.click('.controls >> text=Cancel');
+  await page.waitForSelector('.controls >> text=Delete run', { timeout: 20_000 });
+});
+
+test('scrubber shows the past, and a fork goes another way', async ({ page }) => {
+  const first = await startRun(page, 'write for the fork');
+  await page.waitForSelector('.chat .ask');
+  await page.click('.chat .ask >> text=Allow');
+  await page.waitForSelector('.reply h4:has-text("Done")');
+  await page.waitForSelector('.controls >> text=Delete run');
+  for (let n = 0; n < 40 && await page.locator('.reply h4').count(); n += 1) {
+    await page.click('[aria-label="Previous event"]');
+    await page.waitForTimeout(80);
+  }
+  assert.equal(await page.locator('.reply h4').count(), 0, 'the past has no answer');
+  await page.click('.timeline >> text=Fork from here');
+  await page.waitForFunction((id) => document.querySelector('.facts-line code')?.textContent !== id, first);
+  await page.waitForSelector('.compare th:has-text("' + first + '")');
+  if (await page.locator('.chat .ask').count()) await page.click('.chat .ask >> text=Allow');
+  await page.waitForSelector('.reply h4:has-text("Done")', { timeout: 20_000 });
+  if (screenshots) await page.screenshot({ path: path.join(screenshots, 'page-compare.png') });
+});
+
+test('two pages show one run', async ({ context, page }) => {
+  const id = await startRun(page, 'write for two');
+  const other = await open(context, `#token=${TOKEN}&run=${id}`);
+  await other.waitForSelector('.chat .ask');
+  await page.click('.chat .ask >> text=Deny');
+  await other.waitForSelector('.chat .ask', { state: 'detached' });
+  await other.waitForSelector('.reply h4:has-text("Done")');
+  assert.deepEqual(other.problems, []);
+});
+
+test('page reconnects after the server was killed, and the run continues', async ({ page, model }) => {
+  await startRun(page, 'write after a crash');
+  await page.waitForSelector('.chat .ask');
+  await stopLevity('SIGKILL');
+  await page.waitForFunction(() => document.body.dataset.connection === 'offline');
+  await startLevity(new URL(origin).port, model);
+  await page.waitForFunction(() => document.body.dataset.connection === 'connected', null, { timeout: 20_000 });
+  await page.waitForSelector('.chat .ask', { timeout: 20_000 });
+  await page.click('.chat .ask >> text=Allow');
+  await page.waitForSelector('.reply h4:has-text("Done")', { timeout: 20_000 });
+  assert.equal(await page.locator('.i-call').count(), 1, 'the call is there once');
+});
+
+test(`${HOSTILE.length} hostile texts run nothing and load nothing`, async ({ page }) => {
+  requests.length = 0;
+  for (let n = 0; n < HOSTILE.length; n += 1) {
+    await startRun(page, `hostile ${n} ${HOSTILE[n].replace(/[\0\uD800]/g, '').slice(0, 300)}`);
+    await page.waitForSelector('.chat .ask', { timeout: 20_000 });
+    await page.click('.chat .ask >> text=Allow');
+    await page.waitForSelector('.controls >> text=Delete run', { timeout: 20_000 });
+    if (n % 8 === 0) for (const tab of ['graph', 'log', 'summary', 'chat']) await page.click(`#tab-${tab}`);
+    const shape = await page.evaluate(() => [window.broken, document.documentElement.scrollWidth <= innerWidth + 1, document.querySelector('.top h1').textContent]);
+    assert.deepEqual(shape, [undefined, true, 'levity'], HOSTILE[n].slice(0, 100));
+  }
+  const foreign = requests.filter((url) => !url.startsWith(origin) && !url.startsWith('data:'));
+  assert.deepEqual(foreign, []);
+});
+
+test('axe finds no violation, light and dark, in each view', async ({ browser }) => {
+  for (const colorScheme of ['light', 'dark']) {
+    const context = await browser.newContext({ bypassCSP: true, colorScheme, viewport: { width: 1280, height: 800 } });
+    const page = await open(context);
+    await startRun(page, 'write for axe');
+    await page.waitForSelector('.chat .ask');
+    const check = async (view) => {
+      await page.evaluate(axe);
+      const found = await page.evaluate(() => globalThis.axe.run());
+      assert.deepEqual(found.violations.map((one) => `${one.id}: ${one.nodes[0].html}`), [], `${colorScheme}, ${view}`);
+    };
+    await page.locator('.i-call summary').first().click();
+    for (const tab of ['chat', 'graph', 'log', 'files', 'summary']) {
+      await page.click(`#tab-${tab}`);
+      await page.waitForTimeout(200);
+      await check(tab);
+    }
+    await page.click('.top >> text=Questions');
+    await check('inbox');
+    await page.click('dialog >> text=Deny');
+    if (screenshots && colorScheme === 'light') {
+      await page.click('dialog .close');
+      await page.click('#tab-chat');
+      await page.waitForSelector('.reply h4');
+      await page.screenshot({ path: path.join(screenshots, 'page-chat.png') });
+    }
+    await context.close();
+  }
+});
+
+test('everything works with the keyboard alone', async ({ page }) => {
+  await page.locator('.start textarea').focus();
+  await page.keyboard.type('write by keyboard');
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('.chat .ask');
+  await page.locator('#tab-chat').focus();
+  await page.keyboard.press('ArrowRight');
+  await page.waitForSelector('#tab-graph[aria-selected=true]');
+  await page.keyboard.press('ArrowLeft');
+  await page.waitForSelector('#tab-chat[aria-selected=true]');
+  for (let n = 0; n < 60; n += 1) {
+    const text = await page.evaluate(() => document.activeElement.textContent);
+    if (text === 'Allow') break;
+    await page.keyboard.press('Tab');
+  }
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('.reply h4:has-text("Done")');
+});
+
+async function main() {
+  fs.mkdirSync(path.join(place, 'work'));
+  const model = await modelServer();
+  origin = await startLevity(0, model);
+  const browser = await chromium.launch({
+    executablePath: process.env.CHROMIUM || '/usr/bin/chromium',
+    args: ['--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync',
+      ...(process.getuid() === 0 ? ['--no-sandbox'] : [])] });
+  let passed = 0;
+  const only = process.env.ONLY;
+  try {
+    for (const [name, run] of tests.filter(([name]) => !only || name.includes(only))) {
+      const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
+      context.setDefaultTimeout(15_000);
+      const page = await open(context);
+      try {
+        await run({ browser, context, page, model });
+        assert.deepEqual(page.problems, []);
+      } catch (error) {
+        console.log(`FAILED ${name}`);
+        await page.screenshot({ path: path.join(os.tmpdir(), 'levity-page-failure.png') });
+        throw error;
+      }
+      await context.close();
+      passed += 1;
+      console.log(`ok ${name}`);
+    }
+  } finally {
+    await browser.close();
+    await stopLevity('SIGTERM');
+    model.closeAllConnections();
+    model.close();
+    fs.rmSync(place, { recursive: true });
+  }
+  console.log(`${passed} passed, 0 failed`);
+}
+
+main().catch((error) => {
+  console.error(error);
+  process.exit(1);
+});
