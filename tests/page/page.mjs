@@ -27,7 +27,7 @@ const HOSTILE = [
   '<style>body{display:none}</style>', '<link rel=stylesheet href=http://127.0.0.1:9/x.css>', '<base href=http://127.0.0.1:9/>',
   '<meta http-equiv=refresh content=0;url=http://127.0.0.1:9/>', '[a](javascript:window.broken=1)', '[a](data:text/html,<script>1</script>)',
   '![x](http://127.0.0.1:9/x.png)', '<http://127.0.0.1:9/>', '[a](vbscript:1)', '[a]( javascript:1)', '&lt;script&gt;window.broken=1&lt;/script&gt;',
-  '\u202Eevil\u202C', '\u2066isolated', '\u200Bzero', '\u0000\u0001\u0007', '\uFEFFmark', '\uD800', 'a\u0300'.repeat(300), '﷽'.repeat(50),
+  '\u202Eevil\u202C', '\u2066isolated', '\u200Bzero', '\u0000\u0001\u0007', '\uFEFFmark', '\uFFFE\u{10FFFF}', 'a\u0300'.repeat(300), '﷽'.repeat(50),
   '|a|b|\n|-|-|\n|<script>window.broken=1</script>|x|', '```html\n<script>window.broken=1</script>\n```', '`<img src=x onerror=window.broken=1>`',
   '# <script>window.broken=1</script>', '- <script>window.broken=1</script>', '> <script>window.broken=1</script>', '**<b onclick=window.broken=1>x</b>**',
   '*'.repeat(2000), '['.repeat(2000), '`'.repeat(2001), '|'.repeat(2000) + '\n|-|', '\n'.repeat(2000), '#'.repeat(500), '>'.repeat(500),
@@ -245,9 +245,15 @@ test('page reconnects after the server was killed, and the run continues', async
 test(`${HOSTILE.length} hostile texts run nothing and load nothing`, async ({ page }) => {
   requests.length = 0;
   for (let n = 0; n < HOSTILE.length; n += 1) {
-    await startRun(page, `hostile ${n} ${HOSTILE[n].replace(/[\0\uD800]/g, '').slice(0, 300)}`);
-    await page.waitForSelector('.chat .ask', { timeout: 20_000 });
-    await page.click('.chat .ask >> text=Allow');
+    await startRun(page, `hostile ${n} ${HOSTILE[n].replaceAll('\0', '').slice(0, 300)}`);
+    // levity asks again for a reply that is empty.
+    for (let asked = 0; asked < 4; asked += 1) {
+      await page.waitForSelector('.chat .ask, .controls >> text=Delete run', { timeout: 20_000 });
+      if (!await page.locator('.chat .ask').count()) break;
+      const id = await page.locator('.chat .ask').first().getAttribute('data-ask');
+      await page.click('.chat .ask >> text=Allow');
+      await page.waitForSelector(`.chat .ask[data-ask="${id}"]`, { state: 'detached' });
+    }
     await page.waitForSelector('.controls >> text=Delete run', { timeout: 20_000 });
     if (n % 8 === 0) for (const tab of ['graph', 'log', 'summary', 'chat']) await page.click(`#tab-${tab}`);
     const shape = await page.evaluate(() => [window.broken, document.documentElement.scrollWidth <= innerWidth + 1, document.querySelector('.top h1').textContent]);
@@ -268,7 +274,7 @@ test('axe finds no violation, light and dark, in each view', async ({ browser })
       const found = await page.evaluate(() => globalThis.axe.run());
       assert.deepEqual(found.violations.map((one) => `${one.id}: ${one.nodes[0].html}`), [], `${colorScheme}, ${view}`);
     };
-    await page.locator('.i-call summary').first().click();
+    await page.evaluate(() => document.querySelectorAll('details').forEach((one) => { one.open = true; }));
     for (const tab of ['chat', 'graph', 'log', 'files', 'summary']) {
       await page.click(`#tab-${tab}`);
       await page.waitForTimeout(200);

@@ -5,7 +5,7 @@ import { badge, button } from './parts.js';
 import { answer } from './panels.js';
 import { tokens } from './graph.js';
 import { duration, money, number } from './format.js';
-import { cost, RunState } from './view.js';
+import { cost, RunState, standing } from './view.js';
 import { T } from './texts.js';
 
 export function compare({ runs, load }) {
@@ -47,7 +47,7 @@ export function compare({ runs, load }) {
     const steps = ({ nodes }) => [...nodes.values()].filter((one) => one.kind === 'step').length || undefined;
     const row = (name, value) => h('tr', {}, h('th', { scope: 'row' }, name), both.map((one) => h('td', { dir: 'auto' }, value(one) ?? '–')));
     fill(table, h('table', {}, h('thead', {}, h('tr', {}, h('td', {}), both.map(({ top }) => h('th', { scope: 'col' }, top.run)))),
-      h('tbody', {}, row(T.state, ({ top }) => badge(top.state)), row(T.cost, ({ top }) => money(cost(top.usage))),
+      h('tbody', {}, row(T.state, ({ top }) => badge(standing(top))), row(T.cost, ({ top }) => money(cost(top.usage))),
         row(T.duration, ({ top }) => duration((top.updated || 0) - (top.started || 0))), row(T.tokens, ({ top }) => top.usage && tokens(top.usage)),
         row(T.turns, ({ top }) => number(top.stats && top.stats.turns)), row(T.calls, ({ top }) => number(top.stats && top.stats.tool_calls)),
         row(T.steps, steps), row(T.answerOfRun, ({ top }) => answer(top)))));

@@ -3,7 +3,7 @@
 import { api, ApiError, hasToken, setToken, stream, takeCredentials } from './api.js';
 import { h, fill, frame, Keyed, setText } from './dom.js';
 import { badge, button } from './parts.js';
-import { cost, RunState } from './view.js';
+import { cost, RunState, standing } from './view.js';
 import { chat } from './chat.js';
 import { graph } from './graph.js';
 import { answer, files, log, summary } from './panels.js';
@@ -128,7 +128,7 @@ const drawRun = frame(() => {
   if (!now || !now.top) return;
   const { top } = now;
   setText(title, top.goal || state.selected);
-  fill(head, badge(top.state), h('code', {}, state.selected), h('span', {}, duration((top.updated || 0) - (top.started || 0))),
+  fill(head, badge(standing(top)), h('code', {}, state.selected), h('span', {}, duration((top.updated || 0) - (top.started || 0))),
     h('span', {}, money(cost(top.usage))));
   drawControls(top);
   views[state.tab].show(now);

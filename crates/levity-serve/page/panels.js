@@ -5,7 +5,7 @@ import { badge, facts } from './parts.js';
 import { markdown } from './markdown.js';
 import { bytes, duration, money, number, time } from './format.js';
 import { tokens } from './graph.js';
-import { cost } from './view.js';
+import { cost, standing } from './view.js';
 import { T } from './texts.js';
 
 /** The number of entries of the log that are in the page at once. */
@@ -45,7 +45,7 @@ export function summary() {
     const stats = top.stats || {};
     const usage = top.usage || {};
     fill(node, facts([
-      [T.state, badge(top.state)], [T.started, time(top.started)],
+      [T.state, badge(standing(top))], [T.started, time(top.started)],
       [T.duration, duration((top.updated || 0) - (top.started || 0))],
       [T.cost, money(cost(usage))], [T.tokens, tokens(usage)],
       [T.turns, number(stats.turns)], [T.calls, number(stats.tool_calls)],

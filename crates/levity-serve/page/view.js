@@ -53,6 +53,11 @@ export class RunState {
   }
 }
 
+/** Returns the state of a run, or how it ended. */
+export function standing(top) {
+  return top.state === 'ended' && top.ending ? top.ending.status : top.state;
+}
+
 /** Returns the elapsed time of a call or node; a running one counts up to now. */
 export function elapsed({ started, ended }, now) {
   return started ? (ended || now) - started : undefined;

@@ -106,11 +106,11 @@ pub enum CommandError {
         .0.display()
     )]
     SecondMount(PathBuf),
-    /// Another program removed a protected file or an empty file that the sandbox had created, so
-    /// the sandbox ended the command: it could have created the file.
+    /// Another program removed or replaced something that commands must not create, so the sandbox
+    /// ended the command: it may have created a file there.
     #[error(
-        "the command was ended because another program removed the protected file `{}`; check \
-         this file, and run the command again",
+        "the command was ended because another program removed or replaced `{}`, which commands \
+         must not create; check this path, and run the command again",
         .0.to_string_lossy().escape_debug()
     )]
     Exposed(PathBuf),

@@ -50,16 +50,48 @@ static FILES: [PageFile; 17] = [
     file!("/page/api.js", "text/javascript; charset=utf-8", "api.js"),
     file!("/page/asks.js", "text/javascript; charset=utf-8", "asks.js"),
     file!("/page/chat.js", "text/javascript; charset=utf-8", "chat.js"),
-    file!("/page/compare.js", "text/javascript; charset=utf-8", "compare.js"),
+    file!(
+        "/page/compare.js",
+        "text/javascript; charset=utf-8",
+        "compare.js"
+    ),
     file!("/page/dom.js", "text/javascript; charset=utf-8", "dom.js"),
-    file!("/page/format.js", "text/javascript; charset=utf-8", "format.js"),
-    file!("/page/graph.js", "text/javascript; charset=utf-8", "graph.js"),
-    file!("/page/markdown.js", "text/javascript; charset=utf-8", "markdown.js"),
+    file!(
+        "/page/format.js",
+        "text/javascript; charset=utf-8",
+        "format.js"
+    ),
+    file!(
+        "/page/graph.js",
+        "text/javascript; charset=utf-8",
+        "graph.js"
+    ),
+    file!(
+        "/page/markdown.js",
+        "text/javascript; charset=utf-8",
+        "markdown.js"
+    ),
     file!("/page/page.js", "text/javascript; charset=utf-8", "page.js"),
-    file!("/page/panels.js", "text/javascript; charset=utf-8", "panels.js"),
-    file!("/page/parts.js", "text/javascript; charset=utf-8", "parts.js"),
-    file!("/page/texts.js", "text/javascript; charset=utf-8", "texts.js"),
-    file!("/page/timeline.js", "text/javascript; charset=utf-8", "timeline.js"),
+    file!(
+        "/page/panels.js",
+        "text/javascript; charset=utf-8",
+        "panels.js"
+    ),
+    file!(
+        "/page/parts.js",
+        "text/javascript; charset=utf-8",
+        "parts.js"
+    ),
+    file!(
+        "/page/texts.js",
+        "text/javascript; charset=utf-8",
+        "texts.js"
+    ),
+    file!(
+        "/page/timeline.js",
+        "text/javascript; charset=utf-8",
+        "timeline.js"
+    ),
     file!("/page/view.js", "text/javascript; charset=utf-8", "view.js"),
     file!("/page/page.css", "text/css; charset=utf-8", "page.css"),
     file!("/licenses", "text/plain; charset=utf-8", "licenses.txt"),

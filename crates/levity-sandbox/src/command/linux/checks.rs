@@ -102,6 +102,11 @@ impl CoverChecks {
         self.folders.iter().map(AsRawFd::as_raw_fd)
     }
 
+    /// Closes the folders, in a process that does not check.
+    pub(super) fn close(&mut self) {
+        self.folders.clear();
+    }
+
     /// Returns the covers to check at a tick: each in turn.
     pub(super) fn slice(&mut self) -> std::ops::Range<usize> {
         let start = if self.next < self.places.len() {
@@ -162,7 +167,7 @@ pub(super) fn mount_over(target: &OwnedFd, stat: &Stat, kind: CoverKind, empty: 
     let itself = alone | OpenTreeFlags::AT_EMPTY_PATH | OpenTreeFlags::AT_RECURSIVE;
     let kind_of_file = FileType::from_raw_mode(stat.st_mode);
     let tree = match kind {
-        CoverKind::Pinned => open_tree(target, c"", itself)?,
+        CoverKind::Pinned | CoverKind::Anchored => open_tree(target, c"", itself)?,
         // A link can only be protected.
         _ if !kind.hides() || kind_of_file == FileType::Symlink => {
             let tree = open_tree(target, c"", itself)?;

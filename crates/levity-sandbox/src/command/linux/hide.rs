@@ -698,22 +698,29 @@ fn is_rest_in_git(path: &[u8]) -> bool {
 
 /// Adds covers for the folders above protected and reserved paths, so that no command can move such
 /// a folder away and put another in its place. They come first, as they must be mounted first.
-pub(super) fn pin_above(covers: Vec<Cover>, root: &Path) -> Vec<Cover> {
+pub(super) fn pin_above(mut covers: Vec<Cover>, root: &Path) -> Vec<Cover> {
     let root = root.as_os_str().as_bytes();
     let start = root.strip_suffix(b"/").unwrap_or(root).len();
-    let known: HashSet<&[u8]> = covers.iter().map(|it| it.path.as_bytes()).collect();
     let mut above = BTreeSet::new();
     for cover in covers.iter().filter(|cover| cover.kind.must_exist()) {
         let path = cover.path.as_bytes();
         let is_below = path.starts_with(root);
         let ends = path.iter().enumerate();
         let ends = ends.filter(|(at, byte)| is_below && *at > start && **byte == b'/');
-        above.extend(ends.map(|(end, _)| &path[..end]));
+        above.extend(ends.map(|(end, _)| path[..end].to_vec()));
     }
-    let new = above.into_iter().filter(|path| !known.contains(path));
-    let mut pinned: Vec<Cover> = new.filter_map(pin).collect();
-    pinned.extend(covers);
-    pinned
+    for cover in &mut covers {
+        let is_above = above.remove(cover.path.as_bytes());
+        if is_above && cover.kind == CoverKind::Pinned {
+            cover.kind = CoverKind::Anchored;
+        }
+    }
+    let new = above.iter().filter_map(|path| pin(path));
+    let anchored = new.map(|cover| Cover {
+        kind: CoverKind::Anchored,
+        ..cover
+    });
+    anchored.chain(covers).collect()
 }
 
 /// Fails if there are more covers than a command may have.

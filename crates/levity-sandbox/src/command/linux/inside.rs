@@ -272,6 +272,8 @@ fn open_full_proc() -> Sys<OwnedFd> {
 
 /// Runs the command's process until it executes its program.
 fn command(job: &mut Job) -> ! {
+    // They would count towards the limit on its descriptors.
+    job.checks.close();
     require(job, Step::Streams, streams(job));
     require(job, Step::Limits, limits(job));
     require(job, Step::Directory, enter(job));

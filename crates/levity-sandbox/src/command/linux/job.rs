@@ -159,6 +159,8 @@ pub(super) enum CoverKind {
     Fixed,
     /// A folder that cannot be moved away to put another in its place.
     Pinned,
+    /// The same, for a folder above a protected or reserved path.
+    Anchored,
 }
 
 impl CoverKind {
@@ -169,10 +171,16 @@ impl CoverKind {
         )
     }
 
-    /// Returns `true` if a command must not run while nothing is at the path: it could create a
-    /// file there.
+    /// Returns `true` if the command must end when another program removes what is at the path: the
+    /// command could put something else there.
     pub(super) fn must_exist(self) -> bool {
-        matches!(self, Self::Fixed | Self::Reserved)
+        matches!(self, Self::Fixed | Self::Reserved | Self::Anchored)
+    }
+
+    /// Returns `true` if the command must also end when something else is at the path: the command
+    /// may have created it.
+    pub(super) fn must_stay(self) -> bool {
+        matches!(self, Self::Reserved | Self::Anchored)
     }
 }
 

@@ -656,6 +656,9 @@ fn hide_error(path: &[u8], errno: Errno) -> io::Error {
         Errno::STALE => io::Error::other(format!(
             "`{path}` is not the file that the search found: {MOVED}"
         )),
+        Errno::MFILE | Errno::NFILE => io::Error::other(
+            "too many folders contain hidden files; raise the limit on open files (`ulimit -n`)",
+        ),
         errno => {
             let error = io::Error::from(errno);
             io::Error::new(error.kind(), format!("`{path}`: {error}"))

@@ -212,11 +212,11 @@ impl Watch<'_> {
         is_exposed
     }
 
-    /// Restores the mount over one path if it is missing; returns `false` if that is impossible.
+    /// Restores the mount over one path if it is missing; returns `false` if the command must end.
     ///
-    /// The other program may be in the middle of the change: during a rename, nothing can be mounted
-    /// on the old file any more, and an editor renames a file away before it writes the new one.
-    /// Therefore the watcher tries again for a moment.
+    /// While another program renames a file over the old one, nothing can be mounted on the old one
+    /// any more. Therefore the watcher tries again for a moment. It stops the command each time,
+    /// because the kernel may continue a process that asked for a SIGCONT before.
     fn restore(&mut self, at: usize) -> bool {
         let Some(kind) = self.job.covers.get(at).map(|cover| cover.kind) else {
             return true;
@@ -227,7 +227,8 @@ impl Watch<'_> {
                 CoverState::InPlace => return true,
                 // The user removed a denied file: nothing is left to hide.
                 CoverState::Missing if !kind.must_exist() => return true,
-                CoverState::Missing => {}
+                CoverState::Missing => break,
+                CoverState::Replaced if kind.must_stay() => break,
                 CoverState::Replaced => {
                     if !is_reported {
                         is_reported = true;
@@ -240,6 +241,7 @@ impl Watch<'_> {
                 }
             }
             let _ = poll(&mut [], Some(&time(1)));
+            stop(-1);
         }
         send(self.job, Record::Replaced(at as u32));
         false

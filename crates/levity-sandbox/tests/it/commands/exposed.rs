@@ -156,6 +156,58 @@ async fn command_ends_when_path_that_it_must_not_create_becomes_free() {
     }
 }
 
+/// A command that continues although it is stopped, because a timer sends SIGCONT.
+#[tokio::test(flavor = "multi_thread")]
+async fn command_that_ignores_stop_ends_when_reserved_path_becomes_free() {
+    let Some((folder, sandbox)) = sandbox(&["settings.toml"]) else {
+        return;
+    };
+    let code = "use POSIX; for (1..20) { if (!fork) { while (1) { kill 'CONT', getppid(); } } } \
+        open(F, '>started'); close F; while (1) { open(F, '>>settings.toml') && print F 'evil'; }";
+    let command = sandbox.command(["perl", "-e", code]);
+    let running = tokio::spawn(async move { command.run().await });
+    let end = Instant::now() + Duration::from_secs(20);
+    while !folder.path().join("started").exists() {
+        if running.is_finished() || Instant::now() > end {
+            println!("not tried: there is no Perl");
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    fs::remove_dir(folder.path().join("settings.toml")).unwrap();
+    let error = running.await.unwrap().unwrap_err();
+    assert!(matches!(error, CommandError::Exposed(_)), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn command_ends_when_other_program_replaces_folder_above_protected_path() {
+    for name in ["sub", ".git", "data"] {
+        let Some((folder, _)) = sandbox(&[]) else {
+            return;
+        };
+        for name in [
+            "sub/.git/HEAD",
+            "sub/.git/objects/x",
+            "sub/.git/refs/x",
+            "data/x",
+        ] {
+            put(folder.path(), name, "ref: refs/heads/main\n");
+        }
+        let Some(sandbox) = open(folder.path(), &["data/mem.db-wal"]) else {
+            return;
+        };
+        let running = start(folder.path(), &sandbox, "sleep 20").await;
+        let path = folder.path().canonicalize().unwrap().join(name);
+        fs::rename(&path, folder.path().join("old")).unwrap();
+        fs::create_dir(&path).unwrap();
+        let error = running.await.unwrap().unwrap_err();
+        assert!(
+            matches!(&error, CommandError::Exposed(found) if *found == path),
+            "{error}"
+        );
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn denied_file_that_is_removed_and_created_again_stays_hidden() {
     let Some((folder, sandbox)) = sandbox(&[]) else {
