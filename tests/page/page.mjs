@@ -248,7 +248,7 @@ test(`${HOSTILE.length} hostile texts run nothing and load nothing`, async ({ pa
     await startRun(page, `hostile ${n} ${HOSTILE[n].replaceAll('\0', '').slice(0, 300)}`);
     // levity asks again for a reply that is empty.
     for (let asked = 0; asked < 4; asked += 1) {
-      await page.waitForSelector('.chat .ask, .controls >> text=Delete run', { timeout: 20_000 });
+      await page.waitForSelector('.chat .ask, .controls button:has-text("Delete run")', { timeout: 20_000 });
       if (!await page.locator('.chat .ask').count()) break;
       const id = await page.locator('.chat .ask').first().getAttribute('data-ask');
       await page.click('.chat .ask >> text=Allow');
