@@ -446,3 +446,19 @@ async fn artifacts_and_costs_of_stored_runs_can_be_read() {
         .assert_error(400, "bad_query");
     server.stop().await;
 }
+
+#[tokio::test]
+async fn stream_without_changes_gets_heartbeats() {
+    let runs = Runs::new(agent(model(), &MemoryJournal::new()));
+    let time = std::time::Duration::from_millis(20);
+    let server = Server::with(runs, |api: HttpApi| api.heartbeat(time)).await;
+    let mut stream = server.client.events("/v1/stream", None).await;
+    stream.until("asks").await;
+    for _ in 0..2 {
+        let mut line = String::new();
+        while line != ":" {
+            line = stream.line().await.unwrap();
+        }
+    }
+    server.stop().await;
+}
