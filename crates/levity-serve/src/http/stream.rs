@@ -140,7 +140,7 @@ impl PageStream {
         self.add_snapshot().await?;
         let stored = self.stored_runs().await?;
         self.add_runs(&stored, true);
-        self.stored = stored_asks(&self.api, &self.caller).await?;
+        self.stored = stored_asks(&self.api, &self.caller, &self.stored).await?;
         self.add_asks();
         Ok(())
     }
@@ -256,7 +256,7 @@ impl PageStream {
             return;
         };
         self.add_runs(&stored, false);
-        if let Ok(asks) = stored_asks(&self.api, &self.caller).await {
+        if let Ok(asks) = stored_asks(&self.api, &self.caller, &self.stored).await {
             self.stored = asks;
         }
         self.add_asks();
