@@ -14,6 +14,8 @@ pub(crate) const LEFT_OUT: &[&str] = &[
     "eval",
     #[cfg(not(feature = "serve"))]
     "serve",
+    #[cfg(not(feature = "serve"))]
+    "ui",
 ];
 
 /// The arguments of a command that this build leaves out: any.

@@ -153,6 +153,12 @@ enum Command {
     Team(Box<team::TeamArgs>),
     /// Report how commands are confined to a folder on this system.
     Sandbox(tools::SandboxArgs),
+    /// Serve a page that shows and controls runs, and print a link to it.
+    #[cfg(feature = "serve")]
+    Ui(Box<serve::Ui>),
+    /// Not in this build: needs the feature `serve`.
+    #[cfg(not(feature = "serve"))]
+    Ui(features::LeftOut),
     /// Show and accept the settings of this folder that start programs, change files or addresses.
     Trust(settings::TrustArgs),
 }
@@ -210,6 +216,10 @@ async fn start() -> ExitCode {
         Command::Swarm(args) => swarm::swarm(*args).await,
         Command::Team(args) => team::team(*args).await,
         Command::Sandbox(args) => tools::print_sandbox(&args),
+        #[cfg(feature = "serve")]
+        Command::Ui(args) => serve::ui(*args).await,
+        #[cfg(not(feature = "serve"))]
+        Command::Ui(args) => args.report("ui", "serve"),
         Command::Trust(args) => settings::trust(&args, &root),
     };
     settings::remove_copies();

@@ -48,6 +48,18 @@ enum ServeCommand {
     Token(tokens::TokenCommand),
 }
 
+/// The arguments of `levity ui`: those of `levity serve http`.
+#[derive(Args)]
+pub(crate) struct Ui {
+    #[command(flatten)]
+    http: http::Http,
+}
+
+/// Serves the page until shutdown, and prints a link to it.
+pub(crate) async fn ui(args: Ui) -> ExitCode {
+    http::ui(args.http).await
+}
+
 /// Serves until shutdown, or manages and checks servers: 0 then, 2 for an invalid call, 1 for a
 /// failure.
 pub(crate) async fn serve(args: Serve) -> ExitCode {

@@ -415,6 +415,7 @@ impl<M: Machine + 'static> Driver<M> {
         if old {
             self.commit().await?;
             self.screen_pending().await?;
+            self.take_early_orders();
         }
         if !self.is_cancelled() {
             self.ask_again().await?;
@@ -424,6 +425,14 @@ impl<M: Machine + 'static> Driver<M> {
             self.deadline = Some(Box::pin(async move { world.sleep(left).await }));
         }
         Ok(())
+    }
+
+    /// Takes the orders that arrived before an old run or a fork continues, so that its next model
+    /// call knows a message that was sent at once. Messages that must be screened come later.
+    fn take_early_orders(&mut self) {
+        while let Some(order) = next_order(&mut self.line).now_or_never() {
+            self.screen_order(order);
+        }
     }
 
     /// Stops the effects in progress, lets the children write their ends, and writes the end of

@@ -52,6 +52,7 @@ mod archive;
 mod asked_calls;
 mod checksum;
 mod control;
+mod costs;
 mod deliver;
 mod drive;
 mod events;
@@ -75,6 +76,7 @@ mod trace;
 
 pub use archive::{export, import, remove_ended_before};
 pub use control::Control;
+pub use costs::{CostGroup, CostReport};
 pub use deliver::Delivery;
 pub use events::{Events, Watcher};
 pub use files::FileJournal;

@@ -571,6 +571,16 @@ impl AccessLayer {
     }
 }
 
+impl AccessLayer {
+    /// Counts a wrong login code like a wrong token, which delays the response if there are many.
+    async fn count_wrong_code(&self, answer: Response, connection: &ConnectionInfo) -> Response {
+        match self.failures.wrong(connection.slot.address()).await {
+            Penalty::None => answer,
+            Penalty::Throttled => Refusal::Throttled.answer(),
+        }
+    }
+}
+
 /// The middleware itself: logs the request, answers challenges, and passes admitted requests on
 /// with their [`Caller`] as an extension.
 async fn check_access(
@@ -611,7 +621,14 @@ async fn check_access(
                 .iter_mut()
                 .for_each(|record| record.caller = Some(caller.clone()));
             request.extensions_mut().insert(caller);
-            next.run(request).await
+            let is_login = request.uri().path() == crate::http::LOGIN_PATH;
+            let answer = next.run(request).await;
+            match connection.as_ref() {
+                Some(connection) if is_login && answer.status() == StatusCode::UNAUTHORIZED => {
+                    layer.count_wrong_code(answer, connection).await
+                }
+                _ => answer,
+            }
         }
         Err(refusal) => refusal.answer(),
     };

@@ -58,12 +58,14 @@ use crate::runs::Runs;
 
 mod asks;
 mod commands;
+mod costs;
 mod events;
 mod extract;
 mod fork;
 mod inbox;
 mod input;
 mod list;
+mod login;
 mod openapi;
 mod page;
 mod problem;
@@ -75,6 +77,7 @@ mod stream;
 mod tools;
 mod view;
 
+pub(crate) use login::PATH as LOGIN_PATH;
 pub use openapi::openapi;
 pub(crate) use problem::runtime_error;
 
@@ -129,6 +132,14 @@ struct Settings {
     heartbeat: Duration,
     patience: Duration,
     page: bool,
+    login: login::LoginSlot,
+}
+
+impl Settings {
+    fn has_login(&self) -> bool {
+        let login = self.login.lock();
+        login.is_ok_and(|login| login.is_some())
+    }
 }
 
 /// The state that all request handlers share.
@@ -191,6 +202,7 @@ impl HttpApi {
             heartbeat: Self::DEFAULT_HEARTBEAT,
             patience: Self::DEFAULT_COMMAND_TIMEOUT,
             page: false,
+            login: login::LoginSlot::default(),
         };
         Self { runs, settings }
     }
@@ -238,6 +250,37 @@ impl HttpApi {
     pub fn page(mut self) -> Self {
         self.settings.page = true;
         self
+    }
+
+    /// Lets one client exchange a code for this token, and returns the code. Disabled by default.
+    ///
+    /// The code is valid once and for five minutes from now. Pass it to the page in the fragment of
+    /// its URL, as in `http://127.0.0.1:8787/#code=CODE`; `POST /v1/login` with
+    /// `{"code": "CODE"}` returns `{"token": ".."}`. Wrong codes count as wrong tokens. A second
+    /// call replaces the first code.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_serve::{Runs, Token, http::HttpApi};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// let token = Token::generate()?; // the token that the listener accepts
+    /// let runs = Runs::new(Agent::builder(ScriptedModel::new()).build()?);
+    /// let (api, code) = HttpApi::new(runs).page().login_code(token)?;
+    /// println!("http://127.0.0.1:8787/#code={code}");
+    /// # drop(api);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Fails if the system provides no randomness.
+    pub fn login_code(mut self, token: crate::Token) -> Result<(Self, String)> {
+        let code = crate::Token::generate()?;
+        let text = code.reveal().to_owned();
+        let until = self.runs.runtime().world().now().after(login::VALID);
+        let login = login::LoginCode { code, token, until };
+        self.settings.login = login::LoginSlot::new(Some(login));
+        Ok((self, text))
     }
 
     /// Lets clients read stored plans. Disabled by default.
@@ -372,6 +415,9 @@ impl HttpApi {
     /// Fails if the listener fails.
     pub async fn serve(self, listener: Listener) -> Result<()> {
         let mut listener = listener.open_at("/v1/health");
+        if self.settings.has_login() {
+            listener = listener.open_at(login::PATH);
+        }
         if self.settings.page {
             listener = page::paths().fold(listener, Listener::open_at);
         }

@@ -379,10 +379,14 @@ where
             return Ok(StartedRun { control, ended });
         };
         let teller = control.clone();
+        let mut sending = Box::pin(async move { teller.send_message(text).await });
+        // The first poll queues the message, so the fork reads it before its next model call.
+        let early = futures_util::poll!(&mut sending).is_ready();
         let ended = async move {
-            // The message is queued before the fork is first driven, which then reads it.
-            let (_sent, stopped) = futures_util::join!(teller.send_message(text), ended);
-            stopped
+            if early {
+                return ended.await;
+            }
+            futures_util::join!(sending, ended).1
         };
         Ok(StartedRun::new(control, ended))
     }

@@ -29,6 +29,7 @@ use crate::quota::{Quota, TokenShare};
 use crate::runner::{MessageSink, RunSetup, Runner, StartedRun};
 
 mod commands;
+mod event_cache;
 mod live;
 mod queue;
 mod reads;
@@ -89,6 +90,8 @@ struct Inner {
     lists: Arc<Quota>,
     /// Counts the changes of the states of runs.
     state_changes: watch::Sender<u64>,
+    /// The events of runs that were recently viewed at an earlier point.
+    viewed: event_cache::EventCache,
 }
 
 #[derive(Clone)]
@@ -294,6 +297,7 @@ impl Runs {
                 reads,
                 lists,
                 state_changes: watch::Sender::new(0),
+                viewed: event_cache::EventCache::default(),
             }),
         }
     }
@@ -650,6 +654,7 @@ impl Runs {
 
     /// Removes an ended run from memory; the journal retains it.
     pub(crate) fn forget(&self, id: &RunId) {
+        self.inner.viewed.remove(id);
         self.known().ended.retain(|run| run.id() != id);
     }
 

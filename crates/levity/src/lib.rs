@@ -94,7 +94,7 @@ pub use levity_loop as agent;
 #[cfg(feature = "mcp")]
 pub use levity_mcp as mcp;
 pub use levity_memory as memory;
-#[cfg(any(feature = "dag", feature = "swarm"))]
+#[cfg(any(feature = "dag", feature = "swarm", feature = "serve"))]
 pub use levity_observe as observe;
 #[cfg(feature = "python")]
 pub use levity_python as python;

@@ -21,6 +21,9 @@ use levity::serve::{
 use crate::terminal::{chain, note};
 use crate::token::token;
 
+/// The variable that holds the server's own token.
+const VARIABLE: &str = "LEVITY_TOKEN";
+
 /// Tokens, encryption and the access log of a server.
 #[derive(Args)]
 pub(super) struct AccessArgs {
@@ -81,9 +84,9 @@ impl AccessArgs {
     /// No token can be found or created, the address is in use, the certificate or key is unusable,
     /// the server would be reachable without encryption, or the access log cannot be opened. The
     /// caller reports each as a wrong call.
-    pub(super) async fn listen(&self, config: ListenerConfig<'_>) -> Result<Listener, String> {
+    pub(super) async fn listen(&self, config: &ListenerConfig<'_>) -> Result<Listener, String> {
         let access_control = self
-            .access_control(&config)?
+            .access_control(config)?
             .hosts(config.hosts)
             .origins(config.origins);
         let mut listener = Listener::bind(config.address, access_control)
@@ -117,11 +120,23 @@ impl AccessArgs {
         Ok(listener.on_notice(|notice| note(&notice.to_string())))
     }
 
+    /// Returns the server's own token, which [`listen`](Self::listen) has created if necessary.
+    ///
+    /// # Errors
+    /// Fails if the server accepts only named tokens.
+    pub(super) fn own_token(&self, config: &ListenerConfig<'_>) -> Result<Token, String> {
+        let given = Token::from_env(VARIABLE).map_err(|error| chain(&error))?;
+        if self.named_tokens.is_some() && config.token_file.is_none() && given.is_none() {
+            return Err(format!(
+                "the page needs the server's own token; set `{VARIABLE}` or `--token-file`"
+            ));
+        }
+        token(VARIABLE, config.token_file, config.token_name)
+    }
+
     /// Returns the tokens that clients may send, by the rules of the module. An empty file of named
     /// tokens without an own token is an error, since nobody could connect.
     fn access_control(&self, config: &ListenerConfig<'_>) -> Result<AccessControl, String> {
-        /// The variable that holds the server's own token.
-        const VARIABLE: &str = "LEVITY_TOKEN";
         let Some(path) = &self.named_tokens else {
             return Ok(AccessControl::new(token(
                 VARIABLE,

@@ -8,6 +8,8 @@
 //! left are resumed. Runs of other users are reported, and runs of other commands stay untouched.
 //! Without it, runs end with the process, and a note says so.
 //!
+//! `levity ui` is the same server on a free port; it prints a link to the page.
+//!
 //! The address is printed to standard output as the first line, `listening on
 //! http://127.0.0.1:8787/v1`, after the signal handlers are installed; scripts wait for it and read
 //! the port from it. Exit codes: 0 after a shutdown, 1 if serving fails, 2 for a wrong call.
@@ -19,7 +21,7 @@ use std::sync::Arc;
 use clap::Args;
 use levity::prelude::*;
 use levity::serve::http::HttpApi;
-use levity::serve::{Listener, Runs};
+use levity::serve::{Listener, Runs, Token};
 use levity::tools::Dispatcher;
 
 use super::access::{AccessArgs, ListenerConfig};
@@ -36,9 +38,10 @@ use crate::terminal::{chain, note, print_text, report_error};
 /// The arguments of `levity serve http`.
 #[derive(Args)]
 pub(crate) struct Http {
-    /// Address to listen on; port 0 selects a free port.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8787")]
-    listen: String,
+    /// Address to listen on; port 0 selects a free port. `127.0.0.1:8787` by default, and a free
+    /// port of the loopback for `levity ui`.
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
     /// File with the token that clients must send; created if it does not exist. By default
     /// `LEVITY_TOKEN`, or `levity/http.token` in the user's state folder.
     #[arg(long, value_name = "FILE")]
@@ -80,24 +83,46 @@ pub(crate) struct Http {
     group: GroupOptions,
 }
 
+/// The address that is announced to the user.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Announce {
+    /// The address of the API, for programs.
+    Api,
+    /// A link to the page with a login code, for the user's browser.
+    Page,
+}
+
+/// Serves runs to programs, until a shutdown signal.
+pub(super) async fn serve(args: Http) -> ExitCode {
+    serve_as(args, Announce::Api).await
+}
+
+/// Serves the page on a free loopback port, and prints a link with a login code.
+pub(crate) async fn ui(args: Http) -> ExitCode {
+    serve_as(args, Announce::Page).await
+}
+
 /// Serves until a shutdown signal, then ends the MCP servers of the agent. All preparation,
 /// including the token and the port, happens before the address is printed.
-pub(super) async fn serve(args: Http) -> ExitCode {
+async fn serve_as(args: Http, announce: Announce) -> ExitCode {
     let started = match args.agent.common.logs.open() {
-        Ok(logs) => args.start(&logs).await.map(|started| (started, logs)),
+        Ok(logs) => args
+            .start(&logs, announce)
+            .await
+            .map(|started| (started, logs)),
         Err(problem) => Err(problem),
     };
     // The logs stay open until the server has ended.
-    let ((listener, api, mcp_servers), _logs) = match started {
+    let ((listener, (api, code), mcp_servers), _logs) = match started {
         Ok(started) => started,
         Err(problem) => return report_error(&problem, 2),
     };
     let report = |listener: &Listener| {
-        print_text(&format!(
-            "listening on {}://{}/v1\n",
-            scheme(listener),
-            listener.address()
-        ));
+        let server = format!("{}://{}", scheme(listener), listener.address());
+        print_text(&match code {
+            Some(code) => format!("{server}/#code={code}\n"),
+            None => format!("listening on {server}/v1\n"),
+        });
     };
     mcp_servers
         .end(serve_until_shutdown(listener, report, |listener| api.serve(listener)).await)
@@ -148,7 +173,11 @@ impl Http {
     /// The listener is bound before MCP servers are started: a port that is in use then fails fast
     /// and leaves no process behind. Requests wait in the listener's queue until the API is served,
     /// so no client sees a half-built server.
-    async fn start(&self, logs: &Logs) -> Result<(Listener, HttpApi, McpServers), String> {
+    async fn start(
+        &self,
+        logs: &Logs,
+        announce: Announce,
+    ) -> Result<(Listener, (HttpApi, Option<String>), McpServers), String> {
         self.group.check(self.offer, &self.agent)?;
         if self.tool_routes && self.offer != Kind::Agent {
             return Err(
@@ -156,35 +185,45 @@ impl Http {
             );
         }
         let (runtime, marks) = self.runtime()?;
+        let address = match announce {
+            Announce::Api => "127.0.0.1:8787",
+            Announce::Page => "127.0.0.1:0",
+        };
         let config = ListenerConfig {
-            address: &self.listen,
+            address: self.listen.as_deref().unwrap_or(address),
             token_file: self.token_file.as_deref(),
             token_name: "http.token",
             hosts: &self.allow_host,
             origins: &self.allow_origin,
         };
-        let listener = self.access.listen(config).await?;
+        // The listener creates the token if there is none.
+        let listener = self.access.listen(&config).await?;
+        let token = match announce {
+            Announce::Api => None,
+            Announce::Page => Some(self.access.own_token(&config)?),
+        };
         let (runs, tools, mcp_servers) = self.runs(runtime.clone()).await?;
         let runs = resume_only_marked(runs.on_event(logs.watcher(None)), marks);
-        let api = self.api(runs, tools, &runtime).await;
+        let api = self.api(runs, tools, &runtime, token).await;
         let (api, mcp_servers) = mcp_servers.beside(api).await?;
         Ok((listener, api, mcp_servers))
     }
 
-    /// Resumes runs that an earlier server left, and returns the API.
+    /// Resumes runs that an earlier server left, and returns the API, with a login code for the token.
     async fn api(
         &self,
         runs: Runs,
         tools: Option<Dispatcher>,
         runtime: &Runtime,
-    ) -> Result<HttpApi, String> {
+        token: Option<Token>,
+    ) -> Result<(HttpApi, Option<String>), String> {
         let mut runs = runs.max_runs(self.max_runs);
         if let Some(percent) = self.access.token_share() {
             runs = runs.token_share(percent);
         }
         resume(&runs).await?;
         let mut api = HttpApi::new(runs);
-        if !self.no_page {
+        if !self.no_page || token.is_some() {
             api = api.page();
         }
         if let Some(tools) = tools {
@@ -196,6 +235,10 @@ impl Http {
         if let Some(folder) = &self.sessions {
             api = api.plans(levity::observe::SessionFolder::open(folder));
         }
-        Ok(api)
+        let Some(token) = token else {
+            return Ok((api, None));
+        };
+        let (api, code) = api.login_code(token).map_err(|error| chain(&error))?;
+        Ok((api, Some(code)))
     }
 }

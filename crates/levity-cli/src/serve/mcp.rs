@@ -350,7 +350,7 @@ impl ServeMcp {
             hosts: &self.allow_host,
             origins: &self.allow_origin,
         };
-        self.access.listen(config).await.map(Some)
+        self.access.listen(&config).await.map(Some)
     }
 }
 

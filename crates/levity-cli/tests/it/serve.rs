@@ -675,3 +675,35 @@ fn token_share_matches_help() {
         }
     }
 }
+
+#[test]
+fn ui_prints_a_link_whose_code_returns_the_token() {
+    let mut command = command(&["ui"]);
+    command.env("LEVITY_TOKEN", TOKEN);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let link = line.trim().strip_prefix("http://").unwrap();
+    let (address, code) = link.split_once("/#code=").unwrap();
+    assert!(address.starts_with("127.0.0.1:"), "{line}");
+    let server = Server {
+        address: address.to_owned(),
+        child,
+    };
+    let (status, answer) = server.ask("POST", "/v1/login", &json!({"code": code}));
+    assert_eq!((status, &answer["token"]), (200, &json!(TOKEN)));
+    let (status, _) = server.ask("POST", "/v1/login", &json!({"code": code}));
+    assert_eq!(status, 401);
+    let mut page = String::new();
+    server
+        .send("GET", "/", "", "")
+        .read_to_string(&mut page)
+        .unwrap();
+    assert!(page.contains("<!doctype html>"), "{page}");
+}

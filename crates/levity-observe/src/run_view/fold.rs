@@ -150,23 +150,23 @@ impl RunView {
                 self.error(cx, &format!("cannot save the conversation: {error}"));
             }
             EventKind::Refused { limit, .. } => {
-                self.note(cx, &format!("the limit on {limit} prevented work"))
+                self.note(cx, &format!("the limit on {limit} prevented work"));
             }
             EventKind::Guarded { intervention, .. } => {
                 let guard = &intervention.guard;
                 match &intervention.blocked {
                     Some(reason) => {
-                        self.note(cx, &format!("guard {guard} blocked content: {reason}"))
+                        self.note(cx, &format!("guard {guard} blocked content: {reason}"));
                     }
                     None => self.note(cx, &format!("guard {guard} rewrote content")),
                 }
             }
             EventKind::LimitNear(limit) => self.note(cx, &format!("the limit on {limit} is near")),
             EventKind::LimitLow(limit) => {
-                self.note(cx, &format!("little of the limit on {limit} remains"))
+                self.note(cx, &format!("little of the limit on {limit} remains"));
             }
             EventKind::LimitPassed(limit) => {
-                self.error(cx, &format!("the limit on {limit} is exceeded"))
+                self.error(cx, &format!("the limit on {limit} is exceeded"));
             }
             _ => {}
         }

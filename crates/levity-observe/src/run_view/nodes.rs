@@ -15,6 +15,9 @@ const SHORT_TEXT: usize = 256;
 /// The maximum number of edges of a group.
 const MAX_EDGES: usize = 4 * MAX_NODES;
 
+/// The ids of two nodes: the second depends on the first.
+type Edge = (Arc<str>, Arc<str>);
+
 /// The nodes by id, and the groups of nodes with the same parent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Nodes {
@@ -22,7 +25,7 @@ pub(super) struct Nodes {
     /// The children of each node in the order in which they are laid out.
     groups: BTreeMap<Arc<str>, Vec<Arc<str>>>,
     /// The edges between the children of each node.
-    edges: BTreeMap<Arc<str>, Vec<(Arc<str>, Arc<str>)>>,
+    edges: BTreeMap<Arc<str>, Vec<Edge>>,
     edges_changed: u64,
     removed: RemovalLog,
     text_bytes: usize,
@@ -151,7 +154,7 @@ impl Nodes {
         &mut self,
         parent: &Arc<str>,
         order: Vec<Arc<str>>,
-        edges: Vec<(Arc<str>, Arc<str>)>,
+        edges: Vec<Edge>,
         revision: u64,
     ) {
         let kept: std::collections::BTreeSet<&Arc<str>> = order.iter().collect();
@@ -167,12 +170,7 @@ impl Nodes {
     }
 
     /// Adds edges between children of a node.
-    pub(super) fn connect_all(
-        &mut self,
-        parent: &Arc<str>,
-        new: Vec<(Arc<str>, Arc<str>)>,
-        revision: u64,
-    ) {
+    pub(super) fn connect_all(&mut self, parent: &Arc<str>, new: Vec<Edge>, revision: u64) {
         let edges = self.edges.entry(parent.clone()).or_default();
         let before = edges.len();
         let known: std::collections::BTreeSet<_> = edges.iter().cloned().collect();
@@ -229,7 +227,7 @@ impl Nodes {
     }
 
     /// Returns all edges, sorted by their parent.
-    pub(super) fn edges(&self) -> impl Iterator<Item = &(Arc<str>, Arc<str>)> {
+    pub(super) fn edges(&self) -> impl Iterator<Item = &Edge> {
         self.edges.values().flatten()
     }
 

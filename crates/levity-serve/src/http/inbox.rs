@@ -3,14 +3,16 @@
 //! Questions of runs in memory come from their views, so they cost no request to the run. Those of
 //! other runs are read from the journal, for at most 20 runs.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::extract::State;
-use levity_core::{Ask, RunId, RunQuery, RunState, Timestamp};
+use levity_core::{Ask, RunId, RunQuery, RunState, RunSummary, Timestamp};
 use serde_json::{Value, json};
 
 use super::Api;
 use super::asks::ask_json;
+use super::input::root;
 use super::problem::{HandlerResult, ok};
 use crate::access::Caller;
 use crate::runs::LiveRun;
@@ -32,7 +34,7 @@ pub(super) struct InboxEntry {
 
 /// Returns the pending questions, the newest first.
 pub(super) async fn asks(State(api): State<Arc<Api>>, caller: Caller) -> HandlerResult {
-    let stored = stored_asks(&api, &caller).await?;
+    let stored = stored_asks(&api, &caller, &[]).await?;
     Ok(ok(&inbox_json(live_asks(&api, &caller), &stored)))
 }
 
@@ -77,41 +79,54 @@ fn asks_of(run: &LiveRun) -> Vec<InboxEntry> {
     asks.into_iter().map(entry).collect()
 }
 
-/// Returns the pending questions of runs that only the journal has.
-pub(super) async fn stored_asks(api: &Api, caller: &Caller) -> HandlerResult<Vec<InboxEntry>> {
+/// Returns the pending questions of runs that only the journal has. Runs that have not changed since
+/// `known` was read are not read again.
+pub(super) async fn stored_asks(
+    api: &Api,
+    caller: &Caller,
+    known: &[InboxEntry],
+) -> HandlerResult<Vec<InboxEntry>> {
     if !api.runs.runtime().journal().keeps() {
         return Ok(Vec::new());
     }
     let (runs, owner) = (api.runs.clone(), caller.clone());
-    let is_wanted = move |run: &levity_core::RunSummary| {
-        owner.owns(run.run.as_str()) && runs.known_here(&run.run).is_none()
+    let is_wanted = move |run: &RunSummary| {
+        // Runs that wait for a point in time have no question.
+        run.waiting.iter().any(|waiting| waiting.until.is_none())
+            && owner.owns(run.run.as_str())
+            && runs.known_here(&root(&run.run)).is_none()
     };
-    let mut query = RunQuery::new().newest_first().roots();
+    // A question of a child run is in the records of the child run.
+    let mut query = RunQuery::new().newest_first();
     query.state = Some(RunState::Waiting);
     let waiting = api
         .runs
         .newest(caller, query, MAX_STORED, is_wanted)
         .await?;
-    let mut entries = Vec::new();
+    let (mut entries, mut seen) = (Vec::new(), BTreeSet::new());
     for run in waiting {
-        // A run that cannot be read has no questions that could be answered.
-        let asks = api
-            .runs
-            .asks_for(caller, &run.run)
-            .await
-            .unwrap_or_default();
-        let status = api
-            .runs
-            .status_for(caller, &run.run)
-            .await
-            .unwrap_or_default();
-        let goal = status.brief(MAX_GOAL).goal;
-        entries.extend(
-            asks.iter()
-                .map(|ask| stored_entry(&run.run, run.updated, &goal, ask)),
-        );
+        let (id, at) = (root(&run.run), run.updated);
+        if !seen.insert(id.clone()) {
+            continue;
+        }
+        let same = |entry: &&InboxEntry| entry.root == id && entry.at == at;
+        match known.iter().any(|entry| same(&entry)) {
+            true => entries.extend(known.iter().filter(same).cloned()),
+            false => entries.extend(read_asks(api, caller, &id, at).await),
+        }
     }
     Ok(entries)
+}
+
+/// Reads the questions of a run. A run that cannot be read has none that could be answered.
+async fn read_asks(api: &Api, caller: &Caller, id: &RunId, at: Timestamp) -> Vec<InboxEntry> {
+    let asks = api.runs.asks_for(caller, id).await;
+    let status = api.runs.status_for(caller, id).await;
+    let goal = status.unwrap_or_default().brief(MAX_GOAL).goal;
+    let asks = asks.unwrap_or_default();
+    asks.iter()
+        .map(|ask| stored_entry(id, at, &goal, ask))
+        .collect()
 }
 
 fn stored_entry(root: &RunId, at: Timestamp, goal: &str, ask: &Ask) -> InboxEntry {

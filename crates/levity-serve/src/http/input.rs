@@ -139,7 +139,7 @@ pub(super) async fn body_or_default<T: DeserializeOwned + Default>(
 
 /// Parses a body. Status 415 means that it is not declared as JSON, 400 that it is not JSON, and
 /// 422 that the content is wrong.
-fn read<T: DeserializeOwned>(headers: &HeaderMap, bytes: &Bytes) -> HandlerResult<T> {
+pub(super) fn read<T: DeserializeOwned>(headers: &HeaderMap, bytes: &Bytes) -> HandlerResult<T> {
     let kind = header(headers, &CONTENT_TYPE)?.unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
     if !kind.eq_ignore_ascii_case("application/json") {

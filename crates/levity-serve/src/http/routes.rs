@@ -24,7 +24,7 @@ use super::extract::caller;
 use super::openapi::openapi;
 use super::problem::{Problem, ok};
 use super::{
-    Api, asks, commands, events, fork, inbox, list, page, run_view, sessions, start,
+    Api, asks, commands, costs, events, fork, inbox, list, login, page, run_view, sessions, start,
     stream as page_stream, tools, view,
 };
 use crate::access::TokenScope;
@@ -104,6 +104,17 @@ fn routes() -> Vec<Route> {
         route("/page/{file}", &[("get", Nothing)], get(page::show)),
         route("/licenses", &[("get", Nothing)], get(page::show)),
         route("/v1/health", &[("get", Nothing)], get(health)),
+        route(
+            login::PATH,
+            &[("post", Nothing)],
+            without_query(post(login::login)),
+        ),
+        route(
+            "/v1/runs/{run}/artifacts",
+            &[("get", READ)],
+            without_query(get(view::artifacts)),
+        ),
+        route("/v1/costs", &[("get", READ)], get(costs::costs)),
         route(
             "/v1/openapi.json",
             &[("get", READ)],

@@ -160,7 +160,7 @@ fn ending_json(ending: &Ending) -> Value {
 }
 
 /// Returns the usage as JSON, with the total number of tokens and the cost in dollars.
-fn usage_json(usage: &Usage) -> Value {
+pub(super) fn usage_json(usage: &Usage) -> Value {
     let mut json = json!(usage);
     json["tokens"] = usage.total().into();
     json["dollars"] = usage

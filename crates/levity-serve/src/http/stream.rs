@@ -19,7 +19,7 @@ use levity_core::{RunId, RunQuery, RunSummary, Timestamp};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::Api;
 use super::events::{PREAMBLE, event_response, take_reader, write_event};
@@ -63,6 +63,14 @@ pub(super) async fn stream(State(api): State<Arc<Api>>, caller: Caller, uri: Uri
     Ok(event_response(Body::from_stream(body)))
 }
 
+/// Returns a timer whose first tick is after the time.
+fn every(time: Duration) -> Interval {
+    let mut timer = interval(time.max(Duration::from_millis(1)));
+    timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    timer.reset();
+    timer
+}
+
 /// The event stream of one page.
 struct PageStream {
     api: Arc<Api>,
@@ -76,7 +84,10 @@ struct PageStream {
     asks: Value,
     /// The questions of runs that only the journal has.
     stored: Vec<InboxEntry>,
-    next_poll: Instant,
+    /// Limits the number of events per second.
+    pace: Interval,
+    poll: Interval,
+    heartbeat: Interval,
     text: Vec<u8>,
     _permit: Permit,
 }
@@ -105,6 +116,7 @@ enum Wake {
 impl PageStream {
     fn new(api: Arc<Api>, caller: Caller, run: Option<RunId>, permit: Permit) -> Self {
         let states = api.runs.watch_states();
+        let heartbeat = every(api.settings.heartbeat);
         Self {
             api,
             caller,
@@ -114,7 +126,9 @@ impl PageStream {
             sent: BTreeMap::new(),
             asks: Value::Null,
             stored: Vec::new(),
-            next_poll: Instant::now() + POLL,
+            pace: every(PACE),
+            poll: every(POLL),
+            heartbeat,
             text: PREAMBLE.as_bytes().to_vec(),
             _permit: permit,
         }
@@ -126,7 +140,7 @@ impl PageStream {
         self.add_snapshot().await?;
         let stored = self.stored_runs().await?;
         self.add_runs(&stored, true);
-        self.stored = stored_asks(&self.api, &self.caller).await?;
+        self.stored = stored_asks(&self.api, &self.caller, &self.stored).await?;
         self.add_asks();
         Ok(())
     }
@@ -143,9 +157,10 @@ impl PageStream {
                     self.add_asks();
                     self.follow_live().await;
                 }
-                Wake::Poll => self.poll().await,
+                Wake::Poll => self.read_journal().await,
             }
         }
+        self.heartbeat.reset();
         let piece = Bytes::from(std::mem::take(&mut self.text));
         Some((Ok(piece), self))
     }
@@ -153,7 +168,7 @@ impl PageStream {
     /// Waits for a change, at least until the pace allows the next event.
     async fn wait(&mut self) -> Wake {
         let stop = self.api.stop.clone();
-        let heartbeat = self.api.settings.heartbeat;
+        let polls = self.api.runs.runtime().journal().keeps();
         let view = async {
             let changed = match &mut self.view {
                 Some(ViewSource::Live { changes, .. }) => changes.changed().await.is_ok(),
@@ -167,12 +182,10 @@ impl PageStream {
             () = stop.cancelled() => return Wake::Stop,
             () = view => Wake::View,
             Ok(()) = self.states.changed() => Wake::States,
-            () = sleep_until(self.next_poll), if self.api.runs.runtime().journal().keeps() => {
-                return Wake::Poll;
-            }
-            () = sleep(heartbeat) => return Wake::Heartbeat,
+            _ = self.poll.tick(), if polls => return Wake::Poll,
+            _ = self.heartbeat.tick() => return Wake::Heartbeat,
         };
-        sleep(PACE).await;
+        self.pace.tick().await;
         wake
     }
 
@@ -238,13 +251,12 @@ impl PageStream {
 
     /// Reads the journal, which other processes may have changed. An error is temporary, so the
     /// stream continues.
-    async fn poll(&mut self) {
-        self.next_poll = Instant::now() + POLL;
+    async fn read_journal(&mut self) {
         let Ok(stored) = self.stored_runs().await else {
             return;
         };
         self.add_runs(&stored, false);
-        if let Ok(asks) = stored_asks(&self.api, &self.caller).await {
+        if let Ok(asks) = stored_asks(&self.api, &self.caller, &self.stored).await {
             self.stored = asks;
         }
         self.add_asks();

@@ -62,3 +62,15 @@ pub(super) fn view_json(api: &Api, id: &RunId, view: &RunView) -> Value {
     }
     json
 }
+
+/// `GET /v1/runs/ID/artifacts`: the files that a run and its child runs wrote and did not remove
+/// again.
+pub(super) async fn artifacts(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    RunPath(id): RunPath,
+) -> HandlerResult {
+    let stored = api.runs.view_for(&caller, &id, &root(&id), None).await?;
+    let files: Vec<_> = stored.view.artifacts().collect();
+    Ok(ok(&json!({"artifacts": files})))
+}

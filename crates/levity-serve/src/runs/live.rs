@@ -330,6 +330,11 @@ impl LiveRun {
         self.view_state().clone()
     }
 
+    /// Returns the number of durable events of the run and its child runs.
+    pub(crate) fn event_count(&self) -> u64 {
+        self.view_state().len()
+    }
+
     /// Returns the changes of the view since a revision, and the new revision. The changes are
     /// `None` if the revision is too old.
     pub(crate) fn view_changes(&self, since: u64) -> (Option<ViewChanges>, u64) {

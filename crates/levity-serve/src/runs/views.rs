@@ -113,14 +113,14 @@ impl Runs {
             let (total, whole) = (view.len(), None);
             return Ok(StoredView { view, total, whole });
         }
-        let mut events = self.all_events(caller, root).await?;
-        events.retain(|event| event.run.is_within(id));
+        let all = self.all_events(caller, root).await?;
+        let events: Vec<&Event> = all.iter().filter(|event| event.run.is_within(id)).collect();
         if events.is_empty() {
             return Err(Error::NoRun(id.clone()));
         }
         let total = events.len();
         let count = at.map_or(total, |at| usize::try_from(at).unwrap_or(total).min(total));
-        let view = RunView::of(id.clone(), &events[..count]);
+        let view = RunView::of(id.clone(), events[..count].iter().copied());
         let whole = (count < total).then(|| {
             let mut whole = view.clone();
             events[count..].iter().for_each(|event| whole.apply(event));
@@ -134,14 +134,20 @@ impl Runs {
     }
 
     /// Returns the durable events of a run and all runs below it.
-    async fn all_events(&self, caller: &Caller, root: &RunId) -> Result<Vec<Event>> {
+    async fn all_events(&self, caller: &Caller, root: &RunId) -> Result<Arc<Vec<Event>>> {
         let live = self.known_here(root);
-        if let Some(run) = live.filter(|_| !self.runtime().journal().keeps()) {
-            return buffered_events(&run);
+        if let Some(run) = live.as_ref().filter(|_| !self.runtime().journal().keeps()) {
+            return Ok(Arc::new(buffered_events(run)?));
+        }
+        let (count, now) = (live.map(|run| run.event_count()), self.world().now());
+        if let Some(events) = self.inner.viewed.get(root, count, now) {
+            return Ok(events);
         }
         let (runner, run) = (self.inner.runner.clone(), root.clone());
         let read = async move { runner.history_with_children(&run).await };
-        self.with_journal(caller, read).await
+        let events = Arc::new(self.with_journal(caller, read).await?);
+        self.inner.viewed.add(root, &events, now);
+        Ok(events)
     }
 
     /// Starts a new run that begins with the records of an old one, and diverges from there.

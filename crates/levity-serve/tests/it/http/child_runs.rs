@@ -349,3 +349,67 @@ async fn pause_continues_when_its_client_disconnects() {
     server.stop().await;
     driving.stop().await;
 }
+
+/// The view of a finished run is the same in the process that drove it and from the journal, and
+/// the views of child runs can be read as well.
+async fn check_views_agree(
+    build: impl Fn(MemoryJournal) -> (Runs, Arc<Semaphore>),
+    (kind, node): (&str, &str),
+) {
+    let journal = MemoryJournal::new();
+    let (runs, permits) = build(journal.clone());
+    let server = Server::new(runs).await;
+    let (mut events, child) = at_work(server.client).await;
+    let working = server.client.get("/v1/runs/r/view").await.is(200)["view"].clone();
+    let find = |view: &Value, id: &str| {
+        let nodes = view["nodes"].as_array().unwrap().iter();
+        nodes
+            .into_iter()
+            .find(|node| node["id"] == id)
+            .cloned()
+            .unwrap_or_default()
+    };
+    assert_eq!(find(&working, "r")["kind"], kind);
+    let step = find(&working, node);
+    assert_eq!(
+        (&step["status"], &step["run"]),
+        (&json!("running"), &json!(child)),
+        "{working}"
+    );
+    assert_eq!(step["activity"], "calls hold");
+    permits.add_permits(1);
+    events.rest().await;
+
+    let live = server.client.get("/v1/runs/r/view").await.is(200);
+    assert_eq!(find(&live["view"], node)["status"], "completed");
+    let total = &live["total"];
+    for at in 0..total.as_u64().unwrap() {
+        let path = format!("/v1/runs/r/view?at={at}");
+        assert_eq!(server.client.get(&path).await.is(200)["view"]["seq"], at);
+    }
+    let whole = server.client.get("/v1/runs/r/view?at=9999").await.is(200);
+    assert_eq!((&whole["view"], &whole["total"]), (&live["view"], total));
+    let path = format!("/v1/runs/{child}/view");
+    let below = server.client.get(&path).await.is(200)["view"].clone();
+    assert_eq!(
+        (&below["run"], &below["state"]),
+        (&json!(child), &json!("ended"))
+    );
+    server.stop().await;
+
+    let server = Server::new(build(journal).0).await;
+    let stored = server.client.get("/v1/runs/r/view").await.is(200);
+    assert_eq!(stored["view"], live["view"]);
+    assert_eq!(server.client.get(&path).await.is(200)["view"], below);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn view_of_team_is_the_same_live_and_from_the_journal() {
+    check_views_agree(team, ("team", "r/draw")).await;
+}
+
+#[tokio::test]
+async fn view_of_swarm_is_the_same_live_and_from_the_journal() {
+    check_views_agree(swarm, ("swarm", "r/draw")).await;
+}

@@ -1,11 +1,12 @@
 //! The web page and its headers.
 
 use levity_runtime::MemoryJournal;
-use levity_serve::Runs;
 use levity_serve::http::HttpApi;
+use levity_serve::{Runs, Token};
 use levity_test::ScriptedModel;
+use serde_json::json;
 
-use super::client::{Client, HttpResponse};
+use super::client::{Client, HttpResponse, TOKEN};
 use super::support::{Server, agent};
 
 async fn server(set: impl FnOnce(HttpApi) -> HttpApi) -> Server {
@@ -103,5 +104,66 @@ async fn page_is_absent_by_default() {
         .await
         .assert_error(401, "token_missing");
     server.client.get("/").await.assert_error(404, "no_route");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn login_code_is_exchanged_once_for_the_token() {
+    let token = Token::new(TOKEN).unwrap();
+    let mut code = String::new();
+    let server = server(|api| {
+        let (api, made) = api.login_code(token).unwrap();
+        code = made;
+        api
+    })
+    .await;
+    let json = ("Content-Type", "application/json".to_owned());
+    let login = async |code: &str| {
+        let body = json!({"code": code}).to_string();
+        let headers = [json.clone()];
+        server
+            .client
+            .ask_as("POST", "/v1/login", &headers, &body)
+            .await
+    };
+    login("wrong").await.assert_error(401, "code_wrong");
+    assert_eq!(login(&code).await.is(200), json!({"token": TOKEN}));
+    login(&code).await.assert_error(401, "code_wrong");
+    for (body, status) in [
+        ("{}", 422),
+        ("[]", 422),
+        ("{", 400),
+        (&*"x".repeat(2_000), 413),
+    ] {
+        let headers = [json.clone()];
+        let answer = server
+            .client
+            .ask_as("POST", "/v1/login", &headers, body)
+            .await;
+        assert_eq!(answer.status, status, "{body}");
+    }
+    // Wrong codes are throttled like wrong tokens.
+    let mut statuses = Vec::new();
+    for _ in 0..9 {
+        statuses.push(login("wrong").await.status);
+    }
+    assert_eq!(
+        (statuses[0], statuses.last()),
+        (401, Some(&429)),
+        "{statuses:?}"
+    );
+    server.client.get("/v1/runs").await.is(200);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn server_without_a_code_has_no_login() {
+    let server = server(HttpApi::page).await;
+    let headers = [("Content-Type", "application/json".to_owned())];
+    let answer = server
+        .client
+        .ask_as("POST", "/v1/login", &headers, "{}")
+        .await;
+    answer.assert_error(401, "token_missing");
     server.stop().await;
 }

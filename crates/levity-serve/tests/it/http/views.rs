@@ -405,3 +405,60 @@ async fn run_can_be_forked_after_a_record() {
         .assert_error(404, "no_run");
     server.stop().await;
 }
+
+#[tokio::test]
+async fn artifacts_and_costs_of_stored_runs_can_be_read() {
+    let journal = MemoryJournal::new();
+    let server = Server::new(Runs::new(agent(
+        ScriptedModel::new().reply("Done."),
+        &journal,
+    )))
+    .await;
+    let client = server.client;
+    start(client, "r1").await;
+    client.events("/v1/runs/r1/events", None).await.rest().await;
+    let files = client.get("/v1/runs/r1/artifacts").await.is(200);
+    assert_eq!(files, json!({"artifacts": []}));
+    client
+        .get("/v1/runs/none/artifacts")
+        .await
+        .assert_error(404, "no_run");
+
+    for by in ["", "?by=day", "?by=model", "?by=agent&since=0"] {
+        let costs = client.get(&format!("/v1/costs{by}")).await.is(200);
+        assert_eq!(costs["costs"].as_array().unwrap().len(), 1, "{by}");
+        assert_eq!(
+            (&costs["total"]["model_calls"], &costs["truncated"]),
+            (&json!(1), &json!(false))
+        );
+        assert!(
+            costs["total"]["usage"]["tokens"].as_u64().unwrap() > 0,
+            "{costs}"
+        );
+    }
+    let by_agent = client.get("/v1/costs?by=agent").await.is(200);
+    assert_eq!(by_agent["costs"][0]["group"], "agent");
+    let none = client.get("/v1/costs?before=1").await.is(200);
+    assert_eq!(none["costs"], json!([]));
+    client
+        .get("/v1/costs?by=week")
+        .await
+        .assert_error(400, "bad_query");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn stream_without_changes_gets_heartbeats() {
+    let runs = Runs::new(agent(model(), &MemoryJournal::new()));
+    let time = std::time::Duration::from_millis(20);
+    let server = Server::with(runs, |api: HttpApi| api.heartbeat(time)).await;
+    let mut stream = server.client.events("/v1/stream", None).await;
+    stream.until("asks").await;
+    for _ in 0..2 {
+        let mut line = String::new();
+        while line != ":" {
+            line = stream.line().await.unwrap();
+        }
+    }
+    server.stop().await;
+}
