@@ -9,6 +9,7 @@ use std::error::Error;
 use std::future::Future;
 use std::time::Duration;
 
+use levity_http::NoCertificates;
 use reqwest::header::{ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use reqwest::{Client, Response, StatusCode, redirect, retry};
 use tokio::time::{Instant, timeout_at};
@@ -45,30 +46,29 @@ pub struct GuardedClient {
 
 impl GuardedClient {
     pub(super) fn new(guard: NetGuard) -> Result<Self, NetError> {
-        // If another part of the program has already installed a provider, that one works as well.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = Client::builder()
-            .dns_resolver(CheckedResolver(guard.clone()))
-            .no_proxy()
-            .redirect(redirect::Policy::none())
-            .referer(false)
-            .retry(retry::never())
-            // Another part of the program may have enabled these features.
-            .no_gzip()
-            .no_brotli()
-            .no_zstd()
-            .no_deflate()
-            .http1_max_headers(100)
-            .http2_max_header_list_size(64 * 1024)
-            // A connection belongs to the runtime that opened it, and a client may outlive a
-            // runtime.
-            .pool_max_idle_per_host(0)
-            .user_agent(guard.user_agent())
-            .build()
-            .map_err(|error| NetError::Setting {
-                setting: "client",
-                problem: causes(&error),
-            })?;
+        let client = levity_http::client(|builder| {
+            builder
+                .dns_resolver(CheckedResolver(guard.clone()))
+                .no_proxy()
+                .redirect(redirect::Policy::none())
+                .referer(false)
+                .retry(retry::never())
+                // Another part of the program may have enabled these features.
+                .no_gzip()
+                .no_brotli()
+                .no_zstd()
+                .no_deflate()
+                .http1_max_headers(100)
+                .http2_max_header_list_size(64 * 1024)
+                // A connection belongs to the runtime that opened it, and a client may outlive a
+                // runtime.
+                .pool_max_idle_per_host(0)
+                .user_agent(guard.user_agent())
+        })
+        .map_err(|error| NetError::Setting {
+            setting: "client",
+            problem: causes(&error),
+        })?;
         Ok(Self { guard, client })
     }
 
@@ -376,7 +376,9 @@ fn failed(error: &reqwest::Error) -> NetError {
         }
         next = cause.source();
     }
-    if error.is_connect() {
+    if NoCertificates::caused(error) {
+        NetError::NoCertificates
+    } else if error.is_connect() {
         NetError::Connect
     } else {
         NetError::Transfer

@@ -96,6 +96,9 @@ pub enum NetError {
     /// The connection could not be established.
     #[error("the server could not be reached; try again later, or use another source")]
     Connect,
+    /// This system has no certificates of authorities, so no `https` server can be trusted.
+    #[error("{}", levity_http::NoCertificates)]
+    NoCertificates,
     /// The connection broke, or the server did not send HTTP.
     #[error(
         "the connection broke or the server did not send HTTP; try again later, or use another \

@@ -6,6 +6,8 @@
     clippy::print_stderr
 )]
 
+#[cfg(feature = "net")]
+mod certificates;
 #[cfg(all(feature = "commands", target_os = "linux"))]
 mod commands;
 #[cfg(unix)]
