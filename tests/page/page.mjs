@@ -30,7 +30,7 @@ const HOSTILE = [
   '\u202Eevil\u202C', '\u2066isolated', '\u200Bzero', '\u0000\u0001\u0007', '\uFEFFmark', '\uFFFE\u{10FFFF}', 'a\u0300'.repeat(300), '﷽'.repeat(50),
   '|a|b|\n|-|-|\n|<script>window.broken=1</script>|x|', '```html\n<script>window.broken=1</script>\n```', '`<img src=x onerror=window.broken=1>`',
   '# <script>window.broken=1</script>', '- <script>window.broken=1</script>', '> <script>window.broken=1</script>', '**<b onclick=window.broken=1>x</b>**',
-  '*'.repeat(2000), '['.repeat(2000), '`'.repeat(2001), '|'.repeat(2000) + '\n|-|', '\n'.repeat(2000), '#'.repeat(500), '>'.repeat(500),
+  '*'.repeat(2000), '['.repeat(2000), '`'.repeat(2001), '|'.repeat(2000) + '\n|-|', '\n'.repeat(2000) + 'end', '#'.repeat(500), '>'.repeat(500),
   'x'.repeat(1_000_000), ' '.repeat(100_000) + 'y', 'word '.repeat(20_000), '${window.broken=1}', '{{window.broken=1}}', "';window.broken=1//",
   'javascript:window.broken=1', 'expression(window.broken=1)', 'url(http://127.0.0.1:9/)', '@import "http://127.0.0.1:9/x.css";',
   '<math><mi xlink:href="javascript:window.broken=1">', '<object data="http://127.0.0.1:9/">', '<embed src="http://127.0.0.1:9/">',
