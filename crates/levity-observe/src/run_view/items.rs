@@ -1,8 +1,8 @@
 //! The items of a view in their canonical order.
 //!
 //! The order follows from the events alone, and not from the order in which they arrive: items are
-//! sorted by time, then by their causal number, then by run. The oldest items are dropped when there
-//! are too many.
+//! sorted by time, then by their causal number, then by run. The oldest items are dropped when
+//! there are too many.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
