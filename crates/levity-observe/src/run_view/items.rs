@@ -157,7 +157,7 @@ impl Items {
         self.drop_oldest(revision);
     }
 
-    /// Removes an item.
+    /// Removes an item and remembers its removal.
     pub(super) fn remove(&mut self, id: &str, revision: u64) {
         if let Some(key) = self.keys.remove(id)
             && let Some(slot) = self.slots.remove(&key)

@@ -89,7 +89,7 @@ fn size_of(events: &[Event]) -> usize {
     count.0
 }
 
-/// Counts bytes.
+/// Counts the bytes that are written to it.
 struct Count(usize);
 
 impl Write for Count {
