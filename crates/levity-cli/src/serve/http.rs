@@ -209,7 +209,8 @@ impl Http {
         Ok((listener, api, mcp_servers))
     }
 
-    /// Resumes runs that an earlier server left, and returns the API, with a login code for the token.
+    /// Resumes runs that an earlier server left, and returns the API, with a login code for the
+    /// token.
     async fn api(
         &self,
         runs: Runs,

@@ -21,6 +21,7 @@ const MAX_CALL_FILES: usize = 100;
 const FIRST_MEDIA: u32 = 1_000;
 
 impl RunView {
+    /// Adds the item of a call that started, or restarts it after a crash.
     pub(super) fn start_call(&mut self, cx: &Cx, effect: EffectId, call: &ToolCall) {
         if cx.run == self.run && self.is_open() {
             self.stats.tool_calls += 1;
@@ -30,6 +31,7 @@ impl RunView {
         self.set_activity(cx, &format!("calls {}", call.name));
     }
 
+    /// Adds the item of a call and remembers the call until it ends.
     fn insert_call(&mut self, cx: &Cx, effect: EffectId, call: ViewCall) {
         let id = call_id(&cx.run, effect);
         self.calls
@@ -49,6 +51,7 @@ impl RunView {
         });
     }
 
+    /// Records the result of a call. A call without a start gets its item now.
     pub(super) fn end_call(&mut self, cx: &Cx, effect: EffectId, result: &ToolResult) {
         let id = call_id(&cx.run, effect);
         let failed = result.is_error();
@@ -84,6 +87,7 @@ impl RunView {
         self.set_activity(cx, "");
     }
 
+    /// Adds an item for each image, sound or document of a result, at most 100.
     fn add_media(&mut self, cx: &Cx, id: &str, content: &[Content]) {
         let media_parts = content.iter().filter_map(|content| match content {
             Content::Media(media) => Some(media),
@@ -109,6 +113,7 @@ impl RunView {
         }
     }
 
+    /// Shows the progress that a call reported. It is removed when the call ends.
     pub(super) fn report(&mut self, cx: &Cx, effect: EffectId, text: &str) {
         if self.calls.contains_key(&(cx.run.clone(), effect.get())) {
             let text = bounded(text, 1_000).0;
@@ -117,6 +122,7 @@ impl RunView {
         }
     }
 
+    /// Marks a call that the policy denied, and adds a notice with the reason.
     pub(super) fn deny(&mut self, cx: &Cx, effect: EffectId, reason: &str) {
         let id = call_id(&cx.run, effect);
         self.calls.remove(&(cx.run.clone(), effect.get()));
@@ -127,6 +133,7 @@ impl RunView {
         self.note(cx, &format!("the policy denied a call: {reason}"));
     }
 
+    /// Marks a call whose outcome is unknown, and adds an error.
     pub(super) fn lose(&mut self, cx: &Cx, effect: EffectId) {
         self.close_call(&(cx.run.clone(), effect.get()), cx.at);
         self.error(
@@ -135,6 +142,8 @@ impl RunView {
         );
     }
 
+    /// Adds a question and its item. A question that is asked again after a restart replaces the
+    /// first one.
     pub(super) fn ask(&mut self, cx: &Cx, ask: &Ask) {
         let node = self.owners.get(&ask.run.child(ask.effect));
         let node = node.cloned().unwrap_or_else(|| cx.node.clone());
@@ -180,6 +189,7 @@ impl RunView {
         self.asks.remove(&key)
     }
 
+    /// Records the decision on a question, and removes it from the pending ones.
     pub(super) fn decide(&mut self, cx: &Cx, effect: EffectId, decision: &Decision) {
         let removed = self.remove_ask(&cx.run, effect);
         self.changed.asks = self.revision;
@@ -230,6 +240,7 @@ impl RunView {
             .update(&id, self.revision, |item| item.node = to.clone());
     }
 
+    /// Records a changed file. The latest change of a path wins, whatever the order of the events.
     pub(super) fn change_file(&mut self, cx: &Cx, effect: EffectId, change: &FileChange) {
         let item = call_id(&cx.run, effect);
         self.update_call(&item, |call| {
@@ -276,6 +287,7 @@ impl RunView {
         }
     }
 
+    /// Adds the item and the node of a child run that started.
     pub(super) fn start_child(&mut self, cx: &Cx, effect: EffectId, child: &RunId, name: &str) {
         let node = self.node_of_child(&cx.run, child, name);
         if node != cx.node {
@@ -292,6 +304,7 @@ impl RunView {
         self.add_run(&cx.run, child, &node);
     }
 
+    /// Records the ending that a parent run reports for its child run.
     pub(super) fn end_child(&mut self, cx: &Cx, effect: EffectId, ending: &Ending) {
         let child = cx.run.child(effect);
         self.follow_child(&cx.run, &child);

@@ -21,7 +21,7 @@ pub enum ItemChange {
     Added {
         /// The index in the new list.
         index: usize,
-        /// The new item.
+        /// The item that was added.
         item: Box<ViewItem>,
     },
     /// The item with the same id was replaced.

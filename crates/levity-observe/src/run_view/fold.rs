@@ -177,12 +177,12 @@ impl RunView {
         self.ending.is_none()
     }
 
-    /// Adds a notice.
+    /// Adds a notice about the current event.
     pub(super) fn note(&mut self, cx: &Cx, text: &str) {
         self.add_text(cx, ItemKind::Notice, text);
     }
 
-    /// Adds an error.
+    /// Adds an error that the current event reports.
     pub(super) fn error(&mut self, cx: &Cx, text: &str) {
         self.add_text(cx, ItemKind::Error, text);
     }
@@ -210,6 +210,7 @@ impl RunView {
         }
     }
 
+    /// Marks a node as running. Its first start time stays.
     pub(super) fn start_node(&mut self, id: &str, at: Timestamp) {
         self.nodes.update(id, self.revision, |node| {
             node.status = NodeStatus::Running;
@@ -236,6 +237,7 @@ impl RunView {
         });
     }
 
+    /// Sets the goal of the run, or the prompt of a child run's node.
     fn set_goal(&mut self, cx: &Cx, text: &str) {
         self.nodes
             .set_text(&cx.node, &NodeText::Prompt, text, self.revision);
@@ -261,6 +263,7 @@ impl RunView {
         }
     }
 
+    /// Applies the end of a run. The totals of the ending replace those counted from events.
     fn end_run(&mut self, cx: &Cx, ending: &Ending) {
         self.close_run(cx, ending);
         if cx.run != self.run {

@@ -1,8 +1,8 @@
 //! The items of a view in their canonical order.
 //!
 //! The order follows from the events alone, and not from the order in which they arrive: items are
-//! sorted by time, then by their causal number, then by run. The oldest items are dropped when there
-//! are too many.
+//! sorted by time, then by their causal number, then by run. The oldest items are dropped when
+//! there are too many.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -157,7 +157,7 @@ impl Items {
         self.drop_oldest(revision);
     }
 
-    /// Removes an item.
+    /// Removes an item and remembers its removal.
     pub(super) fn remove(&mut self, id: &str, revision: u64) {
         if let Some(key) = self.keys.remove(id)
             && let Some(slot) = self.slots.remove(&key)

@@ -8,7 +8,17 @@ use serde_json::{Value, json};
 
 use super::text::{bounded, bounded_json};
 
-/// The state of a run in a [`RunView`].
+/// The state of a run in a [`RunView`](super::RunView).
+///
+/// ```
+/// use levity_core::{Event, EventKind, RunId, Timestamp};
+/// use levity_observe::{RunView, ViewState};
+///
+/// let mut view = RunView::new(RunId::new("r1"));
+/// assert_eq!(view.state(), ViewState::Running);
+/// view.apply(&Event::new(RunId::new("r1"), 1, Timestamp::default(), EventKind::Paused));
+/// assert_eq!(view.state(), ViewState::Paused);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -41,7 +51,7 @@ pub enum ItemKind {
     Ask,
     /// A remark about the progress of the run.
     Notice,
-    /// An error.
+    /// An error that the run or a call reported.
     Error,
     /// The answer of the run.
     Answer,
@@ -51,7 +61,16 @@ pub enum ItemKind {
 
 /// An entry of the chat and log of a run.
 ///
-/// [`RunView`](super::RunView) has an example.
+/// ```
+/// use levity_core::{Event, EventKind, RunId, Timestamp};
+/// use levity_observe::{ItemKind, RunView};
+///
+/// let goal = EventKind::Goal { text: "Tidy up.".into() };
+/// let event = Event::new(RunId::new("r1"), 1, Timestamp::default(), goal);
+/// let view = RunView::of(RunId::new("r1"), [&event]);
+/// let item = view.items().next().expect("the goal is an item");
+/// assert_eq!((item.kind, item.text.as_deref()), (ItemKind::User, Some("Tidy up.")));
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ViewItem {
@@ -110,7 +129,7 @@ pub enum CallStatus {
     Running,
     /// The call returned a result.
     Done,
-    /// The call failed.
+    /// The call returned an error.
     Failed,
     /// The policy or a person denied the call.
     Denied,
@@ -119,6 +138,21 @@ pub enum CallStatus {
 }
 
 /// A call of a tool, a program or an agent.
+///
+/// ```
+/// use levity_core::{EffectId, Event, EventKind, RunId, Timestamp, ToolCall};
+/// use levity_observe::{CallStatus, RunView};
+/// use serde_json::json;
+///
+/// let call = ToolCall::new("c1", "read_file", json!({"path": "a.md"}));
+/// let started = EventKind::ToolStarted { effect: EffectId::new(3), call };
+/// let event = Event::new(RunId::new("r1"), 1, Timestamp::default(), started);
+/// let view = RunView::of(RunId::new("r1"), [&event]);
+/// let item = view.items().next().expect("the call is an item");
+/// let call = item.call.as_ref().expect("the item has a call");
+/// assert_eq!((&*item.id, &*call.name), ("r1:3", "read_file"));
+/// assert_eq!(call.status, CallStatus::Running);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ViewCall {
@@ -250,11 +284,11 @@ pub enum NodeStatus {
     Running,
     /// It waits for a person or for the next attempt.
     Waiting,
-    /// It completed.
+    /// It completed without an error.
     Completed,
-    /// It failed.
+    /// It failed in all its attempts.
     Failed,
-    /// It was skipped.
+    /// It was skipped and never started.
     Skipped,
     /// It was cancelled, or in progress when its run ended.
     Cancelled,
@@ -270,6 +304,16 @@ impl NodeStatus {
 ///
 /// Nodes with the same parent form a group with its own layers: `layer` is the length of the
 /// longest path to the node within its group, and `row` its position in the layer.
+///
+/// ```
+/// use levity_core::RunId;
+/// use levity_observe::{NodeKind, NodeStatus, RunView};
+///
+/// let view = RunView::new(RunId::new("r1"));
+/// let root = view.nodes().next().expect("the run itself is a node");
+/// assert_eq!((root.kind, root.status), (NodeKind::Agent, NodeStatus::Pending));
+/// assert!(root.parent.is_none());
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ViewNode {
@@ -293,10 +337,10 @@ pub struct ViewNode {
     pub row: u32,
     /// The attempt, from 1; 0 before it starts.
     pub attempt: u32,
-    /// The start time.
+    /// The time of the first start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started: Option<Timestamp>,
-    /// The end time.
+    /// The time at which it was settled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<Timestamp>,
     /// The usage up to now.
@@ -305,7 +349,7 @@ pub struct ViewNode {
     /// The error, or the reason for skipping it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The description.
+    /// The description from the plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The instructions of a step, or the goal of a run: at most 8 KiB.
@@ -341,6 +385,19 @@ pub struct ItemProgressView {
 }
 
 /// A question that waits for a decision.
+///
+/// ```
+/// use levity_core::{Ask, EffectId, Event, EventKind, RunId, Timestamp, ToolCall};
+/// use levity_observe::RunView;
+/// use serde_json::json;
+///
+/// let (run, call) = (RunId::new("r1"), ToolCall::new("c1", "delete", json!({"path": "a"})));
+/// let ask = Ask::new(run.clone(), EffectId::new(4), call, "it deletes a file");
+/// let event = Event::new(run.clone(), 1, Timestamp::default(), EventKind::Asked(ask));
+/// let view = RunView::of(run, [&event]);
+/// let ask = view.asks().next().expect("one question is pending");
+/// assert_eq!((&*ask.id, &*ask.call.name), ("r1:4", "delete"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ViewAsk {

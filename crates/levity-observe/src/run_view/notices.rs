@@ -173,6 +173,7 @@ impl RunView {
         self.note(cx, &format!("{what} {count} steps"));
     }
 
+    /// Sets the texts of a step from the plan.
     fn describe_step(&mut self, id: &str, step: &Value) {
         for (text, name) in [
             (NodeText::Agent, "agent"),
@@ -185,6 +186,7 @@ impl RunView {
         }
     }
 
+    /// Starts an attempt at a step, and assigns the child run of the attempt to it.
     fn start_step(&mut self, cx: &Cx, data: &Value) {
         let name = text_of(data, "step");
         let id = step_id(cx, name);
@@ -224,6 +226,7 @@ impl RunView {
         id
     }
 
+    /// Counts a settled element of a step, and settles its node.
     fn end_element(&mut self, cx: &Cx, data: &Value) {
         let id = step_id(cx, text_of(data, "step"));
         let error = data["error"].as_str();

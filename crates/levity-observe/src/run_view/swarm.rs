@@ -96,6 +96,7 @@ impl RunView {
         );
     }
 
+    /// Adds the node of a piece of work, unless there is one.
     fn add_worker(&mut self, cx: &Cx, id: &Arc<str>, worker: &str) {
         if self
             .nodes
@@ -106,6 +107,7 @@ impl RunView {
         }
     }
 
+    /// Starts a piece of work, and assigns the child run that does it.
     fn start_work(&mut self, cx: &Cx, data: &Value) {
         let id = step_id(cx, text_of(data, "id"));
         self.add_worker(cx, &id, text_of(data, "worker"));

@@ -59,7 +59,10 @@ pub(super) async fn costs(State(api): State<Arc<Api>>, caller: Caller, uri: Uri)
         Ok((report, truncated))
     });
     let (report, truncated) = read.await?;
-    let row = |group: Option<&str>, calls: u64, usage: &Usage| json!({"group": group, "model_calls": calls, "usage": usage_json(usage)});
+    let row = |group: Option<&str>, calls: u64, usage: &Usage| -> Value {
+        let usage = usage_json(usage);
+        json!({"group": group, "model_calls": calls, "usage": usage})
+    };
     let groups: Value = report
         .groups()
         .map(|(group, calls, usage)| row(Some(group), calls, usage))

@@ -79,8 +79,8 @@ fn asks_of(run: &LiveRun) -> Vec<InboxEntry> {
     asks.into_iter().map(entry).collect()
 }
 
-/// Returns the pending questions of runs that only the journal has. Runs that have not changed since
-/// `known` was read are not read again.
+/// Returns the pending questions of runs that only the journal has. Runs that have not changed
+/// since `known` was read are not read again.
 pub(super) async fn stored_asks(
     api: &Api,
     caller: &Caller,
