@@ -730,7 +730,8 @@ fn command_cannot_create_deleted_trusted_files_in_missing_folders() {
     assert!(!place.join("deep").exists(), "{output:?}");
 }
 
-/// Runs a script of an agent in a folder that the user trusts, although the call ignores the settings.
+/// Runs a script of an agent in a folder that the user trusts, although the call ignores the
+/// settings. Returns `None` if this system cannot hide files from commands.
 #[cfg(target_os = "linux")]
 fn command_in_trusted_folder(files: &[(&str, &str)], lines: &str) -> Option<tempfile::TempDir> {
     let above = folder(&[&[("home/x", ""), ("ws/payload", "forged")][..], files].concat());
@@ -740,7 +741,6 @@ fn command_in_trusted_folder(files: &[(&str, &str)], lines: &str) -> Option<temp
     check(&trust.output().unwrap(), 0, "");
     let output = command_of_agent(&place, lines, &home, ("LEVITY_NO_SETTINGS", "1"));
     if text(&output).contains("there is no tool `run_command`") {
-        eprintln!("SKIPPED: this system cannot hide files from commands");
         return None;
     }
     assert!(text(&output).contains("ended"), "{output:?}");
@@ -761,6 +761,7 @@ fn command_cannot_move_folder_above_reserved_paths() {
     let lines = "mv data d2; mkdir data; cp payload data/mem.db; cp payload data/mem.db-wal\n\
         mv deep d3; mkdir deep; cp payload deep/runs.db; cp payload deep/runs.db-wal";
     let Some(above) = command_in_trusted_folder(&files, lines) else {
+        eprintln!("SKIPPED: this system cannot hide files from commands");
         return;
     };
     for name in [
