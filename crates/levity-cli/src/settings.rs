@@ -221,8 +221,8 @@ pub(crate) fn trusted_files(workspace: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Returns `true` if a folder has a file of settings, or a link with this name. While a command runs,
-/// an empty folder may take its place.
+/// Returns `true` if a folder has a file of settings, or a link with this name. While a command
+/// runs, an empty folder may take its place.
 pub(crate) fn has_settings(folder: &Path) -> bool {
     let found = folder.join(FILE).symlink_metadata();
     found.is_ok_and(|found| !found.is_dir())

@@ -1,8 +1,8 @@
 //! The events of runs that were recently viewed at an earlier point.
 //!
 //! A page that moves a scrubber requests many views of the same run. Without the cache, each
-//! request would replay the run from the journal. Only runs that cannot have changed are taken from it:
-//! ended ones, for a minute, and runs in this process that have emitted no event since.
+//! request would replay the run from the journal. Only runs that cannot have changed are taken from
+//! it: ended ones, for a minute, and runs in this process that have emitted no event since.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};

@@ -119,7 +119,7 @@ impl CoverChecks {
         start..end
     }
 
-    /// Returns all covers.
+    /// Returns the indices of all covers.
     pub(super) fn all(&self) -> std::ops::Range<usize> {
         0..self.places.len()
     }

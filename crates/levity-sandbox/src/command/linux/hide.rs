@@ -685,8 +685,8 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Returns `true` if a folder with protected files is where git keeps modules and worktrees, and not
-/// where it keeps branches, which may have the same names.
+/// Returns `true` if a folder with protected files is where git keeps modules and worktrees, and
+/// not where it keeps branches, which may have the same names.
 fn is_rest_in_git(path: &[u8]) -> bool {
     let mut names = path.split(|byte| *byte == b'/');
     let is_in_git = names.any(|name| name == b".git");
@@ -785,8 +785,8 @@ pub(super) fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Removes covers for paths that another one hides: such a path then has different contents, or does
-/// not exist. Of several covers for one path, those after the first that hides it are removed.
+/// Removes covers for paths that another one hides: such a path then has different contents, or
+/// does not exist. Of several covers for one path, those after the first that hides it are removed.
 pub(super) fn without_hidden(covers: Vec<Cover>) -> Vec<Cover> {
     let hiding = covers.iter().filter(|cover| cover.kind.hides());
     let hidden: HashSet<CString> = hiding.map(|cover| cover.path.clone()).collect();

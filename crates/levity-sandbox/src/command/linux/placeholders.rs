@@ -71,7 +71,7 @@ struct Held {
 enum Kind {
     /// An empty folder, which git ignores.
     Folder,
-    /// An empty file.
+    /// A file without content.
     Empty,
     /// A file that names its own folder.
     CommonDir,

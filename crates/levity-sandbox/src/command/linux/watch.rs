@@ -195,8 +195,8 @@ impl Watch<'_> {
         more < u16::MAX / 2 && u32::from(more) > self.room
     }
 
-    /// Checks mounts, and covers files again that another program put in place of hidden or protected
-    /// ones. Returns `true` if that is impossible, or if a path is free that must not be.
+    /// Checks mounts, and covers files again that another program put in place of hidden or
+    /// protected ones. Returns `true` if that is impossible, or if a path is free that must not be.
     ///
     /// The command is stopped meanwhile.
     fn is_exposed(&mut self, range: Range<usize>) -> bool {
