@@ -428,9 +428,12 @@ impl<M: Machine + 'static> Driver<M> {
     }
 
     /// Takes the orders that arrived before an old run or a fork continues, so that its next model
-    /// call knows a message that was sent at once. Messages that must be screened come later.
+    /// call knows a message that was sent at once. Messages that must be screened come later, and so
+    /// does a cancellation, which keeps the run from starting anything.
     fn take_early_orders(&mut self) {
-        while let Some(order) = next_order(&mut self.line).now_or_never() {
+        while !self.is_cancelled()
+            && let Some(order) = next_order(&mut self.line).now_or_never()
+        {
             self.screen_order(order);
         }
     }
