@@ -43,7 +43,7 @@ struct Place {
     folder: Option<usize>,
 }
 
-/// What is at the path of a cover.
+/// The state of the path of a cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CoverState {
     InPlace,
