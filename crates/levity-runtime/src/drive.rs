@@ -27,7 +27,7 @@ use levity_core::{
 use levity_driver::{Action, EffectResult, Fork, Meter, RunDriver, changes};
 use tokio::sync::oneshot;
 
-use crate::control::{CommandReceiver, Order};
+use crate::control::{CommandReceiver, Order, OrderKind};
 use crate::events::Hub;
 use crate::runtime::{LaterRestore, Shared};
 use crate::stored_run::StoredRun;
@@ -76,6 +76,9 @@ pub(crate) struct Driver<M> {
     end_children: CancelToken,
     deadline: Option<BoxFuture<'static, ()>>,
     acks: Vec<Ack>,
+    /// Requests for the open questions that arrived before an old run continued. They are answered
+    /// once its children run again.
+    early: Vec<Order>,
     slice: Slice,
     /// The check of the run at its end.
     audit: Option<Audit<M>>,
@@ -278,6 +281,7 @@ impl<M: Machine + 'static> Driver<M> {
         Ok(Box::new(Self {
             core,
             acks: Vec::new(),
+            early: Vec::new(),
             slice: Slice::default(),
             log,
             env,
@@ -415,10 +419,12 @@ impl<M: Machine + 'static> Driver<M> {
         if old {
             self.commit().await?;
             self.screen_pending().await?;
-            self.take_early_orders();
         }
         if !self.is_cancelled() {
             self.ask_again().await?;
+        }
+        if old {
+            self.take_early_orders();
         }
         if let Some(left) = self.core.time_left(self.env.shared.world.now()) {
             let world = self.env.shared.world.clone();
@@ -434,7 +440,10 @@ impl<M: Machine + 'static> Driver<M> {
         while !self.is_cancelled()
             && let Some(order) = next_order(&mut self.line).now_or_never()
         {
-            self.screen_order(order);
+            match order.what {
+                OrderKind::Asks(_) => self.early.push(order),
+                _ => self.screen_order(order),
+            }
         }
     }
 
@@ -632,6 +641,11 @@ impl<M: Machine + 'static> Driver<M> {
         if self.slice.ends() {
             // An elapsed timer and orders become visible only after the task has yielded.
             tokio::task::yield_now().await;
+        }
+        if !self.early.is_empty() {
+            let early = std::mem::take(&mut self.early);
+            early.into_iter().for_each(|order| self.take_order(order));
+            return Ok(());
         }
         let (keeps, has_children, more) = (
             self.keeps(),

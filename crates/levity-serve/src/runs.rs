@@ -601,6 +601,7 @@ impl Runs {
             RunOrigin::Queue(_) => self.inner.runner.history_with_children(id).await?,
         };
         let view = RunView::of(id.clone(), &events);
+        let status = RunStatus::of(id, &events);
         let mut events = events;
         events.retain(|event| event.run == *id);
         let is_end =
@@ -610,7 +611,6 @@ impl Runs {
         }
         let feed = self.feed(id);
         events.iter().for_each(|event| feed.push(event));
-        let status = RunStatus::of(id, &events);
         let admitted = self.admit(id, feed, status, view, &origin);
         drop(origin);
         let slot = match admitted {
@@ -618,13 +618,14 @@ impl Runs {
             // Another task resumed the run first.
             Err(error) => return self.live(id).ok_or(error),
         };
-        slot.run.open();
         let started = self
             .inner
             .runner
             .resume(id, self.watcher(&slot.run, None))
             .await?;
-        Ok(self.drive(slot, started))
+        let run = self.drive(slot, started);
+        run.open();
+        Ok(run)
     }
 
     /// Returns a run that is in progress in this process, or recently ended in it.

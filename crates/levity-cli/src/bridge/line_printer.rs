@@ -79,10 +79,10 @@ impl Lines {
     /// Reports the number of dropped lines, if there are any. Returns `false` if the queue is full.
     fn report_dropped(&mut self) -> bool {
         if self.dropped > 0 {
-            let line = format!(
-                "{} lines were dropped, because the output was blocked\n",
-                self.dropped
-            );
+            let line = match self.dropped {
+                1 => "1 line was dropped, because the output was blocked\n".to_owned(),
+                many => format!("{many} lines were dropped, because the output was blocked\n"),
+            };
             if self.send.try_send(Some(line)).is_err() {
                 return false;
             }

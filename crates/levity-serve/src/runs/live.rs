@@ -242,10 +242,16 @@ impl LiveRun {
     pub async fn asks(&self) -> Vec<Ask> {
         // A run that has not started does not answer control requests yet, so this call would
         // block.
-        let waits = self.state().state() == RunState::Waiting;
+        if self.state().state() != RunState::Waiting {
+            return Vec::new();
+        }
+        // The state of a resumed run is known before the run can be controlled.
+        if self.opened().await.is_err() {
+            return Vec::new();
+        }
         match self.control() {
-            Ok(control) if waits => control.pending_asks().await.unwrap_or_default(),
-            _ => Vec::new(),
+            Ok(control) => control.pending_asks().await.unwrap_or_default(),
+            Err(_) => Vec::new(),
         }
     }
 

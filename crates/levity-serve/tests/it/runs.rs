@@ -287,11 +287,11 @@ async fn failed_start_does_not_hide_existing_run() {
     assert_eq!(told.last().unwrap().1["kind"]["run_ended"]["text"], "One.");
 }
 
-/// An agent whose runs never finish resuming.
-struct NeverResuming(Agent);
+/// An agent that resumes one run for each permit.
+struct HeldResume(Agent, Arc<Semaphore>);
 
 #[async_trait::async_trait]
-impl Runner for NeverResuming {
+impl Runner for HeldResume {
     fn runtime(&self) -> &Runtime {
         self.0.runtime()
     }
@@ -304,8 +304,9 @@ impl Runner for NeverResuming {
         Runner::start(&self.0, goal, setup)
     }
 
-    async fn resume(&self, _: &RunId, _: Watcher) -> levity_serve::Result<StartedRun> {
-        std::future::pending().await
+    async fn resume(&self, run: &RunId, watcher: Watcher) -> levity_serve::Result<StartedRun> {
+        self.1.acquire().await.unwrap().forget();
+        Runner::resume(&self.0, run, watcher).await
     }
 
     async fn history(&self, run: &RunId) -> levity_serve::Result<Vec<Event>> {
@@ -328,12 +329,45 @@ async fn dropped_resume_releases_its_slot() {
         .await
         .unwrap();
     drop(before);
-    let runs = Runs::new(NeverResuming(agent(ScriptedModel::new(), runtime)));
+    let never = Arc::new(Semaphore::new(0));
+    let runs = Runs::new(HeldResume(agent(ScriptedModel::new(), runtime), never));
     let id = "r".into();
     let left = tokio::time::timeout(std::time::Duration::from_millis(50), runs.resume(&id)).await;
     assert!(left.is_err(), "{left:?}");
     assert_eq!(runs.running(), 0);
     assert!(runs.get(&id).is_none());
+}
+
+#[tokio::test]
+async fn question_is_found_while_its_run_is_resumed() {
+    let runtime = in_memory();
+    let script = || ScriptedModel::new().call("send", json!({})).by_history();
+    let before = Runs::new(agent(script(), runtime.clone()));
+    let run = before.start(NewRun::new("Send it").id("r")).unwrap();
+    let mut events = run.events(None);
+    while run.asks().await.is_empty() {
+        events.next().await.unwrap();
+    }
+    drop((before, run, events));
+
+    let gate = Arc::new(Semaphore::new(0));
+    let runs = Runs::new(HeldResume(agent(script(), runtime), gate.clone()));
+    let id: RunId = "r".into();
+    let asked = async {
+        while runs.get(&id).is_none() {
+            tokio::task::yield_now().await;
+        }
+        let release = async {
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            gate.add_permits(1);
+        };
+        tokio::join!(runs.asks(&id), release).0.unwrap().len()
+    };
+    let (resumed, asked) = tokio::join!(runs.resume(&id), asked);
+    assert_eq!(asked, 1);
+    resumed.unwrap();
 }
 
 /// Returns a run that holds its slot until the test releases it.

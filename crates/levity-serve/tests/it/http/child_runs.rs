@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{
-    Journal, JournalError, OpenRun, Record, RunId, RunQuery, RunRequest, RunState, RunSummary,
-    ToolError,
+    Hints, Journal, JournalError, OpenRun, Record, RunId, RunQuery, RunRequest, RunState,
+    RunSummary, ToolError, ToolOutput,
 };
 use levity_dag::{Plan, PlannerInput, Step, Team, TeamPlanner};
 use levity_loop::Agent;
 use levity_runtime::{MemoryJournal, Runtime, SqliteJournal};
 use levity_serve::Runs;
 use levity_swarm::{Router, Swarm, Worker};
-use levity_test::ScriptedModel;
+use levity_test::{RecordingTool, ScriptedModel};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, Semaphore};
 
@@ -143,7 +143,7 @@ async fn child_run_is_visible_and_resumes_with_its_parent((runs, permits): (Runs
         client.get(&format!("/v1/runs/{child}")).await.is(200)["paused"],
         true
     );
-    client.post("/v1/runs/r/resume", json!({})).await.is(200);
+    client.post("/v1/runs/r/resume", json!({})).await.is(202);
     permits.add_permits(1);
     let told = events.rest().await;
     assert_eq!(runs_with_event(&told, "said"), [&*child]);
@@ -348,6 +348,52 @@ async fn pause_continues_when_its_client_disconnects() {
     );
     server.stop().await;
     driving.stop().await;
+}
+
+/// The question of a child run is still known after its parent was resumed.
+#[tokio::test]
+async fn question_of_child_run_survives_restart() {
+    let journal = MemoryJournal::new();
+    let runs = || {
+        let send = RecordingTool::new("send", |_| Ok(ToolOutput::text("sent")))
+            .with_hints(Hints::new().destructive());
+        let model = ScriptedModel::new()
+            .call("send", json!({}))
+            .reply(r#"{"boat": "sent"}"#)
+            .by_history();
+        let worker = Agent::builder(model).tool(send).build().unwrap();
+        let plan = r#"{"delegations": [{"id": "a", "worker": "sender", "task": "Send a boat."}]}"#;
+        let router = ScriptedModel::new().reply(plan).reply("Sent.").by_history();
+        let swarm = Swarm::builder(Router::new(router))
+            .worker(Worker::new("sender", "Sends.", worker))
+            .runtime(Runtime::new().with_journal(journal.clone()));
+        Runs::new(swarm.build().unwrap())
+    };
+    let server = Server::new(runs()).await;
+    server
+        .client
+        .post("/v1/runs", json!({"goal": "I need a boat.", "id": "r"}))
+        .await
+        .is(201);
+    let mut events = server.client.events("/v1/runs/r/events", None).await;
+    events.until("asked").await;
+    server.stop().await;
+
+    let server = Server::new(runs()).await;
+    let client = server.client;
+    client.post("/v1/runs/r/resume", json!({})).await.is(202);
+    let asks = client.get("/v1/runs/r/asks").await.is(200);
+    let path = format!(
+        "/v1/runs/r/asks/{}",
+        asks["asks"][0]["id"].as_str().unwrap()
+    );
+    client
+        .post(&path, json!({"decision": "allow"}))
+        .await
+        .is(200);
+    let events = client.events("/v1/runs/r/events", None).await.rest().await;
+    assert_eq!(events.last().unwrap().data["state"], "answered");
+    server.stop().await;
 }
 
 /// The view of a finished run is the same in the process that drove it and from the journal, and
