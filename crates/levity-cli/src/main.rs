@@ -50,6 +50,7 @@ mod plan;
 mod recall;
 mod run;
 mod runs;
+mod seals;
 #[cfg(feature = "serve")]
 mod serve;
 mod sessions;

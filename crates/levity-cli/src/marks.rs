@@ -15,6 +15,9 @@
 //! moved or copied therefore needs `--trust-journal` once. Journals inside the state folder are
 //! trusted as a whole.
 //!
+//! A mark does not cover the records of a run, which a command of an agent could change if the
+//! journal is in its workspace. The records must also match the [seal](crate::seals) of the run.
+//!
 //! The check sits in the journal that the runtime uses and not in the commands, so no command can
 //! drive a run without it.
 
@@ -33,6 +36,7 @@ use levity::core::{
 };
 
 use crate::runs::approved_calls;
+use crate::seals::{self, Seal, SentDecisions};
 use crate::state;
 use crate::terminal::{note, shell_quote};
 
@@ -58,6 +62,8 @@ impl Trust {
 pub(crate) struct OwnJournal {
     inner: Arc<dyn Journal>,
     marks: Arc<Marks>,
+    /// `true` to open runs of others too.
+    for_any_run: bool,
 }
 
 /// The marks of a journal's runs.
@@ -116,7 +122,15 @@ impl OwnJournal {
         Self {
             inner,
             marks: Arc::new(marks),
+            for_any_run: false,
         }
+    }
+
+    /// Also opens runs that do not belong to the user, and writes to them without a seal. This is
+    /// for requests that only stop something.
+    pub(crate) fn for_any_run(mut self) -> Self {
+        self.for_any_run = true;
+        self
     }
 
     /// Returns the marks, for checks of runs by their ids.
@@ -153,13 +167,17 @@ impl OwnJournal {
         records: &[Record],
         mut log: Option<&mut dyn RunLog>,
     ) -> Result<(), JournalError> {
-        if !self.is_foreign(run, records) {
+        let is_own = !self.is_foreign(run, records);
+        if is_own && self.marks.is_sealed(run, records) {
             return Ok(());
         }
         if !self.marks.trusted {
-            return Err(self.marks.rejection(run));
+            return Err(match is_own {
+                true => self.marks.rejection_of_changed(run),
+                false => self.marks.rejection(run),
+            });
         }
-        for (member, first) in self.print_approved(run, records).await? {
+        for (member, records) in self.print_approved(run, records).await? {
             // A crash after the mark must not leave requests that the next driver accepts.
             match log.as_deref_mut().filter(|_| member == *run) {
                 Some(log) => drop_requests(&member, log).await?,
@@ -170,7 +188,10 @@ impl OwnJournal {
                     Err(error) => return Err(error),
                 },
             }
-            self.marks.add(&member, &first);
+            if let Some(first) = records.first() {
+                self.marks.add(&member, first);
+            }
+            self.marks.seal(&member, &records);
         }
         Ok(())
     }
@@ -189,7 +210,7 @@ impl OwnJournal {
     }
 
     /// Prints the calls that were approved in a run and its child runs. Returns these runs with
-    /// their first records, the run itself first.
+    /// their records, the run itself first.
     ///
     /// The list of a journal that a stranger wrote may lack a run. Therefore the run itself needs
     /// no entry in the list, and child runs are also found by the records of their parents. A child
@@ -201,13 +222,13 @@ impl OwnJournal {
         &self,
         run: &RunId,
         records: &[Record],
-    ) -> Result<Vec<(RunId, Record)>, JournalError> {
+    ) -> Result<Vec<(RunId, Vec<Record>)>, JournalError> {
         let listed = self.inner.list(&RunQuery::new().below(run.clone())).await?;
         let mut queue: VecDeque<RunId> = children(run, records).collect();
         queue.extend(listed.into_iter().map(|summary| summary.run));
         let (mut seen, mut found) = (BTreeSet::from([run.clone()]), Vec::new());
         print_approved_calls(records);
-        found.extend(records.first().map(|first| (run.clone(), first.clone())));
+        found.push((run.clone(), records.to_vec()));
         while let Some(run) = queue.pop_front() {
             if !seen.insert(run.clone()) {
                 continue;
@@ -215,7 +236,9 @@ impl OwnJournal {
             let records = self.inner.read(&run).await?;
             print_approved_calls(&records);
             queue.extend(children(&run, &records));
-            found.extend(records.into_iter().next().map(|first| (run, first)));
+            if !records.is_empty() {
+                found.push((run, records));
+            }
         }
         Ok(found)
     }
@@ -303,6 +326,65 @@ impl Marks {
         JournalError::new(JournalErrorKind::Refused, message)
     }
 
+    /// Returns `true` if only levity has written the records of a run.
+    fn is_sealed(&self, run: &RunId, records: &[Record]) -> bool {
+        let path = self.beside("seals").map(|folder| seals::path(&folder, run));
+        records.is_empty() || path.is_some_and(|path| Seal::matches(&path, run, records))
+    }
+
+    fn rejection_of_changed(&self, run: &RunId) -> JournalError {
+        let (id, journal) = (
+            shell_quote(run.as_str()),
+            self.journal.display().to_string(),
+        );
+        let journal = shell_quote(&journal);
+        let message = format!(
+            "another program changed the records of run `{run}` and may have approved calls, or \
+                the run is in progress; inspect it with `levity runs show {id} --journal \
+                {journal}`, then try again, or use `--trust-journal` to resume it"
+        );
+        JournalError::new(JournalErrorKind::Refused, message)
+    }
+
+    /// Starts the seal of a run that is about to be driven. A run that cannot be sealed is driven
+    /// anyway, but rejected later, so a warning is printed now.
+    fn seal(&self, run: &RunId, records: &[Record]) -> Option<Seal> {
+        let path = seals::path(&self.beside("seals")?, run);
+        Seal::start(&path, run, records)
+            .map_err(|error| self.warn(&format!("cannot write `{}`: {error}", path.display())))
+            .ok()
+    }
+
+    /// Returns a path next to the file of marks.
+    fn beside(&self, suffix: &str) -> Option<PathBuf> {
+        let mut path = self.file.as_ref().ok()?.clone().into_os_string();
+        path.push(".");
+        path.push(suffix);
+        Some(path.into())
+    }
+
+    /// Returns the decisions that levity sent to runs of this journal.
+    fn sent_decisions(&self) -> Option<SentDecisions> {
+        self.beside("sent").map(SentDecisions::new)
+    }
+
+    /// Drops the decisions for a run that levity did not send.
+    fn drop_forged(&self, run: &RunId, mut requests: Vec<RunRequest>) -> Vec<RunRequest> {
+        if self.trusted {
+            return requests;
+        }
+        let dropped = self
+            .sent_decisions()
+            .map_or(0, |sent| sent.drop_others(run, &mut requests));
+        if dropped > 0 {
+            note(&format!(
+                "run {run}: levity dropped decisions in its inbox ({dropped}), because another \
+                    program wrote them; decide with `levity runs approve`"
+            ));
+        }
+        requests
+    }
+
     /// Returns the marks in memory.
     fn lock(&self) -> MutexGuard<'_, MarkEntries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
@@ -343,6 +425,9 @@ impl Marks {
         if self.mark(run).is_none_or(|mark| mark == REMOVED) {
             return Ok(());
         }
+        if let Some(folder) = self.beside("seals") {
+            seals::remove(&seals::path(&folder, run));
+        }
         let name = sha256(run.as_str().as_bytes());
         self.lock().by_id.insert(name.clone(), REMOVED.to_owned());
         if let Ok(file) = &self.file {
@@ -375,15 +460,23 @@ impl Marks {
                 .map_err(|error| format!("cannot write `{}`: {error}", file.display())),
             Err(problem) => Err(problem.clone()),
         };
-        if let (Err(problem), false) = (written, self.trusted) {
-            self.warned.call_once(|| {
-                note(&format!(
-                    "levity cannot store that you started runs of `{}`, so resuming them requires \
-                        `--trust-journal`: {problem}",
-                    self.journal.display()
-                ));
-            });
+        if let Err(problem) = written {
+            self.warn(&problem);
         }
+    }
+
+    /// Warns once that runs of this journal cannot be resumed without `--trust-journal`.
+    fn warn(&self, problem: &str) {
+        if self.trusted {
+            return;
+        }
+        self.warned.call_once(|| {
+            note(&format!(
+                "levity cannot store that you started runs of `{}`, so resuming them requires \
+                    `--trust-journal`: {problem}",
+                self.journal.display()
+            ));
+        });
     }
 }
 
@@ -447,6 +540,11 @@ impl Journal for OwnJournal {
     async fn open(&self, run: &RunId) -> Result<OpenRun, JournalError> {
         let mut open = self.inner.open(run).await?;
         let marked = !open.records.is_empty();
+        let is_own =
+            || !self.is_foreign(run, &open.records) && self.marks.is_sealed(run, &open.records);
+        if self.for_any_run && !is_own() {
+            return Ok(open);
+        }
         if marked {
             self.admit_open(run, &open.records, Some(&mut *open.log))
                 .await?;
@@ -458,6 +556,7 @@ impl Journal for OwnJournal {
         let log = OwnLog {
             inner: open.log,
             run: run.clone(),
+            seal: self.marks.seal(run, &open.records),
             marks: self.marks.clone(),
             marked,
         };
@@ -489,7 +588,12 @@ impl Journal for OwnJournal {
         Ok(existed)
     }
 
+    /// Stores a decision in the state folder before it is posted, so that the run accepts it.
     async fn post(&self, run: &RunId, post: &RunRequest) -> Result<(), JournalError> {
+        if let Some(Err(error)) = self.marks.sent_decisions().map(|sent| sent.add(run, post)) {
+            let message = "levity cannot store that you sent a decision, so no run would accept it";
+            return Err(JournalError::new(JournalErrorKind::Io, message).with_source(error));
+        }
         self.inner.post(run, post).await
     }
 
@@ -533,6 +637,8 @@ impl Journal for ImportJournal {
 struct OwnLog {
     inner: Box<dyn RunLog>,
     run: RunId,
+    /// The seal; `None` if it cannot be written.
+    seal: Option<Seal>,
     marks: Arc<Marks>,
     marked: bool,
 }
@@ -540,11 +646,17 @@ struct OwnLog {
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl RunLog for OwnLog {
-    /// Marks a new run before its first record, and then forwards.
+    /// Marks a new run before its first record, seals the records, and then forwards.
     async fn append(&mut self, records: &[Record]) -> Result<(), JournalError> {
         if let Some(first) = records.first().filter(|_| !self.marked) {
             self.marks.add(&self.run, first);
             self.marked = true;
+        }
+        if let Some(seal) = self.seal.as_mut().filter(|_| !records.is_empty())
+            && let Err(error) = seal.extend(records).await
+        {
+            self.marks.warn(&format!("cannot write its seal: {error}"));
+            self.seal = None;
         }
         self.inner.append(records).await
     }
@@ -562,10 +674,12 @@ impl RunLog for OwnLog {
     }
 
     async fn posted(&mut self) -> Result<Vec<RunRequest>, JournalError> {
-        self.inner.posted().await
+        let requests = self.inner.posted().await?;
+        Ok(self.marks.drop_forged(&self.run, requests))
     }
 
     async fn posted_by_now(&mut self) -> Result<Vec<RunRequest>, JournalError> {
-        self.inner.posted_by_now().await
+        let requests = self.inner.posted_by_now().await?;
+        Ok(self.marks.drop_forged(&self.run, requests))
     }
 }

@@ -112,7 +112,8 @@ const NEIGHBORS: [(&str, &str); 10] = [
 const DATABASE_OPTIONS: [&str; 4] = ["journal", "memory", "facts", "recall"];
 
 /// Suffixes of the files that SQLite keeps next to an open database. SQLite applies a log at the
-/// next start, whoever wrote it. levity refuses a database with a rollback journal (`X-journal`).
+/// next start, whoever wrote it. levity refuses a database with a rollback journal (`X-journal`),
+/// so a placeholder with that name would make the database unusable.
 const OF_DATABASE: [&str; 2] = ["-wal", "-shm"];
 
 /// The maximum number of paths that commands must not create. Each is a mount.
@@ -230,7 +231,7 @@ fn credentials_in_env_file() -> Option<Registered> {
     Some(Registered {
         source: format!("GOOGLE_APPLICATION_CREDENTIALS={}", path.display()),
         path: path.to_owned(),
-        must_exist: false,
+        must_exist: true,
         may_be_database: false,
     })
 }
@@ -361,8 +362,7 @@ fn refuse_link(root: &Path, source: &str, path: &Path) -> Result<(), String> {
 /// If its folder is missing, the folder is reserved instead.
 fn create_database(root: &Path, path: &Path) {
     let is_within = places(path).iter().any(|place| place.starts_with(root));
-    let is_database = path.extension().is_some_and(|extension| extension == "db");
-    if is_within && is_database {
+    if is_within && has_database_name(path) {
         let _ = files::options().write(true).create_new(true).open(path);
     }
 }
@@ -370,7 +370,7 @@ fn create_database(root: &Path, path: &Path) {
 /// Creates the state folder if it is missing in a workspace. If that fails, a command cannot create
 /// it either.
 fn create_state(root: &Path) {
-    if let Ok(folder) = crate::state::folder()
+    if let Ok(folder) = crate::state::path()
         && places(&folder).iter().any(|place| place.starts_with(root))
     {
         let _ = crate::state::create(&folder);
@@ -429,16 +429,21 @@ fn with_neighbors(database: &Path) -> Vec<PathBuf> {
     suffixes.map(path).collect()
 }
 
+/// Returns `true` if a path ends like that of an SQLite file. `--recall` accepts any name.
+fn has_database_name(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    extension.is_some_and(|extension| matches!(extension, "db" | "sqlite" | "sqlite3"))
+}
+
 /// Returns `true` for an existing file, and for the name of a database that does not exist yet.
 fn is_file_or_database(path: &Path) -> bool {
-    let is_named_so = path.extension().is_some_and(|extension| extension == "db");
-    fs::metadata(path).map_or(is_named_so, |found| found.is_file())
+    fs::metadata(path).map_or(has_database_name(path), |found| found.is_file())
 }
 
 /// Returns `true` if this file begins like an SQLite file, or has the name of one and is empty or
 /// missing.
 fn is_database(path: &Path) -> bool {
-    let is_named_so = path.extension().is_some_and(|extension| extension == "db");
+    let is_named_so = has_database_name(path);
     let Ok(found) = fs::metadata(path) else {
         return is_named_so;
     };
@@ -482,7 +487,7 @@ pub(crate) fn globs_in_tools(folder: &Path) -> Result<Vec<String>, String> {
 /// Returns the globs of these files, and of all others of levity, below a folder.
 fn globs(root: &Path, trusted: &[PathBuf]) -> Result<Vec<String>, String> {
     // Keys, tokens and marks of this user.
-    let state = crate::state::folder()
+    let state = crate::state::path()
         .ok()
         .into_iter()
         .flat_map(|folder| places(&folder));
@@ -534,7 +539,7 @@ pub(crate) fn first_below(root: &Path) -> Option<String> {
     };
     let named = REGISTERED.get().map(Vec::as_slice).unwrap_or_default();
     let named = named.iter().find(|one| is_below(&one.path));
-    let state = crate::state::folder().ok();
+    let state = crate::state::path().ok();
     let settings = crate::settings::named_files(root);
     let other = || {
         let mut others = state.iter().chain(remembered()).chain(&settings);

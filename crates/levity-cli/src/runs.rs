@@ -111,6 +111,13 @@ impl RunArg {
         Ok((journal, records))
     }
 
+    /// Reads the records of a run that is to be stopped, which may belong to anyone.
+    async fn any_records(&self) -> Result<(Arc<OwnJournal>, Vec<Record>), String> {
+        let journal = Arc::new(self.place.open_any()?);
+        let records = read(&*journal, &self.id()).await?;
+        Ok((journal, records))
+    }
+
     /// Reads the records of a run to resume, which must belong to the user or be trusted. Prints
     /// the calls that were approved in a run of another user, whether it is trusted or rejected.
     ///

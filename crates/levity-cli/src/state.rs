@@ -12,13 +12,13 @@ use std::{env, fs};
 use levity::core::Digest;
 
 /// Returns the folder for this user's state, below `XDG_STATE_HOME`, or `LOCALAPPDATA` on Windows,
-/// or `~/.local/state`.
+/// or `~/.local/state`. Others may be able to change it: use this only to protect it, and
+/// [`folder`] to read from it.
 ///
 /// Relative values of the variables are ignored, as the XDG specification demands: they would place
 /// the state into the current folder, which may be an untrusted repository. Fails if no variable
-/// gives an absolute path, or if another user could change what this one trusts, because the folder
-/// belongs to that user (`sudo` may keep the variables of its caller) or others can write to it.
-pub(crate) fn folder() -> Result<PathBuf, String> {
+/// gives an absolute path.
+pub(crate) fn path() -> Result<PathBuf, String> {
     let named = |variable: &str| {
         env::var_os(variable)
             .map(PathBuf::from)
@@ -31,7 +31,15 @@ pub(crate) fn folder() -> Result<PathBuf, String> {
         "there is no folder for levity's state: set `XDG_STATE_HOME` or `HOME` \
         to an absolute path",
     )?;
-    let folder = above.join("levity");
+    Ok(above.join("levity"))
+}
+
+/// Returns the folder for this user's state, as [`path`] does.
+///
+/// Also fails if another user could change what this one trusts, because the folder belongs to that
+/// user (`sudo` may keep the variables of its caller) or others can write to it.
+pub(crate) fn folder() -> Result<PathBuf, String> {
+    let folder = path()?;
     match control(&folder) {
         Control::OwnUser => Ok(folder),
         Control::OtherUser => Err(format!(

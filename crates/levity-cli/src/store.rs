@@ -62,6 +62,12 @@ impl JournalArg {
         open(&self.journal).map_err(|error| chain(&error))
     }
 
+    /// Opens the journal to send requests that only stop something, to runs of anyone.
+    pub(crate) fn open_any(&self) -> Result<OwnJournal, String> {
+        let journal = OwnJournal::new(self.open()?, &self.journal, Trust::NONE);
+        Ok(journal.for_any_run())
+    }
+
     /// Opens the journal to drive or resume runs of this user.
     ///
     /// Like `open`, it does not create a journal: a run to resume must exist already.

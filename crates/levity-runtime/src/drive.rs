@@ -434,8 +434,8 @@ impl<M: Machine + 'static> Driver<M> {
     }
 
     /// Takes the orders that arrived before an old run or a fork continues, so that its next model
-    /// call knows a message that was sent at once. Messages that must be screened come later, and so
-    /// does a cancellation, which keeps the run from starting anything.
+    /// call knows a message that was sent at once. Messages that must be screened come later, and
+    /// so does a cancellation, which keeps the run from starting anything.
     fn take_early_orders(&mut self) {
         while !self.is_cancelled()
             && let Some(order) = next_order(&mut self.line).now_or_never()

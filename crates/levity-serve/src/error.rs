@@ -8,6 +8,8 @@ use std::io;
 use levity_core::text::chain;
 use levity_core::{RunId, SharedError};
 
+use crate::access::TokenScope;
+
 /// The result type that this crate's methods return.
 ///
 /// ```
@@ -116,6 +118,14 @@ pub enum Error {
     /// The operation is not supported.
     #[error("{0}")]
     Unsupported(&'static str),
+    /// The caller's token lacks a scope.
+    #[error("{problem}")]
+    Scope {
+        /// The scope that is required.
+        scope: TokenScope,
+        /// The reason, and how to fix it.
+        problem: String,
+    },
     /// A command did not reach its run.
     #[error(transparent)]
     Control(#[from] levity_core::ControlError),
@@ -173,6 +183,7 @@ impl Error {
             | Self::Token { .. }
             | Self::Listen { .. }
             | Self::EmptyPrompt
+            | Self::Scope { .. }
             | Self::PromptTooLong { .. } => ErrorKind::Config,
             Self::NoRun(_) => ErrorKind::NotFound,
             Self::Full { .. } | Self::JournalBusy { .. } => ErrorKind::Full,

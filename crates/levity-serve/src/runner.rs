@@ -418,7 +418,7 @@ fn start_run<W: Runnable>(run: Run<W>, on_messages: Option<MessageSink>) -> Star
 }
 
 /// Converts an error of reading a run; a missing run becomes [`Error::NoRun`].
-fn read_error(run: &RunId, error: levity_core::RuntimeError) -> Error {
+pub(crate) fn read_error(run: &RunId, error: levity_core::RuntimeError) -> Error {
     match error {
         levity_core::RuntimeError::NotFound(run) => Error::NoRun(run),
         error => Error::run(run, error),

@@ -97,7 +97,7 @@ pub(crate) struct Deny {
 impl Deny {
     /// Denies the call; the model receives the reason.
     pub(super) async fn send(self) -> CommandResult {
-        let (journal, records) = self.run_arg.records().await?;
+        let (journal, records) = self.run_arg.any_records().await?;
         let (run, effect) = question(&*journal, &self.run_arg.id(), &records, self.effect).await?;
         send_request(
             journal,
@@ -154,7 +154,7 @@ pub(crate) struct Cancel {
 impl Cancel {
     /// Cancels the run and, with it, its child runs.
     pub(super) async fn send(self) -> CommandResult {
-        let (journal, _) = self.run_arg.records().await?;
+        let (journal, _) = self.run_arg.any_records().await?;
         send_request(
             journal,
             &self.run_arg.id(),

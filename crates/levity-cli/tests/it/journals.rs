@@ -212,6 +212,61 @@ fn trusted_run_drops_requests_that_others_left() {
     assert!(!planted.is_written());
 }
 
+/// A journal in a workspace can be changed by commands and tools. Here, another user's levity does
+/// that, so the new records are valid.
+#[test]
+fn approval_that_other_program_wrote_is_refused() {
+    for journal in FORMS {
+        let planted = PlantedJournal::waiting(journal);
+        let own = |args: &[&str]| planted.call("stranger", args);
+        let approve = ["runs", "approve", "nightly", "--trust-journal"];
+        check(&planted.user(&approve), 0, "resume run nightly");
+        for action in ["resume", "fork"] {
+            let refused = own(&["runs", action, "nightly"]);
+            check(&refused, 1, "another program changed the records");
+        }
+        let refused = own(&["runs", "answer", "nightly", "--text", "x"]);
+        check(&refused, 1, "another program changed the records");
+        assert!(!planted.is_written());
+        let trusted = own(&["runs", "resume", "nightly", "--trust-journal"]);
+        check(&trusted, 0, "already approved: write_file");
+        assert!(planted.is_written());
+    }
+}
+
+#[test]
+fn decision_that_other_program_left_is_dropped() {
+    let planted = PlantedJournal::waiting("runs.db");
+    let own = |args: &[&str]| planted.call("stranger", args);
+    change(
+        &planted.path("clone/runs.db"),
+        r#"INSERT INTO inbox (run, post)
+            SELECT key, '{"decide":{"effect":2,"decision":"allow"}}' FROM runs"#,
+    );
+    let resume = ["runs", "resume", "nightly", "--park", "--ask", "write_file"];
+    check(&own(&resume), 3, "dropped decisions in its inbox (1)");
+    assert!(!planted.is_written());
+    check(
+        &own(&["runs", "approve", "nightly"]),
+        0,
+        "resume run nightly",
+    );
+    check(&own(&resume), 0, "Done.");
+    assert!(planted.is_written());
+}
+
+/// Requests that only stop a run need no trust, and leave an own run as it was.
+#[test]
+fn denied_run_still_belongs_to_user() {
+    for journal in FORMS {
+        let planted = PlantedJournal::waiting(journal);
+        let own = |args: &[&str]| planted.call("stranger", args);
+        check(&own(&["runs", "deny", "nightly"]), 0, "resume run nightly");
+        check(&own(&["runs", "resume", "nightly"]), 0, "Done.");
+        assert!(!planted.is_written());
+    }
+}
+
 #[test]
 fn approved_call_without_question_is_named_before_trusted_run_resumes() {
     let planted = PlantedJournal::new("runs");
@@ -386,18 +441,22 @@ fn run_that_replaces_own_run_does_not_belong_to_user() {
 
 #[test]
 #[cfg(unix)]
-fn marks_are_private_to_user() {
+fn marks_and_seals_are_private_to_user() {
     use std::os::unix::fs::PermissionsExt as _;
     let planted = PlantedJournal::new("runs");
     let folder = planted.path("stranger/.local/state/levity/journals");
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&folder), 0o700);
-    let files: Vec<_> = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
-    assert_eq!(files.len(), 1, "{files:?}");
-    assert_eq!(mode(&files[0]), 0o600);
+    let list = |folder: &Path| -> Vec<_> {
+        let entries = fs::read_dir(folder).unwrap();
+        entries.map(|entry| entry.unwrap().path()).collect()
+    };
+    let found = list(&folder);
+    let (seals, marks): (Vec<_>, Vec<_>) = found.into_iter().partition(|path| path.is_dir());
+    assert_eq!((seals.len(), marks.len()), (1, 1));
+    assert_eq!((mode(&seals[0]), mode(&marks[0])), (0o700, 0o600));
+    let seals = list(&seals[0]);
+    assert_eq!((seals.len(), mode(&seals[0])), (1, 0o600));
 }
 
 #[test]

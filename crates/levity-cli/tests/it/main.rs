@@ -729,11 +729,20 @@ fn resume_continues_paused_run() {
     let mut records = fs::read_to_string(&file).unwrap();
     records.push_str("{\"seq\":5,\"at\":1,\"entry\":{\"commanded\":\"pause\"}}\n");
     fs::write(&file, &records).unwrap();
+    // Another program changed the records, so the fork needs trust, which holds for later calls.
     check(
         &levity_within_minute(
             &place,
             &[
-                "runs", "fork", "monday", "--id", "tuesday", "--park", "--ask", "add",
+                "runs",
+                "fork",
+                "monday",
+                "--id",
+                "tuesday",
+                "--park",
+                "--ask",
+                "add",
+                "--trust-journal",
             ],
         ),
         3,

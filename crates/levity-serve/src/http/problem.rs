@@ -104,6 +104,7 @@ impl From<Error> for Problem {
                 "goal_too_long",
                 error.to_string(),
             ),
+            Error::Scope { .. } => Self::forbidden(error.to_string()),
             Error::NoRun(_) => Self::not_found("no_run", error.to_string()),
             Error::NotRunning(run) => Self::conflict(
                 "not_running",

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use levity_core::{Event, EventKind, RunId};
 use levity_observe::RunView;
+use levity_runtime::{ForkPreview, preview_fork};
 use tokio::sync::watch;
 
 use super::{LiveRun, RunOrigin, RunStatus, Runs};
-use crate::access::Caller;
+use crate::access::{Caller, TokenScope};
 use crate::error::{Error, Result};
 use crate::feed::FeedEntry;
-use crate::runner::ForkSetup;
+use crate::runner::{ForkSetup, read_error};
 
 /// A view with the number of all durable events of its run.
 pub(crate) struct StoredView {
@@ -188,10 +189,17 @@ impl Runs {
         if let Some(text) = &fork.message {
             self.check_prompt(text)?;
         }
-        let (runner, from) = (self.inner.runner.clone(), fork.from.clone());
-        let read = async move { runner.history_with_children(&from).await };
-        let events = self.with_journal(caller, read).await?;
-        let earlier = events_before(events, &fork.from, fork.after, &id);
+        let (runner, from, after) = (self.inner.runner.clone(), fork.from.clone(), fork.after);
+        // The fork begins with the records that are examined here, even if the run writes more.
+        let read = async move {
+            let preview = preview_fork(&**runner.runtime().journal(), &from, after).await;
+            let preview = preview.map_err(|error| read_error(&from, error))?;
+            Ok((preview, runner.history_with_children(&from).await?))
+        };
+        let (preview, events) = self.with_journal(caller, read).await?;
+        self.check_resumable(&fork.from)?;
+        check_approvals(caller, &fork.from, &preview)?;
+        let earlier = events_before(events, &fork.from, preview.after, &id);
         let own: Vec<Event> = earlier
             .iter()
             .filter(|event| event.run == id)
@@ -202,30 +210,37 @@ impl Runs {
         let view = RunView::of(id.clone(), &earlier);
         let slot = self.admit(&id, feed, status, view, &RunOrigin::Caller(caller))?;
         let mut setup = ForkSetup::new(fork.from, id, self.watcher(&slot.run, None));
-        (setup.after, setup.message) = (fork.after, fork.message);
+        (setup.after, setup.message) = (Some(preview.after), fork.message);
         let started = self.inner.runner.fork(setup).await?;
         Ok(self.drive(slot, started))
     }
 }
 
+/// Fails if a fork makes a call that was approved for the old run, and the caller could not approve
+/// the call itself.
+fn check_approvals(caller: &Caller, from: &RunId, preview: &ForkPreview) -> Result<()> {
+    let (scope, approved) = (TokenScope::Approve, &preview.approved);
+    let Some(effect) = approved.first().filter(|_| !caller.has_scope(scope)) else {
+        return Ok(());
+    };
+    let problem = format!(
+        "a fork after record {} of run `{from}` repeats a call that was approved for this run \
+            (question {effect}): {}; or fork it before the approval, or after the end of the call",
+        preview.after,
+        caller.missing(scope),
+    );
+    Err(Error::Scope { scope, problem })
+}
+
 /// Returns the events of an old run that a fork begins with, with the ids of the fork.
 ///
-/// The events of child runs are included if they happened before. Without `after`, an ended run is
-/// cut before its last model call.
-fn events_before(
-    mut events: Vec<Event>,
-    from: &RunId,
-    after: Option<u64>,
-    id: &RunId,
-) -> Vec<Event> {
-    let last = after.or_else(|| last_shared(&events, from));
+/// The events of child runs are included if they happened before.
+fn events_before(mut events: Vec<Event>, from: &RunId, after: u64, id: &RunId) -> Vec<Event> {
     let own = |event: &Event| event.run == *from;
-    if let Some(last) = last {
-        let end = events
-            .iter()
-            .position(|event| own(event) && event.seq > last);
-        events.truncate(end.unwrap_or(events.len()));
-    }
+    let end = events
+        .iter()
+        .position(|event| own(event) && event.seq > after);
+    events.truncate(end.unwrap_or(events.len()));
     events.retain(|event| !(own(event) && matches!(event.kind, EventKind::RunEnded(_))));
     for event in &mut events {
         let below = event.run.as_str().strip_prefix(from.as_str());
@@ -235,17 +250,6 @@ fn events_before(
         }
     }
     events
-}
-
-/// Returns the number of the last record that a fork of an ended run begins with.
-fn last_shared(events: &[Event], from: &RunId) -> Option<u64> {
-    let mut own = events.iter().filter(|event| event.run == *from);
-    own.clone()
-        .any(|event| matches!(event.kind, EventKind::RunEnded(_)))
-        .then(|| {
-            own.rfind(|event| matches!(event.kind, EventKind::ModelStarted { .. }))
-                .map(|event| event.seq.saturating_sub(1))
-        })?
 }
 
 /// Returns the events of a run without a journal, if all of them are still buffered.

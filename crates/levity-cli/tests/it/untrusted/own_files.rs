@@ -527,6 +527,49 @@ fn executables_are_unavailable_if_own_files_of_their_folder_cannot_be_hidden() {
     assert!(results[0].contains("not_found"), "{results:#?}");
 }
 
+/// levity does not read such a state folder, but a later call may, once its owner has mended it.
+#[cfg(unix)]
+#[test]
+fn state_folder_that_others_can_change_is_out_of_reach() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let steps = r#"[
+        {"calls": [
+            {"name": "read_file", "args": {"path": "home/.local/state/levity/tokens"}},
+            {"name": "write_file", "args": {"path": "home/.local/state/levity/x", "content": "y"}},
+            {"name": "read_file", "args": {"path": "plain.txt"}}
+        ]},
+        {"reply": "Done."}
+    ]"#;
+    let folder = Folder::new(&[
+        ("home/.local/state/levity/tokens", "secret"),
+        ("plain.txt", "plain"),
+        ("s.json", steps),
+    ]);
+    let state = folder.path().join("home/.local/state/levity");
+    fs::set_permissions(&state, fs::Permissions::from_mode(0o777)).unwrap();
+    let output = command(&[
+        "run",
+        "hi",
+        "--script",
+        "s.json",
+        "--workspace",
+        ".",
+        "--json",
+    ])
+    .current_dir(folder.path())
+    .env("HOME", folder.path().join("home"))
+    .env_remove("XDG_STATE_HOME")
+    .output()
+    .unwrap();
+    check(&output, 0, "Done.");
+    let results = tool_results(&output);
+    let is_denied = |result: &String| result.contains("is denied to tools");
+    assert!(results[..2].iter().all(is_denied), "{results:#?}");
+    assert!(results[2].contains("plain"), "{results:#?}");
+    assert!(!state.join("x").exists());
+}
+
 #[test]
 fn journal_of_earlier_call_is_out_of_reach_of_later_call() {
     let steps = r#"[

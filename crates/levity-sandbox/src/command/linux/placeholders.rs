@@ -36,9 +36,6 @@ const ITSELF: &[u8] = b"./././.\n";
 /// The maximum number of placeholders in a repository.
 pub(super) const MAX_PER_REPOSITORY: usize = 4;
 
-/// The maximum length of settings that are inspected.
-const MAX_CONFIG: usize = 64 << 10;
-
 /// The time of modification by which placeholders are recognized, in seconds since 1970.
 ///
 /// An even number, because some file systems store only every second one.
@@ -135,14 +132,14 @@ impl Placeholders {
         Ok(())
     }
 
-    /// Starts the use of a folder. Returns `false` if too many folders are in use; their
-    /// placeholders remain until a later command finds them.
-    fn enter(&mut self, folder: &OwnedFd) -> Result<bool, Errno> {
+    /// Starts the use of a folder. Fails if too many folders are in use: without a lock, another
+    /// process could remove their placeholders.
+    fn enter(&mut self, folder: &OwnedFd) -> Result<(), Errno> {
         let identity = Identity::of(&fstat(folder)?);
         let mut held = held();
         let held = held.get_or_insert_default();
         if held.len() >= MAX_FOLDERS && !held.contains_key(&identity) {
-            return Ok(false);
+            return Err(Errno::MFILE);
         }
         if self.0.insert(identity) {
             match held.entry(identity) {
@@ -159,7 +156,7 @@ impl Placeholders {
                 }
             }
         }
-        Ok(true)
+        Ok(())
     }
 }
 
@@ -224,9 +221,7 @@ impl<'a> Filler<'a> {
     }
 
     fn fill(&mut self, repository: &[u8], folder: &OwnedFd) -> Result<(), Errno> {
-        // This check must precede the placeholder for the settings.
-        let more = has_worktree_settings(folder).then_some("config.worktree");
-        for name in ["hooks", "config", "commondir"].into_iter().chain(more) {
+        for name in ["hooks", "config", "commondir", "config.worktree"] {
             let kind = match name {
                 "hooks" => Kind::Folder,
                 "commondir" => Kind::CommonDir,
@@ -280,9 +275,8 @@ impl<'a> Filler<'a> {
             return stat;
         }
         // The lock must precede the file, so that no other process removes it.
-        let is_entered = self.placeholders.enter(folder)?;
-        let is_own = make(folder, name, kind)? || find(folder, name) == Some(kind);
-        if is_entered && is_own {
+        self.placeholders.enter(folder)?;
+        if make(folder, name, kind)? || find(folder, name) == Some(kind) {
             let identity = Identity::of(&fstat(folder)?);
             let mut held = held();
             if let Some(held) = held.get_or_insert_default().get_mut(&identity) {
@@ -409,24 +403,8 @@ fn find(folder: &OwnedFd, name: &str) -> Option<Kind> {
     }
 }
 
-/// Returns `true` if the settings may refer to more of them in `config.worktree`.
-fn has_worktree_settings(folder: &OwnedFd) -> bool {
-    let Some(text) = text(folder, "config", MAX_CONFIG) else {
-        return true;
-    };
-    let text = text.to_ascii_lowercase();
-    text.len() == MAX_CONFIG
-        || text.windows(14).any(|part| part == b"worktreeconfig")
-        || has_include(&text)
-}
-
 fn is_of_git(name: &str) -> bool {
     matches!(name, "config" | "commondir" | "config.worktree")
-}
-
-/// Returns `true` if settings include other files with settings.
-fn has_include(text: &[u8]) -> bool {
-    text.windows(8).any(|part| part == b"[include")
 }
 
 /// Reads the beginning of a regular file.

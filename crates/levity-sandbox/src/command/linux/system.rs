@@ -286,10 +286,12 @@ impl System {
             return Ok((hide::without_hidden(covers), None));
         }
         let mut placeholders = Placeholders::default();
-        placeholders.put_into(&self.workspace, &guarded, &mut covers);
+        // A command could add many repositories, which must not use up the folders that may have
+        // placeholders.
         placeholders
             .reserve(&self.workspace, &mut covers)
             .map_err(|source| setup(Step::Hide.name(), source))?;
+        placeholders.put_into(&self.workspace, &guarded, &mut covers);
         let covers = hide::pin_above(hide::without_hidden(covers), root);
         hide::check_number(&covers).map_err(|source| setup(Step::Hide.name(), source))?;
         Ok((covers, Some(placeholders)))

@@ -386,6 +386,27 @@ async fn placeholders_remain_while_other_process_uses_workspace() {
     assert_eq!(existing(), [false; 4]);
 }
 
+/// A command can create more repositories than may have placeholders.
+#[tokio::test(flavor = "multi_thread")]
+async fn reserved_path_remains_in_workspace_with_many_repositories() {
+    let Some((folder, sandbox)) = sandbox(&["settings.toml"]) else {
+        return;
+    };
+    let line = "for n in $(seq 140); do mkdir -p a/$n/.git/objects a/$n/.git/refs; echo \
+        'ref: refs/heads/main' > a/$n/.git/HEAD; done";
+    assert!(sandbox.shell(line).run().await.unwrap().is_success());
+    let other = File::open(folder.path()).unwrap();
+    let running = start(folder.path(), &sandbox, WAIT).await;
+    // Without a lock, another process could remove the placeholder.
+    let locked = flock(&other, FlockOperation::NonBlockingLockExclusive);
+    put(folder.path(), "end", "");
+    assert!(running.await.unwrap().unwrap().is_success());
+    assert_eq!(locked, Err(rustix::io::Errno::AGAIN));
+    let line = "for n in 1 140; do ! mkdir a/$n/.git/hooks && ! echo > a/$n/.git/config; done";
+    let finished = sandbox.shell(line).run().await.unwrap();
+    assert!(finished.is_success(), "{finished:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn empty_file_of_user_is_not_removed() {
     let Some((folder, sandbox)) = sandbox(&["settings.toml", "data.db-wal"]) else {

@@ -137,9 +137,12 @@ async fn command_cannot_change_programs_that_git_runs() {
             (".git/modules/deep/m", &["hooks", "config", "commondir"]),
             (
                 ".git/worktrees/w",
-                &["commondir", "gitdir", "config", "hooks"],
+                &["commondir", "gitdir", "config", "hooks", "config.worktree"],
             ),
-            ("store", &["hooks", "config", "commondir"]),
+            (
+                "store",
+                &["hooks", "config", "commondir", "config.worktree"],
+            ),
             ("linked", &["hooks", "config", "commondir"]),
         ] {
             for name in names {
