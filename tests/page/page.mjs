@@ -1,141 +1,46 @@
 // Tests of the web page in a real browser: node page.mjs BINARY [SCREENSHOTS]
 //
-// Starts `levity serve http` with a model server of its own, and drives Chromium with
-// playwright-core. NODE_PATH names the folder with playwright-core and axe-core; CHROMIUM names the
-// browser. Each test prints a line; the first failure ends the program.
+// Starts `levity serve http` with a model server of its own, and drives Chromium. Each test prints a
+// line; the first failure ends the program.
 
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
 import fs from 'node:fs';
-import http from 'node:http';
-import { createRequire } from 'node:module';
-import os from 'node:os';
 import path from 'node:path';
-import readline from 'node:readline';
 
-const require = createRequire(path.join(process.env.NODE_PATH, 'x.js'));
-const { chromium } = require('playwright-core');
-const axe = fs.readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
+import { axe, cleanUp, launch, modelOf, modelServer, open as openPage, pause, place, requests, runTests, start, startRun, stop, TOKEN } from './harness.mjs';
+import { HOSTILE } from './hostile.mjs';
+
 const [binary, screenshots] = process.argv.slice(2);
-const place = fs.mkdtempSync(path.join(os.tmpdir(), 'levity-page-'));
-const TOKEN = 'token-of-a-test-0123456789';
+const work = path.join(place, 'work');
 
-/** Texts that must never become markup, requests or a broken layout. */
-const HOSTILE = [
-  '<script>window.broken=1</script>', '<img src=x onerror=window.broken=1>', '<svg onload=window.broken=1>',
-  '"><script>window.broken=1</script>', '<iframe src=javascript:window.broken=1>', '</textarea><script>window.broken=1</script>',
-  '<style>body{display:none}</style>', '<link rel=stylesheet href=http://127.0.0.1:9/x.css>', '<base href=http://127.0.0.1:9/>',
-  '<meta http-equiv=refresh content=0;url=http://127.0.0.1:9/>', '[a](javascript:window.broken=1)', '[a](data:text/html,<script>1</script>)',
-  '![x](http://127.0.0.1:9/x.png)', '<http://127.0.0.1:9/>', '[a](vbscript:1)', '[a]( javascript:1)', '&lt;script&gt;window.broken=1&lt;/script&gt;',
-  '\u202Eevil\u202C', '\u2066isolated', '\u200Bzero', '\u0000\u0001\u0007', '\uFEFFmark', '\uFFFE\u{10FFFF}', 'a\u0300'.repeat(300), '﷽'.repeat(50),
-  '|a|b|\n|-|-|\n|<script>window.broken=1</script>|x|', '```html\n<script>window.broken=1</script>\n```', '`<img src=x onerror=window.broken=1>`',
-  '# <script>window.broken=1</script>', '- <script>window.broken=1</script>', '> <script>window.broken=1</script>', '**<b onclick=window.broken=1>x</b>**',
-  '*'.repeat(2000), '['.repeat(2000), '`'.repeat(2001), '|'.repeat(2000) + '\n|-|', '\n'.repeat(2000) + 'end', '#'.repeat(500), '>'.repeat(500),
-  'x'.repeat(1_000_000), ' '.repeat(100_000) + 'y', 'word '.repeat(20_000), '${window.broken=1}', '{{window.broken=1}}', "';window.broken=1//",
-  'javascript:window.broken=1', 'expression(window.broken=1)', 'url(http://127.0.0.1:9/)', '@import "http://127.0.0.1:9/x.css";',
-  '<math><mi xlink:href="javascript:window.broken=1">', '<object data="http://127.0.0.1:9/">', '<embed src="http://127.0.0.1:9/">',
-  '<form action="http://127.0.0.1:9/"><button>x</button></form>', '<a href="http://127.0.0.1:9/" ping="http://127.0.0.1:9/">x</a>',
-  '<video src="http://127.0.0.1:9/">', '<audio autoplay src="http://127.0.0.1:9/">', '<input autofocus onfocus=window.broken=1>',
-  '<details open ontoggle=window.broken=1>', '<marquee onstart=window.broken=1>', '<template><script>window.broken=1</script></template>',
-  '__proto__', 'constructor', '<!--', ']]>', '<?xml version="1.0"?>',
-];
-
-/** A server with the API of an OpenAI-compatible model. The goal chooses the reply. */
-function modelServer() {
-  const server = http.createServer(async (request, answer) => {
-    let body = '';
-    for await (const part of request) body += part;
-    const { messages } = JSON.parse(body);
-    const goal = String(messages.find((message) => message.role === 'user')?.content ?? '');
-    // levity writes results as text for servers that seem to have no tool calls.
-    const wasCalled = messages.some((message) => message.role === 'tool' || /<tool_response/.test(message.content));
-    answer.writeHead(200, { 'Content-Type': 'text/event-stream' });
-    const send = (delta, finish = null) => answer.write(`data: ${JSON.stringify({
-      id: 'x', object: 'chat.completion.chunk', created: 0, model: 'm', choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`);
-    const end = (reason) => {
-      send({}, reason);
-      answer.write(`data: ${JSON.stringify({ id: 'x', object: 'chat.completion.chunk', created: 0, model: 'm', choices: [], usage: { prompt_tokens: 20, completion_tokens: 10, total_tokens: 30 } })}\n\n`);
-      answer.end('data: [DONE]\n\n');
-    };
-    const call = (name, args) => send({ role: 'assistant', tool_calls: [{ index: 0, id: `c${messages.length}`, type: 'function', function: { name, arguments: JSON.stringify(args) } }] });
-    if (goal.includes('hostile')) {
-      const text = HOSTILE[Number(goal.match(/\d+/)[0])];
-      if (!wasCalled) {
-        call('write_file', { path: 'hostile.txt', content: text.slice(0, 2000) });
-        return end('tool_calls');
-      }
-      send({ role: 'assistant', content: text });
-      return end('stop');
+/** The goal chooses the reply. */
+async function reply({ goal, results, isClosed }, { text, call }) {
+  if (goal.includes('hostile')) {
+    const hostile = HOSTILE[Number(goal.match(/\d+/)[0])];
+    if (!results) call('write_file', { path: 'hostile.txt', content: hostile.slice(0, 2000) });
+    else text(hostile);
+  } else if (goal.includes('write') && !results) {
+    call('write_file', { path: 'note.txt', content: 'first' });
+  } else if (goal.includes('slow')) {
+    for (let n = 0; n < 60 && !isClosed(); n += 1) {
+      text(`word${n} `);
+      await pause(50);
     }
-    if (goal.includes('write') && !wasCalled) {
-      call('write_file', { path: 'note.txt', content: 'first' });
-      return end('tool_calls');
-    }
-    if (goal.includes('slow')) {
-      for (let n = 0; n < 60 && !answer.destroyed; n += 1) {
-        send({ content: `word${n} ` });
-        await new Promise((resume) => setTimeout(resume, 50));
-      }
-      return end('stop');
-    }
-    send({ role: 'assistant', content: `## Done\n\nThe answer to **${goal.slice(0, 40)}**.` });
-    return end('stop');
-  });
-  return new Promise((ready) => server.listen(0, '127.0.0.1', () => ready(server)));
+  } else text(`## Done\n\nThe answer to **${goal.slice(0, 40)}**.`);
 }
 
-let levity = null;
-async function startLevity(port, model) {
-  levity = spawn(binary, ['serve', 'http', '--listen', `127.0.0.1:${port}`, '--journal', path.join(place, 'runs'),
-    '--workspace', path.join(place, 'work'), '--ask', 'write_file', '--model', `compatible:m@http://127.0.0.1:${model.address().port}/v1`], {
-    env: { PATH: process.env.PATH, HOME: place, LEVITY_TOKEN: TOKEN }, stdio: ['ignore', 'pipe', 'pipe'] });
-  const errors = [];
-  levity.stderr.on('data', (data) => errors.push(data));
-  const lines = readline.createInterface({ input: levity.stdout });
-  const line = await new Promise((ready, failed) => {
-    lines.once('line', ready);
-    levity.once('exit', (code) => failed(new Error(`levity ended with ${code}: ${Buffer.concat(errors)}`)));
-  });
-  levity.removeAllListeners('exit');
-  return line.match(/http:\/\/[^/]+/)[0];
+let model = null;
+let server = null;
+async function startLevity(port = 0) {
+  server = await start(binary, ['serve', 'http', '--listen', `127.0.0.1:${port}`, '--journal', path.join(place, 'runs'),
+    '--workspace', work, '--ask', 'write_file', '--model', modelOf(model)]);
+  return server.origin;
 }
 
-function stopLevity(signal) {
-  return new Promise((ended) => {
-    levity.once('exit', ended);
-    levity.kill(signal);
-  });
-}
-
+let origin = '';
+const open = (context, hash) => openPage(context, origin, hash);
 const tests = [];
 const test = (name, run) => tests.push([name, run]);
-let origin = '';
-const requests = [];
-
-async function open(context, hash = `#token=${TOKEN}`) {
-  const page = await context.newPage();
-  page.problems = [];
-  page.on('pageerror', (error) => page.problems.push(error.stack));
-  page.on('console', (message) => message.type() === 'error' && !/Failed to load resource/.test(message.text()) && page.problems.push(message.text()));
-  page.on('request', (request) => requests.push(request.url()));
-  if (process.env.LEVITY_PAGE_FILES) {
-    await page.route(/\/page\/[a-z]+\.(js|css)$/, (route) => {
-      const name = new URL(route.request().url()).pathname.split('/').at(-1);
-      const type = name.endsWith('.css') ? 'text/css' : 'text/javascript';
-      route.fulfill({ body: fs.readFileSync(path.join(process.env.LEVITY_PAGE_FILES, name)), contentType: type });
-    });
-  }
-  await page.goto(`${origin}/${hash}`);
-  return page;
-}
-
-async function startRun(page, goal) {
-  const before = await page.locator('.facts-line code').textContent().catch(() => '');
-  await page.fill('.start textarea', goal);
-  await page.click('.start button');
-  await page.waitForFunction((last) => document.querySelector('.facts-line code')?.textContent !== last, before);
-  return page.locator('.facts-line code').textContent();
-}
 
 const state = (page, text) => page.waitForSelector(`.head .badge:has-text("${text}")`, { timeout: 20_000 });
 const words = (text) => (text.match(/word\d+/g) || []).map((word) => Number(word.slice(4)));
@@ -177,7 +82,7 @@ test('call is approved in the chat', async ({ page }) => {
   await page.click('.chat .ask >> text=Allow');
   await page.waitForSelector('.chat .ask', { state: 'detached' });
   await page.waitForSelector('.reply h4:has-text("Done")');
-  assert.equal(fs.readFileSync(path.join(place, 'work/note.txt'), 'utf8'), 'first');
+  assert.equal(fs.readFileSync(path.join(work, 'note.txt'), 'utf8'), 'first');
 });
 
 test('arguments are edited in the inbox', async ({ page }) => {
@@ -193,7 +98,7 @@ test('arguments are edited in the inbox', async ({ page }) => {
   await page.waitForSelector('dialog .ask', { state: 'detached' });
   await page.click('dialog .close');
   await page.waitForSelector('.reply h4:has-text("Done")');
-  assert.equal(fs.readFileSync(path.join(place, 'work/note.txt'), 'utf8'), 'edited');
+  assert.equal(fs.readFileSync(path.join(work, 'note.txt'), 'utf8'), 'edited');
 });
 
 test('run is paused, resumed and cancelled', async ({ page }) => {
@@ -237,12 +142,12 @@ test('two pages show one run', async ({ context, page }) => {
   assert.deepEqual(other.problems, []);
 });
 
-test('page reconnects after the server was killed, and the run continues', async ({ page, model }) => {
+test('page reconnects after the server was killed, and the run continues', async ({ page }) => {
   await startRun(page, 'write after a crash');
   await page.waitForSelector('.chat .ask');
-  await stopLevity('SIGKILL');
+  await stop(server, 'SIGKILL');
   await page.waitForFunction(() => document.body.dataset.connection === 'offline');
-  await startLevity(new URL(origin).port, model);
+  await startLevity(new URL(origin).port);
   await page.waitForFunction(() => document.body.dataset.connection === 'connected', null, { timeout: 20_000 });
   await page.waitForSelector('.chat .ask', { timeout: 20_000 });
   await page.click('.chat .ask >> text=Allow');
@@ -319,7 +224,7 @@ test('axe finds no violation, light and dark, in each view', async ({ browser })
     await startRun(page, 'write for axe');
     await page.waitForSelector('.chat .ask');
     const check = async (view) => {
-      await page.evaluate(axe);
+      await page.evaluate(axe());
       const found = await page.evaluate(() => globalThis.axe.run());
       assert.deepEqual(found.violations.map((one) => `${one.id}: ${one.nodes[0].html}`), [], `${colorScheme}, ${view}`);
     };
@@ -362,40 +267,19 @@ test('everything works with the keyboard alone', async ({ page }) => {
 });
 
 async function main() {
-  fs.mkdirSync(path.join(place, 'work'));
-  const model = await modelServer();
-  origin = await startLevity(0, model);
-  const browser = await chromium.launch({
-    executablePath: process.env.CHROMIUM || '/usr/bin/chromium',
-    args: ['--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync',
-      ...(process.getuid() === 0 ? ['--no-sandbox'] : [])] });
-  let passed = 0;
-  const only = process.env.ONLY;
+  fs.mkdirSync(work);
+  model = await modelServer(reply);
+  origin = await startLevity();
+  const browser = await launch();
   try {
-    for (const [name, run] of tests.filter(([name]) => !only || name.includes(only))) {
-      const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
-      context.setDefaultTimeout(15_000);
-      const page = await open(context);
-      try {
-        await run({ browser, context, page, model });
-        assert.deepEqual(page.problems, []);
-      } catch (error) {
-        console.log(`FAILED ${name}`);
-        await page.screenshot({ path: path.join(os.tmpdir(), 'levity-page-failure.png') });
-        throw error;
-      }
-      await context.close();
-      passed += 1;
-      console.log(`ok ${name}`);
-    }
+    await runTests(tests, browser, (context) => open(context));
   } finally {
     await browser.close();
-    await stopLevity('SIGTERM');
+    await stop(server);
     model.closeAllConnections();
     model.close();
-    fs.rmSync(place, { recursive: true });
+    await cleanUp();
   }
-  console.log(`${passed} passed, 0 failed`);
 }
 
 main().catch((error) => {

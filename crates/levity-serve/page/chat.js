@@ -9,7 +9,7 @@ import { cost, elapsed } from './view.js';
 import { T } from './texts.js';
 
 /** The number of items that are in the page at once. Older ones are added on demand. */
-const SHOWN = 150;
+const SHOWN = 100;
 
 const CHANGES = { written: 'M4 12l1-3 6-6 2 2-6 6z', removed: 'M4 8h8' };
 
@@ -20,7 +20,7 @@ export function chat({ onDecide, onNode }) {
   const asks = h('div', { class: 'asks' });
   const inner = h('div', { class: 'thread' }, only, older, list, asks);
   const node = h('div', { class: 'chat', tabindex: 0, role: 'log', 'aria-label': T.chat }, inner);
-  const newer = button(T.newest, () => { follow(); }, { class: 'newest', hidden: true });
+  const newer = button(T.newest, () => follow(), { class: 'newest', hidden: true });
   const items = new Keyed(list, create, (row, item) => update(row, item, last));
   const questions = new Keyed(asks, (ask) => askForm(ask, onDecide), () => {});
   let shown = SHOWN;
@@ -55,16 +55,65 @@ export function chat({ onDecide, onNode }) {
     const below = filter && state.within(filter);
     // Open questions have their form at the end, and those that were decided are shown by the call.
     const all = state.items.filter((item) => (item.kind !== 'ask' || item.call?.decision) && (!below || below.has(item.node)));
-    const hidden = Math.max(0, all.length - shown) + (filter ? 0 : state.top.dropped || 0);
+    const tops = group(all, !filter);
+    const hidden = Math.max(0, tops.length - shown) + (filter ? 0 : state.top.dropped || 0);
     older.hidden = hidden === 0;
-    older.disabled = all.length <= shown;
+    older.disabled = tops.length <= shown;
     setText(older, T.dropped(number(hidden)));
-    const visible = all.slice(-shown);
+    const visible = tops.slice(-shown);
     items.show(visible);
     drawHeads(state, visible);
+    drawWork(items, visible);
     questions.show((state.top.asks || []).filter((ask) => !below || below.has(ask.node)));
     if (isAtEnd) node.scrollTop = node.scrollHeight;
   }
+
+  /** The items of each child run whose call is shown; they are inside its card. */
+  let inside = new Map();
+
+  /** Returns the items at the top: all, or those that are not inside the card of a call. */
+  function group(all, isNested) {
+    inside = new Map();
+    if (!isNested) return all;
+    for (const { call } of all) if (call?.child) inside.set(call.child, []);
+    if (!inside.size) return all;
+    return all.filter((item) => {
+      const own = item.run !== run && inside.get(item.run);
+      if (own) own.push(item);
+      return !own;
+    });
+  }
+
+  /** Updates the cards of calls that are done by runs of their own. */
+  function drawWork(keyed, visible) {
+    for (const { id, call } of visible) {
+      const found = call?.child && inside.get(call.child);
+      if (!found) continue;
+      const row = keyed.known.get(id).node;
+      const newest = found.at(-1);
+      if (row.newest === newest && row.count === found.length && row.status === call.status) continue;
+      [row.newest, row.count, row.status] = [newest, found.length, call.status];
+      const one = last.nodes.get(last.nodeOfRun.get(call.child));
+      if (one && one.id !== call.child) setText(row.parts.name, one.label || one.id);
+      const text = call.ended ? [call.name, one?.description].filter(Boolean).join(' · ') : newest && (newest.call?.name || newest.text);
+      setText(row.parts.brief, (call.ended ? (text || '').slice(0, 160) : (text || '').slice(-160)).replace(/\s+/g, ' '));
+      if (row.card.open) openWork(row, found);
+    }
+  }
+
+  function openWork(row, found) {
+    row.work ||= new Keyed(row.parts.work, create, (inner, item) => update(inner, item, last));
+    const visible = found.filter((item) => item.kind !== 'user').slice(-SHOWN);
+    row.work.show(visible);
+    drawWork(row.work, visible);
+  }
+
+  list.addEventListener('toggle', ({ target: { open, parentNode: row } }) => {
+    // What a person opens must not scroll away.
+    if (open) isAtEnd = false;
+    const found = open && row.item && inside.get(row.item.call?.child);
+    if (found) openWork(row, found);
+  }, true);
 
   /** Names the step or agent above the first of its items, when the run has several. */
   function drawHeads(state, visible) {
@@ -181,11 +230,11 @@ function callCard(node) {
   node.parts = {
     name: h('code', { class: 'name' }), brief: h('span', { class: 'brief', dir: 'auto' }), status: h('span', { class: 'status' }),
     time: h('span', { class: 'time' }), args: h('pre', { class: 'args', tabindex: 0, dir: 'auto' }),
-    label: h('p', { class: 'label' }, T.result), result: h('pre', { class: 'result', tabindex: 0, dir: 'auto' }), files: h('ul', { class: 'changes' }),
+    work: h('ol', { class: 'items work' }), label: h('p', { class: 'label' }, T.result), result: h('pre', { class: 'result', tabindex: 0, dir: 'auto' }), files: h('ul', { class: 'changes' }),
   };
-  const { name, brief, status, time, args, label, result, files } = node.parts;
+  const { name, brief, status, time, args, work, label, result, files } = node.parts;
   const card = h('details', { class: 'call', ontoggle: () => { if (card.open && node.item) fillCall(node); } },
-    h('summary', {}, name, brief, status, time), h('p', { class: 'label has-args' }, T.args), args, label, result);
+    h('summary', {}, name, brief, status, time), h('p', { class: 'label has-args' }, T.args), args, work, label, result);
   node.card = card;
   return [card, files];
 }
@@ -202,8 +251,10 @@ function updateCall(node, item) {
   node.item = item;
   const call = item.call || {};
   const { parts } = node;
-  setText(parts.name, call.name || '');
-  setText(parts.brief, call.progress || briefly(call.args));
+  if (!call.child) {
+    setText(parts.name, call.name || '');
+    setText(parts.brief, call.progress || briefly(call.args));
+  } else if (!parts.name.shown) setText(parts.name, call.name || '');
   const status = call.failed ? 'failed' : call.status || 'running';
   if (parts.status.dataset.status !== status) {
     parts.status.dataset.status = status;

@@ -28,7 +28,10 @@ export function graph({ onChat, picture }) {
   const boxes = h('g', {});
   const svg = h('svg', { class: 'canvas', tabindex: 0, role: 'group', 'aria-label': T.graphHelp }, boxes);
   const back = h('canvas', { class: 'back', 'aria-hidden': 'true' });
-  const map = h('canvas', { class: 'minimap', 'aria-hidden': 'true', hidden: true });
+  const far = h('canvas', { class: 'back', 'aria-hidden': 'true' });
+  const dots = h('canvas', {});
+  const sight = h('div', { class: 'sight' });
+  const map = h('div', { class: 'minimap', 'aria-hidden': 'true', hidden: true }, dots, sight);
   const details = h('aside', { class: 'details', hidden: true, tabindex: -1, 'aria-label': T.details });
   const search = h('input', { type: 'search', placeholder: T.searchSteps, 'aria-label': T.searchSteps, oninput: () => find(0),
     onkeydown: (event) => { if (event.key === 'Enter') { event.preventDefault(); find(event.shiftKey ? -1 : 1); } } });
@@ -40,7 +43,7 @@ export function graph({ onChat, picture }) {
   const export_ = button(T.saveSvg, async () => save(await picture(), 'graph.svg'), { hidden: !picture });
   const bar = h('div', { class: 'bar' }, up, search, hits, counts, h('label', { class: 'check' }, folded, T.collapse),
     button('−', () => zoom(0.8), { 'aria-label': T.zoomOut }), button('+', () => zoom(1.25), { 'aria-label': T.zoomIn }), button(T.fit, () => fit()), export_);
-  const stage = h('div', { class: 'stage' }, back, svg, map, empty, details);
+  const stage = h('div', { class: 'stage' }, back, far, svg, map, empty, details);
   const node = h('div', { class: 'graph' }, bar, stage);
   const drawn = new Keyed(boxes, create, (box, entry) => update(box, entry));
 
@@ -58,7 +61,6 @@ export function graph({ onChat, picture }) {
   let selected = null;
   let focus = null;
   let colours = null;
-  let mapAt = 0;
   const byHand = new Map();
 
   function enter(id) {
@@ -79,22 +81,31 @@ export function graph({ onChat, picture }) {
 
   /** Redraws the nodes that changed. */
   function refresh(changed) {
-    let isMapped = false;
+    const entries = [];
     for (const id of changed) {
       const entry = shown.get(id);
-      if (entry) {
-        isMapped = true;
-        entry.one = state.nodes.get(id);
-        const box = drawn.known.get(id);
-        if (box) update(box.node, entry);
-      }
+      if (!entry || entry.one === state.nodes.get(id)) continue;
+      const { status } = entry.one;
+      entry.one = state.nodes.get(id);
+      const box = drawn.known.get(id);
+      if (box) update(box.node, entry);
+      if (entry.one.status !== status) entries.push(entry);
     }
-    if (!isMapped) return;
+    if (!entries.length) return;
     drawCounts();
-    if (camera.scale < LEGIBLE) drawBack();
-    // The map is an overview, so it may be a little late.
-    const now = performance.now();
-    if (now - mapAt > 250) drawMap(now);
+    if (camera.scale < LEGIBLE) repaint(far, entries);
+    if (!map.hidden) repaint(dots, entries);
+  }
+
+  /** Paints the changed nodes again, on a canvas that has all of them. */
+  function repaint(canvas, entries) {
+    if (!canvas.toWorld) return;
+    const context = canvas.getContext('2d');
+    context.setTransform(canvas.toWorld);
+    for (const entry of entries) {
+      context.clearRect(entry.x, entry.y, WIDTH, HEIGHT);
+      paint(context, entry);
+    }
   }
 
   /** Computes the place of each node, below the node in focus or below the root. */
@@ -168,15 +179,26 @@ export function graph({ onChat, picture }) {
     }
   }
 
+  const tallies = new Map(STATUSES.map((status) => {
+    const one = h('span', { class: `tally s-${status}`, hidden: true });
+    one.append(badge(status, ' '));
+    counts.append(one);
+    return [status, { one, text: one.querySelector('.badge').lastChild, shown: 0 }];
+  }));
+
   function drawCounts() {
-    const byStatus = new Map();
+    const byStatus = {};
     for (const { one, list } of shown.values()) {
-      for (const each of list || (one ? [one] : [])) byStatus.set(each.status, (byStatus.get(each.status) || 0) + 1);
+      if (list) for (const each of list) byStatus[each.status] = (byStatus[each.status] || 0) + 1;
+      else if (one) byStatus[one.status] = (byStatus[one.status] || 0) + 1;
     }
-    const key = STATUSES.map((status) => byStatus.get(status)).join();
-    if (counts.dataset.key === key) return;
-    counts.dataset.key = key;
-    fill(counts, STATUSES.filter((status) => byStatus.has(status)).map((status) => badge(status, `${number(byStatus.get(status))} ${T.states[status]}`)));
+    for (const [status, tally] of tallies) {
+      const count = byStatus[status] || 0;
+      if (count === tally.shown) continue;
+      tally.shown = count;
+      tally.one.hidden = count === 0;
+      tally.text.data = `${number(count)} ${T.states[status]}`;
+    }
   }
 
   function draw() {
@@ -188,24 +210,26 @@ export function graph({ onChat, picture }) {
     const isInSight = (at) => at.x >= left && at.x <= right && at.y >= top && at.y <= bottom;
     drawn.show(scale < LEGIBLE ? [] : [...shown.values()].filter(isInSight));
     drawBack();
-    drawMap(performance.now());
+    drawMap();
   }
   const drawSoon = frame(draw);
 
-  /** Prepares a canvas for the resolution of the screen. */
-  function paper(canvas, width, height) {
+  /** Prepares a canvas for the resolution of the screen and for a part of the graph. */
+  function paper(canvas, [width, height], { x, y, scale }) {
     const ratio = Math.min(window.devicePixelRatio || 1, 2);
     if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
       canvas.width = Math.round(width * ratio);
       canvas.height = Math.round(height * ratio);
     }
     const context = canvas.getContext('2d');
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.clearRect(0, 0, width, height);
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, canvas.width, canvas.height);
+    context.setTransform(ratio * scale, 0, 0, ratio * scale, ratio * x, ratio * y);
+    canvas.toWorld = context.getTransform();
     if (!colours) {
       const style = getComputedStyle(document.documentElement);
       const of = (name) => style.getPropertyValue(name).trim();
-      colours = { line: of('--edge'), card: of('--card'), sight: of('--main'), running: of('--run'), completed: of('--good'),
+      colours = { line: of('--edge'), sight: of('--main'), running: of('--run'), completed: of('--good'),
         failed: of('--bad'), waiting: of('--wait'), pending: of('--idle'), skipped: of('--idle'), cancelled: of('--idle') };
     }
     return context;
@@ -213,11 +237,9 @@ export function graph({ onChat, picture }) {
 
   /** Draws the edges in sight and, if labels cannot be read, the nodes. */
   function drawBack() {
-    const context = paper(back, view[0], view[1]);
+    const context = paper(back, view, camera);
     const { x, y, scale } = camera;
     const [right, bottom] = [(view[0] - x) / scale, (view[1] - y) / scale];
-    context.translate(x, y);
-    context.scale(scale, scale);
     context.strokeStyle = colours.line;
     context.lineWidth = Math.max(1.4, 0.7 / scale);
     context.beginPath();
@@ -229,41 +251,40 @@ export function graph({ onChat, picture }) {
       context.bezierCurveTo(middle, y1, middle, y2, x2, y2);
     }
     context.stroke();
-    if (scale < LEGIBLE) drawRects(context);
+    const isFar = scale < LEGIBLE;
+    far.hidden = !isFar;
+    if (!isFar) return;
+    const near = paper(far, view, camera);
+    for (const entry of shown.values()) paint(near, entry);
   }
 
-  function drawRects(context) {
-    for (const status of STATUSES) {
-      context.fillStyle = colours[status];
-      context.globalAlpha = SETTLED.has(status) && status !== 'failed' || status === 'pending' ? 0.55 : 1;
-      for (const entry of shown.values()) {
-        if (!entry.isHead && (entry.status || entry.one.status) === status) context.fillRect(entry.x, entry.y, WIDTH, HEIGHT);
-      }
-    }
+  function paint(context, entry) {
+    if (entry.isHead) return;
+    const status = entry.status || entry.one.status;
+    context.globalAlpha = status === 'completed' || status === 'skipped' || status === 'pending' ? 0.5 : 1;
+    context.fillStyle = colours[status];
+    context.fillRect(entry.x, entry.y, WIDTH, HEIGHT);
     context.globalAlpha = 1;
-    const at = selected && shown.get(standIn.get(selected));
-    if (!at) return;
+    if (!selected || entry.id !== standIn.get(selected)) return;
     context.strokeStyle = colours.sight;
-    context.lineWidth = 3 / camera.scale;
-    context.strokeRect(at.x, at.y, WIDTH, HEIGHT);
+    context.lineWidth = 24;
+    context.strokeRect(entry.x + 12, entry.y + 12, WIDTH - 24, HEIGHT - 24);
   }
 
   const MAP = [200, 130];
-  function drawMap(now) {
+  function drawMap() {
     if (map.hidden) return;
-    mapAt = now;
-    const context = paper(map, ...MAP);
-    const scale = mapScale();
-    context.translate((MAP[0] - size[0] * scale) / 2, (MAP[1] - size[1] * scale) / 2);
-    context.scale(scale, scale);
-    drawRects(context);
-    context.strokeStyle = colours.sight;
-    context.lineWidth = 2 / scale;
-    context.strokeRect(-camera.x / camera.scale, -camera.y / camera.scale, view[0] / camera.scale, view[1] / camera.scale);
-  }
-
-  function mapScale() {
-    return Math.min((MAP[0] - 12) / size[0], (MAP[1] - 12) / size[1]);
+    const scale = Math.min((MAP[0] - 12) / size[0], (MAP[1] - 12) / size[1]);
+    const at = { x: (MAP[0] - size[0] * scale) / 2, y: (MAP[1] - size[1] * scale) / 2, scale };
+    if (map.of !== shown || map.colours !== colours || map.selected !== selected) {
+      const context = paper(dots, MAP, at);
+      for (const entry of shown.values()) paint(context, entry);
+      [map.of, map.colours, map.selected, map.place] = [shown, colours, selected, at];
+    }
+    const real = scale / camera.scale;
+    sight.style.transform = `translate(${at.x - camera.x * real}px, ${at.y - camera.y * real}px)`;
+    sight.style.width = `${view[0] * real}px`;
+    sight.style.height = `${view[1] * real}px`;
   }
 
   function create(entry) {
@@ -371,7 +392,8 @@ export function graph({ onChat, picture }) {
       const box = each && drawn.known.get(each);
       if (box && shown.has(each)) update(box.node, shown.get(each));
     }
-    if (camera.scale < LEGIBLE) drawBack();
+    if (state && camera.scale < LEGIBLE && view[0]) drawBack();
+    if (state && view[0]) drawMap();
     if (id) inspect();
     if (id && isNew) details.focus({ preventScroll: true });
   }
@@ -500,9 +522,8 @@ export function graph({ onChat, picture }) {
   });
   map.addEventListener('pointerdown', (event) => {
     const box = map.getBoundingClientRect();
-    const scale = mapScale();
-    const x = (event.clientX - box.left - (MAP[0] - size[0] * scale) / 2) / scale;
-    const y = (event.clientY - box.top - (MAP[1] - size[1] * scale) / 2) / scale;
+    const x = (event.clientX - box.left - map.place.x) / map.place.scale;
+    const y = (event.clientY - box.top - map.place.y) / map.place.scale;
     centre({ x: x - WIDTH / 2, y: y - HEIGHT / 2 });
   });
   new ResizeObserver(() => {

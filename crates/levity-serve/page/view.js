@@ -9,6 +9,8 @@ export class RunState {
     this.nodes = new Map();
     /** The ids of the nodes below each node, in the order of their arrival. */
     this.children = new Map();
+    /** The id of the node that each run works for. */
+    this.nodeOfRun = new Map();
     /** The ids of the nodes that changed since the last call of `takeChanges`. */
     this.changed = new Set();
     /** Grows when a node is added, removed or moved, or when the edges change. */
@@ -24,6 +26,7 @@ export class RunState {
     this.items = items;
     this.nodes = new Map();
     this.children = new Map();
+    this.nodeOfRun = new Map();
     for (const node of nodes) this.putNode(node);
     this.isHere = here;
     this.stopped = stopped;
@@ -60,6 +63,7 @@ export class RunState {
     const old = this.nodes.get(node.id);
     this.nodes.set(node.id, node);
     this.changed.add(node.id);
+    if (node.run) this.nodeOfRun.set(node.run, node.id);
     if (old && old.parent === node.parent && old.layer === node.layer && old.row === node.row) return;
     this.layout += 1;
     if (old && old.parent !== node.parent) this.children.get(old.parent)?.delete(node.id);

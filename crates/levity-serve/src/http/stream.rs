@@ -34,7 +34,7 @@ use crate::quota::Permit;
 use crate::runs::LiveRun;
 
 /// The minimum time between two events of the same kind.
-const PACE: Duration = Duration::from_millis(50);
+const PACE: Duration = Duration::from_millis(20);
 /// The interval at which the journal is read.
 const POLL: Duration = Duration::from_secs(5);
 /// The number of runs that are read from the journal.
