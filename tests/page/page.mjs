@@ -118,6 +118,13 @@ async function open(context, hash = `#token=${TOKEN}`) {
   page.on('pageerror', (error) => page.problems.push(error.stack));
   page.on('console', (message) => message.type() === 'error' && !/Failed to load resource/.test(message.text()) && page.problems.push(message.text()));
   page.on('request', (request) => requests.push(request.url()));
+  if (process.env.LEVITY_PAGE_FILES) {
+    await page.route(/\/page\/[a-z]+\.(js|css)$/, (route) => {
+      const name = new URL(route.request().url()).pathname.split('/').at(-1);
+      const type = name.endsWith('.css') ? 'text/css' : 'text/javascript';
+      route.fulfill({ body: fs.readFileSync(path.join(process.env.LEVITY_PAGE_FILES, name)), contentType: type });
+    });
+  }
   await page.goto(`${origin}/${hash}`);
   return page;
 }
@@ -151,7 +158,8 @@ test('run starts, streams its text and ends', async ({ page }) => {
   await startRun(page, 'slow please');
   await page.waitForSelector('.reply .body:has-text("word3")');
   assert.ok(!(await page.locator('.reply .body').last().textContent()).includes('word59'), 'the text did not stream');
-  await state(page, 'answered').catch(() => state(page, 'ended'));
+  await state(page, 'answered');
+  await page.waitForSelector('.run[aria-current] .badge:has-text("answered")');
   inOrder(words(await page.locator('.reply .body').first().textContent()));
 });
 
@@ -261,6 +269,47 @@ test(`${HOSTILE.length} hostile texts run nothing and load nothing`, async ({ pa
   }
   const foreign = requests.filter((url) => !url.startsWith(origin) && !url.startsWith('data:'));
   assert.deepEqual(foreign, []);
+});
+
+test('Markdown of any text is formatted in linear time', async ({ page }) => {
+  const times = await page.evaluate(async () => {
+    const { markdown, showMarkdown } = await import(new URL('page/markdown.js', document.baseURI));
+    const units = ['`', '``', '` ', '*', '**', '* ', '*a', '**a', '[', ']', '[a](', '![', '[](x ', '](', '(', 'http://', 'http://.', 'https://a ', '<http://', '#', '# ',
+      '-', '- ', ' - ', '- a\n  - b\n', '1. ', '1.', '>', '> ', '|', '|-', '| - |\n', '|-|\n', 'a|b\n-|-\n', '```\n', '~~~', '\n', ' ', '\t', '\u2028', '# \u2028', '_', '\\', '`*[', '*[`](', '**`', '\r\n', '---', '- - '];
+    const texts = units.map((unit) => unit.repeat(Math.ceil(65_536 / unit.length)));
+    // Each of these made a regular expression go back over the whole text.
+    texts.push(`# ${' '.repeat(65_000)}\u2028x`, `${'`'.repeat(30_000)}x${'`'.repeat(29_999)}`, `*${'a'.repeat(65_000)}`);
+    const times = texts.map((text) => {
+      const start = performance.now();
+      markdown(text);
+      return [text.slice(0, 12), Math.round(performance.now() - start)];
+    });
+    // A growing text costs no more than a few times as much as the whole.
+    const parent = document.createElement('div');
+    const long = 'A paragraph with `code` and **bold**.\n\n'.repeat(1500);
+    const start = performance.now();
+    for (let end = 0; end <= long.length; end += 200) showMarkdown(parent, long.slice(0, end));
+    showMarkdown(parent, long);
+    times.push(['growing', Math.round(performance.now() - start)]);
+    return [times, parent.childElementCount, parent.querySelectorAll('strong').length];
+  });
+  assert.deepEqual(times.slice(1), [1500, 1500]);
+  for (const [text, time] of times[0]) assert.ok(time < 1000, `${time} ms for ${JSON.stringify(text)}`);
+});
+
+test('Markdown is formatted', async ({ page }) => {
+  const shown = await page.evaluate(async () => {
+    const { markdown } = await import(new URL('page/markdown.js', document.baseURI));
+    const html = (text) => markdown(text).map((node) => node.outerHTML ?? node).join('').replaceAll(' dir="auto"', '');
+    return ['# A *b*', '**a `b`** *c* 2*3*4', '``a ` b`` `x', '- a\n- b\n  1. c\n- d', '> a\n> b', '```js\nlet a = `1`;\n```', '[a](https://x.y/z) https://x.y/z. [a](javascript:1)',
+      '![a](https://x.y/z.png)', 'a|b\n-|-\n1|2', 'a\nb\n\nc', '* * *'].map(html);
+  });
+  assert.deepEqual(shown, [
+    '<h3>A <em>b</em></h3>', '<p><strong>a <code>b</code></strong> <em>c</em> 2*3*4</p>', '<p><code>a ` b</code> `x</p>', '<ul><li>a</li><li>b<ol><li>c</li></ol></li><li>d</li></ul>',
+    '<blockquote>a\nb</blockquote>', '<pre tabindex="0"><code>let a = `1`;</code></pre>',
+    '<p><a href="https://x.y/z" target="_blank" rel="noopener noreferrer nofollow">a</a> <a href="https://x.y/z" target="_blank" rel="noopener noreferrer nofollow">https://x.y/z</a>. a (javascript:1)</p>',
+    '<p>a</p>', '<div class="wide" tabindex="0" role="group"><table><thead><tr><th scope="col">a</th><th scope="col">b</th></tr></thead><tbody><tr><td>1</td><td>2</td></tr></tbody></table></div>',
+    '<p>a\nb</p><p>c</p>', '<hr>']);
 });
 
 test('axe finds no violation, light and dark, in each view', async ({ browser }) => {

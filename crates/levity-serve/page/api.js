@@ -3,14 +3,17 @@
 // The token comes from the fragment of the address, which no server and no log sees. It stays in
 // the storage of this tab. Addresses are relative, so the page works below any path of a proxy.
 
+import { T } from './texts.js';
+
 const KEY = 'levity-token';
 
 /** An error that the server reported, or a failed connection. */
 export class ApiError extends Error {
-  constructor(status, code, message) {
+  constructor(status, code, message, problems = []) {
     super(message);
     this.status = status;
     this.code = code;
+    this.problems = problems;
   }
 }
 
@@ -42,12 +45,12 @@ async function send(method, path, body, options = {}) {
     });
   } catch (error) {
     if (error.name === 'AbortError') throw error;
-    throw new ApiError(0, 'offline', 'the server cannot be reached');
+    throw new ApiError(0, 'offline', T.unreachable);
   }
   if (answer.ok) return answer;
   const problem = await answer.json().catch(() => ({}));
-  const { code = 'unknown', message = `the server answered ${answer.status}` } = problem.error || {};
-  throw new ApiError(answer.status, code, message);
+  const { code = 'unknown', message = T.answered(answer.status), problems } = problem.error || {};
+  throw new ApiError(answer.status, code, message, Array.isArray(problems) ? problems : []);
 }
 
 async function json(method, path, body) {
@@ -60,15 +63,30 @@ const run = (id) => `v1/runs/${encodeURIComponent(id)}`;
 export const api = {
   login: (code) => json('POST', 'v1/login', { code }),
   runs: (query) => json('GET', `v1/runs?${new URLSearchParams(query)}`),
-  start: (goal) => json('POST', 'v1/runs', { goal }),
-  view: (id, at) => json('GET', `${run(id)}/view${at === undefined ? '' : `?at=${at}`}`),
+  run: (id) => json('GET', run(id)),
+  start: (body) => json('POST', 'v1/runs', body),
+  view: (id, at) => json('GET', `${run(id)}/view${at === undefined || at === null ? '' : `?at=${at}`}`),
   command: (id, verb, body) => json('POST', `${run(id)}/${verb}`, body || {}),
   remove: (id) => json('DELETE', run(id)),
   decide: (ask, decision) => json('POST',
     `${run(ask.run)}/asks/${encodeURIComponent(ask.id)}`, decision),
   fork: (id, body) => json('POST', `${run(id)}/fork`, body),
-  asks: () => json('GET', 'v1/asks'),
+  costs: (query) => json('GET', `v1/costs?${new URLSearchParams(query)}`),
+  sessions: (query) => json('GET', `v1/sessions?${new URLSearchParams(query)}`),
+  session: (id, kind) => json('GET', `v1/sessions/${encodeURIComponent(id)}${kind === 'plan' ? '?kind=plan' : ''}`),
+  forget: (id) => json('DELETE', `v1/sessions/${encodeURIComponent(id)}`),
+  artifact: (id, path) => send('GET', `${run(id)}/artifacts/content?${new URLSearchParams({ path })}`),
+  picture: async (id) => (await send('GET', `${run(id)}/graph.svg`)).blob(),
   check: () => json('GET', 'v1/runs?limit=1'),
+  /** Returns the models from which a run can choose; none if the server offers no choice. */
+  models: async () => {
+    try {
+      return (await json('GET', 'v1/models')).models || [];
+    } catch (error) {
+      if (error.status === 404) return [];
+      throw error;
+    }
+  },
 };
 
 /** Takes the token or the one-time code from the fragment, and removes it from the address. */

@@ -5,35 +5,43 @@ import { button } from './parts.js';
 import { pretty } from './format.js';
 import { T } from './texts.js';
 
-/** Returns the form for one question. `onDecide` sends the decision. */
-export function askForm(ask, onDecide) {
-  const problem = h('p', { class: 'problem', role: 'alert', hidden: true });
-  const area = h('div', { class: 'decide' });
-  const node = h('section', { class: 'ask', 'data-ask': ask.id, 'aria-label': T.inbox });
-  const fail = (text) => {
+/** Returns the form for one question. `onDecide` sends the decision; `onOpen` opens the run. */
+export function askForm(ask, onDecide, onOpen) {
+  const problem = h('div', { class: 'problem', role: 'alert', hidden: true });
+  const node = h('section', { class: 'ask', 'data-ask': ask.id, 'aria-label': T.question });
+  const fail = (text, problems = []) => {
     problem.hidden = false;
-    fill(problem, text);
+    fill(problem, h('p', {}, text), problems.length > 0 && h('ul', {}, problems.map((one) => h('li', { dir: 'auto' }, describe(one)))));
   };
   const decide = async (decision) => {
     problem.hidden = true;
-    node.querySelectorAll('button').forEach((one) => { one.disabled = true; });
+    const buttons = [...node.querySelectorAll('button')].filter((one) => !one.disabled);
+    for (const one of buttons) one.disabled = true;
     try {
       await onDecide(ask, decision);
     } catch (error) {
-      fail(error.message);
-      node.querySelectorAll('button').forEach((one) => { one.disabled = false; });
+      fail(error.message, error.problems);
+      for (const one of buttons) one.disabled = false;
+      // The question stays open, so the editor keeps its text and the focus.
+      node.querySelector('.edit:not([hidden]) .editor')?.focus();
     }
   };
   const { call } = ask;
-  if (ask.goal) node.append(h('p', { class: 'note', dir: 'auto' }, ask.goal));
+  const root = ask.root || ask.run;
+  if (ask.goal || onOpen) node.append(h('p', { class: 'note of', dir: 'auto' }, ask.goal || '', onOpen && h('a', { href: `#run=${encodeURIComponent(root)}`, onclick: onOpen }, T.openRun)));
   node.append(h('p', { class: 'reason', dir: 'auto' }, ask.reason || ''));
-  if (ask.wanted === 'answer') fill(area, answerForm(ask, decide));
-  else fill(area, approval(call, decide, fail));
-  if (call && ask.wanted !== 'answer') {
-    node.append(h('p', {}, h('code', {}, call.name)), h('pre', { tabindex: 0, dir: 'auto' }, pretty(call.args ?? call.arguments)));
+  if (ask.wanted !== 'answer' && call) {
+    node.append(h('p', { class: 'call-name' }, h('code', {}, call.name)), h('pre', { class: 'args', tabindex: 0, dir: 'auto' }, pretty(call.args ?? call.arguments)));
   }
-  node.append(area, problem);
+  node.append(h('div', { class: 'decide' }, ask.wanted === 'answer' ? answerForm(ask, decide) : approval(call, decide, fail)), problem);
   return node;
+}
+
+/** Returns the text of a problem, which is a text or an object with a place and a message. */
+function describe(problem) {
+  if (typeof problem === 'string') return problem;
+  const { path = problem?.pointer ?? '', message = pretty(problem) } = problem || {};
+  return path ? `${path}: ${message}` : message;
 }
 
 function answerForm(ask, decide) {
@@ -47,17 +55,35 @@ function answerForm(ask, decide) {
 function approval(call, decide, fail) {
   const reason = h('input', { 'aria-label': T.reason, placeholder: T.reason });
   const editor = h('textarea', { class: 'editor', rows: 8, spellcheck: 'false', 'aria-label': T.args });
-  const send = () => {
+  const parsed = () => {
     let args;
     try {
       args = JSON.parse(editor.value);
     } catch (error) {
-      return fail(T.invalidJson + error.message);
+      fail(T.invalidJson + placeOf(editor.value, error.message));
+      return null;
     }
-    if (args === null || typeof args !== 'object' || Array.isArray(args)) return fail(T.needsObject);
-    return decide({ decision: 'edit', args });
+    if (args === null || typeof args !== 'object' || Array.isArray(args)) {
+      fail(T.needsObject);
+      return null;
+    }
+    return args;
   };
-  const form = h('div', { class: 'edit', hidden: true }, editor, button(T.sendEdit, send, { class: 'main' }));
+  const send = () => {
+    const args = parsed();
+    if (args) decide({ decision: 'edit', args });
+  };
+  editor.addEventListener('keydown', (event) => {
+    if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
+      event.preventDefault();
+      send();
+    }
+  });
+  const format = () => {
+    const args = parsed();
+    if (args) editor.value = pretty(args);
+  };
+  const form = h('div', { class: 'edit', hidden: true }, editor, h('div', { class: 'actions' }, button(T.sendEdit, send, { class: 'main' }), button(T.format, format)));
   const open = () => {
     editor.value = pretty((call && (call.args ?? call.arguments)) || {});
     form.hidden = !form.hidden;
@@ -66,4 +92,12 @@ function approval(call, decide, fail) {
   const deny = () => decide(reason.value ? { decision: 'deny', reason: reason.value } : { decision: 'deny' });
   return [button(T.allow, () => decide({ decision: 'allow' }), { class: 'main' }), button(T.deny, deny),
     call && button(T.edit, open), reason, form];
+}
+
+/** Adds the line to a message about JSON that names only a position. */
+function placeOf(text, message) {
+  const at = /position (\d+)/.exec(message);
+  if (!at || /line \d+/.test(message)) return message;
+  const before = text.slice(0, Number(at[1])).split('\n');
+  return `${message} (${T.line(before.length, before.at(-1).length + 1)})`;
 }

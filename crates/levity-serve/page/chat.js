@@ -1,108 +1,234 @@
 // The conversation of a run: texts, folded thinking, and tool calls as cards.
 
 import { h, fill, setText, Keyed } from './dom.js';
-import { markdown } from './markdown.js';
+import { showMarkdown } from './markdown.js';
 import { askForm } from './asks.js';
-import { badge } from './parts.js';
-import { duration, money, pretty } from './format.js';
+import { badge, button, icon } from './parts.js';
+import { bytes, duration, money, number, pretty } from './format.js';
 import { cost, elapsed } from './view.js';
 import { T } from './texts.js';
 
 /** The number of items that are in the page at once. Older ones are added on demand. */
-const SHOWN = 400;
+const SHOWN = 150;
 
-export function chat(onDecide) {
-  const older = h('button', { class: 'quiet', hidden: true, onclick: () => { shown += SHOWN; show(last); } });
+const CHANGES = { written: 'M4 12l1-3 6-6 2 2-6 6z', removed: 'M4 8h8' };
+
+export function chat({ onDecide, onNode }) {
+  const older = button('', () => { shown += SHOWN; show(last); }, { class: 'quiet', hidden: true });
+  const only = h('div', { class: 'only', hidden: true });
   const list = h('ol', { class: 'items' });
   const asks = h('div', { class: 'asks' });
-  const node = h('div', { class: 'chat', tabindex: 0, role: 'log', 'aria-label': T.chat }, older, list, asks);
-  const items = new Keyed(list, create, update);
+  const inner = h('div', { class: 'thread' }, only, older, list, asks);
+  const node = h('div', { class: 'chat', tabindex: 0, role: 'log', 'aria-label': T.chat }, inner);
+  const newer = button(T.newest, () => { follow(); }, { class: 'newest', hidden: true });
+  const items = new Keyed(list, create, (row, item) => update(row, item, last));
   const questions = new Keyed(asks, (ask) => askForm(ask, onDecide), () => {});
   let shown = SHOWN;
   let last = null;
   let run = null;
+  let filter = null;
+  let isAtEnd = true;
+  let heads = '';
+
+  let before = 0;
+  node.addEventListener('scroll', () => {
+    // Only a person scrolls up. Items in sight for the first time change the height, not this.
+    if (node.scrollHeight - node.scrollTop - node.clientHeight < 60) isAtEnd = true;
+    else if (node.scrollTop < before) isAtEnd = false;
+    before = node.scrollTop;
+    newer.hidden = isAtEnd;
+  }, { passive: true });
+  new ResizeObserver(() => { if (isAtEnd) node.scrollTop = node.scrollHeight; }).observe(inner);
+
+  function follow() {
+    isAtEnd = true;
+    newer.hidden = true;
+    node.scrollTop = node.scrollHeight;
+  }
 
   function show(state) {
+    if (run !== state.top.run) {
+      [run, shown, filter, isAtEnd, heads] = [state.top.run, SHOWN, null, true, ''];
+      drawFilter();
+    }
     last = state;
-    const isAtEnd = run !== state.top.run || node.scrollHeight - node.scrollTop - node.clientHeight < 80;
-    run = state.top.run;
-    const all = state.items;
-    const hidden = Math.max(0, all.length - shown) + (state.top.dropped || 0);
+    const below = filter && state.within(filter);
+    // Open questions have their form at the end, and those that were decided are shown by the call.
+    const all = state.items.filter((item) => (item.kind !== 'ask' || item.call?.decision) && (!below || below.has(item.node)));
+    const hidden = Math.max(0, all.length - shown) + (filter ? 0 : state.top.dropped || 0);
     older.hidden = hidden === 0;
     older.disabled = all.length <= shown;
-    fill(older, T.dropped(hidden));
-    const newest = all.at(-1);
-    // Growing text is plain, and formatted once it is complete.
-    const visible = all.slice(-shown).filter((item) => item.kind !== 'ask' || item.call?.decision);
+    setText(older, T.dropped(number(hidden)));
+    const visible = all.slice(-shown);
     items.show(visible);
-    for (const item of visible) {
-      if (item.isGrowing && (item !== newest || state.isOver())) {
-        item.isGrowing = false;
-        update(items.known.get(item.id).node, item);
-      }
-    }
-    questions.show(state.top.asks || []);
+    drawHeads(state, visible);
+    questions.show((state.top.asks || []).filter((ask) => !below || below.has(ask.node)));
     if (isAtEnd) node.scrollTop = node.scrollHeight;
   }
-  return { node, show };
+
+  /** Names the step or agent above the first of its items, when the run has several. */
+  function drawHeads(state, visible) {
+    const key = `${visible[0]?.id} ${visible.at(-1)?.id} ${visible.length} ${state.layout}`;
+    if (key === heads) return;
+    heads = key;
+    let before = null;
+    for (const item of visible) {
+      const { who } = items.known.get(item.id).node;
+      const isOwn = item.node === state.top.run;
+      const isFirst = item.node !== before;
+      before = item.node;
+      if (!who) continue;
+      const one = state.nodes.get(item.node);
+      const text = item.kind === 'user' && isOwn ? T.you : !isOwn && one ? nameOf(one) : '';
+      who.hidden = !isFirst || !text;
+      setText(who, text);
+      who.dataset.node = isOwn ? '' : item.node;
+    }
+  }
+
+  function drawFilter() {
+    const one = filter && last?.nodes.get(filter);
+    only.hidden = !one;
+    if (one) fill(only, T.only(one.label || one.id), ' ', button(T.showAll, () => { filter = null; drawFilter(); show(last); }, { class: 'quiet' }));
+  }
+
+  list.addEventListener('click', (event) => {
+    const id = event.target.closest?.('.who')?.dataset.node;
+    if (id) onNode(id);
+  });
+
+  return {
+    node: h('div', { class: 'chat-panel' }, node, newer), show,
+    /** Shows only the items of a node and those below it. */
+    only(id, state) {
+      run = state.top.run;
+      last = state;
+      filter = id;
+      heads = '';
+      isAtEnd = true;
+      drawFilter();
+    },
+  };
+}
+
+function nameOf(node) {
+  const label = node.label || node.id;
+  return node.agent && node.agent !== label ? `${label} · ${node.agent}` : label;
 }
 
 function create(item) {
-  const body = h('div', { class: 'body' });
-  const node = h('li', { class: `item i-${item.kind}${/^(text|answer)$/.test(item.kind) ? ' reply' : ''}`, 'data-kind': item.kind });
-  if (item.kind === 'thinking') node.append(h('details', {}, h('summary', {}, T.thinking), body));
-  else if (item.kind === 'call') node.append(callCard());
-  else {
-    if (item.kind === 'user') node.append(h('div', { class: 'who' }, T.you));
-    node.append(body);
-  }
+  const body = h('div', { class: 'body', dir: 'auto' });
+  const isReply = item.kind === 'text' || item.kind === 'answer';
+  const node = h('li', { class: `item i-${item.kind}${isReply ? ' reply' : ''}`, 'data-kind': item.kind });
+  node.who = h('button', { type: 'button', class: 'who quiet', hidden: true });
+  node.append(node.who);
+  node.body = body;
+  if (item.kind === 'thinking') node.append(h('details', { class: 'thought' }, h('summary', {}, T.thinking), body));
+  else if (item.kind === 'call') node.append(...callCard(node));
+  else node.append(body);
   return node;
 }
 
-function update(node, item) {
+function update(node, item, state) {
   if (item.call && item.kind === 'call') return updateCall(node, item);
-  const body = node.querySelector('.body');
+  const { body } = node;
   const decision = item.call && item.call.decision;
-  if (decision) return fill(body, `${item.text || ''} `, badge(decision === 'deny' ? 'denied' : 'done'), ` ${pretty(item.call.result ?? '')}`);
-  const isOver = !item.isGrowing;
+  if (decision) return fill(body, badge(decision === 'deny' ? 'denied' : 'done', T.decisions[decision]), ' ', item.text || '');
   if (item.media) return fill(body, media(item.media));
-  if ((item.kind === 'text' || item.kind === 'answer') && isOver) fill(body, markdown(item.text || ''));
-  else setText(body, item.text || '');
-  set(body);
-  node.classList.toggle('streaming', !isOver);
-  if (item.truncated) body.append(h('p', { class: 'note' }, T.truncated));
+  if (item.kind === 'text' || item.kind === 'answer') {
+    // A reply that grows becomes the answer without a visible change.
+    node.className = `item i-${item.kind} reply`;
+    const json = !item.isGrowing && structured(item.text);
+    if (json) fill(body, h('details', { class: 'call' }, h('summary', {}, T.structured, h('span', { class: 'brief', dir: 'auto' }, item.text.slice(0, 120))), h('pre', { tabindex: 0, dir: 'auto' }, json)));
+    else showMarkdown(body, item.text || '');
+  } else setText(body, item.text || '');
+  node.classList.toggle('streaming', Boolean(item.isGrowing) && !state.top.ending);
+  updateNotes(node, item);
   return undefined;
 }
 
-function set(body) {
-  body.setAttribute('dir', 'auto');
+/** Returns a text that is a JSON object or list with indentation, or nothing. */
+function structured(text) {
+  if (typeof text !== 'string' || !/^[{[]/.test(text)) return null;
+  try {
+    return pretty(JSON.parse(text));
+  } catch {
+    return null;
+  }
+}
+
+function updateNotes(node, { truncated, usage, model }) {
+  const text = [truncated && T.truncated, usage && model && [model, T.tokensInOut(number(usage.input), number(usage.output)),
+    cost(usage) !== undefined && money(cost(usage))].filter(Boolean).join(' · ')].filter(Boolean).join(' ');
+  if (!text) return;
+  if (!node.note) {
+    node.note = h('p', { class: 'note usage' });
+    node.append(node.note);
+  }
+  setText(node.note, text);
 }
 
 /** Shows an image from the data in the event. Nothing is loaded from an address. */
-function media({ mime, data, name }) {
+function media({ mime, data, name, size, url }) {
   if (/^image\/(png|jpeg|gif|webp)$/.test(mime) && data) {
-    return h('img', { src: `data:${mime};base64,${data}`, alt: name || T.image });
+    const image = h('img', { src: `data:${mime};base64,${data}`, alt: name || T.image });
+    return h('figure', {}, image, name && h('figcaption', { class: 'note' }, name));
   }
-  return `${name || ''} (${mime})`;
+  return [name, mime, size && bytes(size), url].filter(Boolean).join(' · ');
 }
 
-function callCard() {
-  return h('details', { class: 'call' },
-    h('summary', {}, h('code', { class: 'name' }), ' ', h('span', { class: 'status' }), ' ', h('span', { class: 'time' })),
-    h('p', { class: 'label' }, T.args), h('pre', { class: 'args', tabindex: 0, dir: 'auto' }),
-    h('p', { class: 'label has-result' }, T.result), h('pre', { class: 'result', tabindex: 0, dir: 'auto' }));
+function callCard(node) {
+  node.parts = {
+    name: h('code', { class: 'name' }), brief: h('span', { class: 'brief', dir: 'auto' }), status: h('span', { class: 'status' }),
+    time: h('span', { class: 'time' }), args: h('pre', { class: 'args', tabindex: 0, dir: 'auto' }),
+    label: h('p', { class: 'label' }, T.result), result: h('pre', { class: 'result', tabindex: 0, dir: 'auto' }), files: h('ul', { class: 'changes' }),
+  };
+  const { name, brief, status, time, args, label, result, files } = node.parts;
+  const card = h('details', { class: 'call', ontoggle: () => { if (card.open && node.item) fillCall(node); } },
+    h('summary', {}, name, brief, status, time), h('p', { class: 'label has-args' }, T.args), args, label, result);
+  node.card = card;
+  return [card, files];
+}
+
+/** Returns the first short text among the arguments, which usually says what the call is about. */
+function briefly(args) {
+  if (typeof args === 'string') return args.slice(0, 120);
+  if (!args || typeof args !== 'object') return '';
+  const value = Object.values(args).find((one) => typeof one === 'string' || typeof one === 'number');
+  return value === undefined ? '' : String(value).slice(0, 120).replace(/\s+/g, ' ');
 }
 
 function updateCall(node, item) {
+  node.item = item;
   const call = item.call || {};
-  const find = (name) => node.querySelector(name);
-  setText(find('.name'), call.name || '');
-  fill(find('.status'), badge(call.status || 'running'), call.progress ? ` ${call.progress}` : '');
-  const parts = [elapsed(call, call.ended) >= 0 ? duration(elapsed(call, call.ended)) : '', cost(call.usage) ? money(cost(call.usage)) : ''];
-  setText(find('.time'), parts.filter(Boolean).join(', '));
-  setText(find('.args'), pretty(call.args));
+  const { parts } = node;
+  setText(parts.name, call.name || '');
+  setText(parts.brief, call.progress || briefly(call.args));
+  const status = call.failed ? 'failed' : call.status || 'running';
+  if (parts.status.dataset.status !== status) {
+    parts.status.dataset.status = status;
+    fill(parts.status, badge(status));
+  }
+  const took = call.ended ? duration(elapsed(call)) : '';
+  setText(parts.time, [took, cost(call.usage) !== undefined && money(cost(call.usage))].filter(Boolean).join(' · '));
+  const files = call.files || [];
+  if (files.length !== parts.files.childElementCount) {
+    fill(parts.files, files.map((file) => h('li', { dir: 'auto' }, icon(CHANGES[file.kind] || CHANGES.written), file.path)));
+  }
+  if (node.card.open) fillCall(node);
+}
+
+/** Fills the folded part of a card, which most people never open. */
+function fillCall({ item, parts, card }) {
+  const call = item.call || {};
+  const hasArgs = call.args !== null && call.args !== undefined;
+  card.querySelector('.has-args').hidden = !hasArgs;
+  parts.args.hidden = !hasArgs;
+  setText(parts.args, pretty(call.args));
   const hasResult = call.result !== undefined && call.result !== null;
-  find('.has-result').hidden = !hasResult;
-  find('.result').hidden = !hasResult;
-  if (hasResult) setText(find('.result'), pretty(call.result));
+  parts.label.hidden = !hasResult;
+  parts.result.hidden = !hasResult;
+  if (!hasResult) return;
+  const text = structured(call.result) || pretty(call.result);
+  setText(parts.result, call.truncated ? `${text}\n${T.truncated}` : text);
 }

@@ -1,7 +1,7 @@
 // Builds DOM nodes. Texts become text nodes only, so no markup from a model is ever parsed.
 
 const SVG = 'http://www.w3.org/2000/svg';
-const SVG_TAGS = new Set(['svg', 'g', 'path', 'rect', 'text', 'title', 'circle', 'polygon']);
+const SVG_TAGS = new Set(['svg', 'g', 'path', 'rect', 'text', 'title', 'circle', 'line']);
 
 /** Creates an element. Properties that begin with `on` are event listeners. */
 export function h(tag, props, ...children) {
@@ -31,8 +31,18 @@ function add(node, children) {
 /** Replaces all children. */
 export function fill(node, ...children) {
   node.replaceChildren();
+  node.shown = undefined;
+  node.markdown = undefined;
   add(node, children);
   return node;
+}
+
+/** Calls `draw` only if one of the values differs from those of the last call for this node. */
+export function memo(node, values, draw) {
+  const last = node.drawnOf;
+  if (last && values.every((value, at) => value === last[at])) return;
+  node.drawnOf = values;
+  draw();
 }
 
 /** Sets the text of a node if it differs. Longer text with the same beginning is appended. */
@@ -61,21 +71,22 @@ export class Keyed {
 
   show(values) {
     const next = new Map();
-    let before = null;
     for (const value of values) {
-      let entry = this.known.get(value.id);
-      if (!entry) entry = { node: this.create(value), value: undefined };
+      const entry = this.known.get(value.id) || { node: this.create(value), value: undefined };
+      next.set(value.id, entry);
+      this.known.delete(value.id);
       if (entry.value !== value) {
         this.update(entry.node, value);
         entry.value = value;
       }
-      const place = before ? before.nextSibling : this.parent.firstChild;
-      if (entry.node !== place) this.parent.insertBefore(entry.node, place);
-      before = entry.node;
-      next.set(value.id, entry);
-      this.known.delete(value.id);
     }
+    // Removals come first: then nodes that stay need not move, and keep the focus.
     for (const entry of this.known.values()) entry.node.remove();
+    let place = this.parent.firstChild;
+    for (const { node } of next.values()) {
+      if (node === place) place = place.nextSibling;
+      else this.parent.insertBefore(node, place);
+    }
     this.known = next;
   }
 }

@@ -45,7 +45,7 @@ macro_rules! file {
 }
 
 /// The files of the page. Add a file here to serve it.
-static FILES: [PageFile; 17] = [
+static FILES: [PageFile; 20] = [
     file!("/", "text/html; charset=utf-8", "index.html"),
     file!("/page/api.js", "text/javascript; charset=utf-8", "api.js"),
     file!("/page/asks.js", "text/javascript; charset=utf-8", "asks.js"),
@@ -54,6 +54,11 @@ static FILES: [PageFile; 17] = [
         "/page/compare.js",
         "text/javascript; charset=utf-8",
         "compare.js"
+    ),
+    file!(
+        "/page/costs.js",
+        "text/javascript; charset=utf-8",
+        "costs.js"
     ),
     file!("/page/dom.js", "text/javascript; charset=utf-8", "dom.js"),
     file!(
@@ -81,6 +86,12 @@ static FILES: [PageFile; 17] = [
         "/page/parts.js",
         "text/javascript; charset=utf-8",
         "parts.js"
+    ),
+    file!("/page/runs.js", "text/javascript; charset=utf-8", "runs.js"),
+    file!(
+        "/page/sessions.js",
+        "text/javascript; charset=utf-8",
+        "sessions.js"
     ),
     file!(
         "/page/texts.js",
