@@ -1,3 +1,5 @@
+use std::fmt;
+
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -122,6 +124,56 @@ impl Ask {
     pub fn for_answer(mut self) -> Self {
         self.wanted = AskKind::Answer;
         self
+    }
+}
+
+/// A reason why the arguments of a call do not match the schema of its tool.
+///
+/// ```
+/// use levity_core::ArgumentProblem;
+///
+/// let problem = ArgumentProblem::new("/amount", "\"ten\" is not of type \"integer\"");
+/// assert_eq!(problem.to_string(), "at `/amount`: \"ten\" is not of type \"integer\"");
+/// let whole = ArgumentProblem::new("", "the property \"amount\" is missing");
+/// assert_eq!(whole.to_string(), "the property \"amount\" is missing");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ArgumentProblem {
+    /// The place in the arguments as a JSON pointer; empty for the arguments as a whole.
+    pub path: String,
+    /// The problem.
+    pub message: String,
+}
+
+impl ArgumentProblem {
+    /// Creates a problem at this place.
+    pub fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            path: path.into(),
+            message: message.into(),
+        }
+    }
+
+    /// Returns the problems as one text, separated by semicolons.
+    ///
+    /// ```
+    /// use levity_core::ArgumentProblem;
+    /// let problems = [ArgumentProblem::new("/a", "one"), ArgumentProblem::new("/b", "two")];
+    /// assert_eq!(ArgumentProblem::join(&problems), "at `/a`: one; at `/b`: two");
+    /// ```
+    pub fn join(problems: &[Self]) -> String {
+        let texts: Vec<String> = problems.iter().map(Self::to_string).collect();
+        texts.join("; ")
+    }
+}
+
+impl fmt::Display for ArgumentProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.path.is_empty() {
+            write!(f, "at `{}`: ", self.path)?;
+        }
+        f.write_str(&self.message)
     }
 }
 

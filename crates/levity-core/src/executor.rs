@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    ChildRun, CostBound, Digest, Effect, EffectClass, EffectId, EventKind, Eventual, Intervention,
-    Lease, Limits, Machine, ModelCard, Outcome, Resolution, RunId, Screener, SharedError,
-    ToolError, Values,
+    ArgumentProblem, ChildRun, CostBound, Digest, Effect, EffectClass, EffectId, EventKind,
+    Eventual, Intervention, Lease, Limits, Machine, ModelCard, Outcome, Resolution, RunId,
+    Screener, SharedError, ToolCall, ToolError, Values,
 };
 
 /// Performs the effects that a machine requests.
@@ -82,6 +82,15 @@ pub trait Executor: Send + Sync {
         Resolution::Unknown
     }
 
+    /// Returns the problems of arguments that a person wrote for a call; none by default.
+    ///
+    /// The runtime asks before it accepts an edited call. A call of an unknown tool has no problems
+    /// here: it fails when it is made.
+    fn check_arguments(&self, call: &ToolCall) -> Vec<ArgumentProblem> {
+        let _ = call;
+        Vec::new()
+    }
+
     /// Describes the executor: its fingerprints, its models and the screener for messages to its
     /// runs.
     fn inspect(&self) -> Inspection {
@@ -115,6 +124,10 @@ impl<E: Executor + ?Sized> Executor for Arc<E> {
 
     async fn resolve(&self, effect: &Effect, cx: &EffectCx) -> Resolution {
         (**self).resolve(effect, cx).await
+    }
+
+    fn check_arguments(&self, call: &ToolCall) -> Vec<ArgumentProblem> {
+        (**self).check_arguments(call)
     }
 
     fn inspect(&self) -> Inspection {

@@ -78,7 +78,7 @@ mod values;
 mod world;
 
 pub use any_error::{Error, ErrorKind, Result};
-pub use approve::{Approver, Ask, AskKind, Decision};
+pub use approve::{Approver, ArgumentProblem, Ask, AskKind, Decision};
 pub use cancel::{CancelGuard, CancelToken};
 pub use context::{
     Context, ContextBlock, ContextError, ContextLifetime, ContextRequest, ContextSource,

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use crate::text::chain;
-use crate::{EffectId, Intervention, JournalError, RunId, SharedError, Waiting};
+use crate::{ArgumentProblem, EffectId, Intervention, JournalError, RunId, SharedError, Waiting};
 
 /// The reason why a run could not be driven any further.
 ///
@@ -210,6 +210,21 @@ pub enum ControlError {
         run: RunId,
         /// The effect of the question.
         effect: EffectId,
+    },
+    /// The arguments of an edited call do not match the schema of its tool; the question stays
+    /// open.
+    #[error(
+        "the arguments for effect {effect} of run `{run}` are not valid: {}; correct them and \
+            decide again",
+        ArgumentProblem::join(.problems)
+    )]
+    InvalidArguments {
+        /// The id of the run.
+        run: RunId,
+        /// The effect of the question.
+        effect: EffectId,
+        /// The problems, at most nine.
+        problems: Vec<ArgumentProblem>,
     },
 }
 

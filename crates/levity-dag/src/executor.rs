@@ -17,9 +17,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::{BoxFuture, Either, FutureExt, select};
 use levity_core::{
-    Approver, Ask, Child, ChildRun, Decision, Digest, Effect, EffectClass, EffectCx, Eventual,
-    Executor, GuardCx, Inspection, Limits, Outcome, Permit, PrepareCx, Prepared, Program, Stage,
-    ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolResult, ToolRun, World,
+    Approver, ArgumentProblem, Ask, Child, ChildRun, Decision, Digest, Effect, EffectClass,
+    EffectCx, Eventual, Executor, GuardCx, Inspection, Limits, Outcome, Permit, PrepareCx,
+    Prepared, Program, Stage, ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolResult, ToolRun,
+    World,
 };
 use levity_loop::__private::Guards;
 use levity_loop::{Agent, ChildTask};
@@ -323,6 +324,15 @@ impl Executor for TeamExecutor {
         };
         made.limits = within(&child.input, made.limits);
         Ok(made)
+    }
+
+    fn check_arguments(&self, call: &ToolCall) -> Vec<ArgumentProblem> {
+        if call.args.get(TIMEOUT).is_none() {
+            return self.tools.check_arguments(call);
+        }
+        let mut call = call.clone();
+        take_timeout(&mut call.args);
+        self.tools.check_arguments(&call)
     }
 
     fn inspect(&self) -> Inspection {

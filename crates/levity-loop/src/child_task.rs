@@ -7,9 +7,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use levity_core::text::one_line;
 use levity_core::{
-    Child, ChildRun, ConversationId, Effect, EffectCx, Eventual, Executor, History, Inspection,
-    Lease, Media, MediaSource, MemoryError, Message, Outcome, OutputSchema, Part, PrepareCx,
-    Prepared, Resolution, SharedError, ToolError,
+    ArgumentProblem, Child, ChildRun, ConversationId, Effect, EffectCx, Eventual, Executor,
+    History, Inspection, Lease, Media, MediaSource, MemoryError, Message, Outcome, OutputSchema,
+    Part, PrepareCx, Prepared, Resolution, SharedError, ToolCall, ToolError,
 };
 use serde_json::Value;
 
@@ -262,6 +262,10 @@ impl Executor for Labelled {
 
     async fn resolve(&self, effect: &Effect, cx: &EffectCx) -> Resolution {
         self.inner.resolve(effect, cx).await
+    }
+
+    fn check_arguments(&self, call: &ToolCall) -> Vec<ArgumentProblem> {
+        self.inner.check_arguments(call)
     }
 
     fn inspect(&self) -> Inspection {

@@ -14,11 +14,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::{Either, FutureExt, select};
 use levity_core::{
-    Approver, Ask, Child, ChildRun, CostBound, Decision, Digest, Effect, EffectClass, EffectCx,
-    EventKind, Eventual, Executor, Fold, Inspection, LiveEvents, LostCall, Model, ModelCall,
-    ModelError, ModelErrorKind, Offer, Outcome, Permit, PrepareCx, Prepared, Price, Program,
-    Progress, Request, Resolution, Resolver, Response, ToolCall, ToolChoice, ToolError,
-    ToolErrorKind, ToolRun, ToolSpec, World, estimate_tokens,
+    Approver, ArgumentProblem, Ask, Child, ChildRun, CostBound, Decision, Digest, Effect,
+    EffectClass, EffectCx, EventKind, Eventual, Executor, Fold, Inspection, LiveEvents, LostCall,
+    Model, ModelCall, ModelError, ModelErrorKind, Offer, Outcome, Permit, PrepareCx, Prepared,
+    Price, Program, Progress, Request, Resolution, Resolver, Response, ToolCall, ToolChoice,
+    ToolError, ToolErrorKind, ToolRun, ToolSpec, World, estimate_tokens,
 };
 use levity_memory::Conversations;
 use levity_tools::{CallCx, Dispatched, Dispatcher};
@@ -442,6 +442,10 @@ impl Executor for AgentExecutor {
             .catch_unwind()
             .await
             .unwrap_or(Resolution::Unknown)
+    }
+
+    fn check_arguments(&self, call: &ToolCall) -> Vec<ArgumentProblem> {
+        self.tools.check_arguments(call)
     }
 
     fn inspect(&self) -> Inspection {

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use levity_core::{
-    Child, ChildRun, Content, Digest, Effect, EffectClass, EffectCx, Eventual, Executor,
-    Inspection, Outcome, PrepareCx, Prepared, Resolution, ToolCall, ToolError, ToolOutput,
-    ToolResult,
+    ArgumentProblem, Child, ChildRun, Content, Digest, Effect, EffectClass, EffectCx, Eventual,
+    Executor, Inspection, Outcome, PrepareCx, Prepared, Resolution, ToolCall, ToolError,
+    ToolOutput, ToolResult,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -77,6 +77,10 @@ impl Executor for PythonExecutor {
 
     async fn resolve(&self, effect: &Effect, cx: &EffectCx) -> Resolution {
         self.caller.resolve(effect, cx).await
+    }
+
+    fn check_arguments(&self, call: &ToolCall) -> Vec<ArgumentProblem> {
+        self.caller.check_arguments(call)
     }
 
     fn inspect(&self) -> Inspection {

@@ -147,7 +147,9 @@ impl Control {
     /// Approves the call of a question, with other arguments.
     ///
     /// # Errors
-    /// Returns an error if the run no longer waits for the decision.
+    /// Returns an error if the run no longer waits for the decision, or if the arguments do not
+    /// match the schema of the tool ([`ControlError::InvalidArguments`]). The question then stays
+    /// open.
     pub async fn edit(&self, ask: &Ask, args: Value) -> Result<(), ControlError> {
         self.decide(ask, Decision::edit(args)).await
     }
@@ -171,7 +173,8 @@ impl Control {
     /// Sends a decision on a question.
     ///
     /// # Errors
-    /// Returns an error if the run no longer waits for the decision.
+    /// Returns an error if the run no longer waits for the decision, or if edited arguments do not
+    /// match the schema of the tool ([`ControlError::InvalidArguments`]).
     pub async fn decide(&self, ask: &Ask, decision: Decision) -> Result<(), ControlError> {
         self.child(&ask.run)
             .order(OrderKind::Decide(ask.effect, decision))

@@ -8,11 +8,12 @@
 use std::collections::BTreeMap;
 
 use levity_core::{
-    ControlCommand, ControlError, EffectId, EffectKind, EffectNote, Entry, Executor,
+    ControlCommand, ControlError, Decision, EffectId, EffectKind, EffectNote, Entry, Executor,
     JournalErrorKind, OpenRun, Outcome, Record, Resolution, RunId, RunRequest, RuntimeError,
     ToolCall, ToolResult,
 };
 
+use crate::drive::orders::edit_problems;
 use crate::drive::screen::{intervention_entry, request_has_text, screened_post};
 use crate::runtime::Runtime;
 
@@ -137,6 +138,7 @@ impl Runtime {
         let seq = last.seq.saturating_add(1);
         let mut entries = vec![entry(run, &open.records, post.clone())?];
         let (mut result, words) = (Ok(Delivery::Written), request_has_text(&post));
+        check_arguments(by, run, &open.records, &post)?;
         let screener = by
             .filter(|_| words)
             .and_then(|executor| executor.inspect().screener);
@@ -224,6 +226,29 @@ fn has_guards(records: &[Record]) -> bool {
         records.first().map(|record| &record.entry),
         Some(Entry::Opened(opened)) if opened.screens_input
     )
+}
+
+/// Fails if the decision contains arguments that this executor rejects.
+fn check_arguments(
+    by: Option<&dyn Executor>,
+    run: &RunId,
+    records: &[Record],
+    post: &RunRequest,
+) -> Result<(), ControlError> {
+    let (Some(executor), RunRequest::Decide { effect, decision }) = (by, post) else {
+        return Ok(());
+    };
+    let (Decision::Edit { args }, Some(call)) = (decision, call_of(records, post)) else {
+        return Ok(());
+    };
+    match edit_problems(executor, call, args) {
+        problems if problems.is_empty() => Ok(()),
+        problems => Err(ControlError::InvalidArguments {
+            run: run.clone(),
+            effect: *effect,
+            problems,
+        }),
+    }
 }
 
 /// Returns the call that a decision is about, without its arguments: these are in no record.

@@ -38,7 +38,7 @@ mod child;
 mod child_usage;
 mod host;
 mod in_progress;
-mod orders;
+pub(crate) mod orders;
 mod park;
 pub(crate) mod screen;
 

@@ -10,10 +10,13 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use levity_core::{
-    Ask, ChildRun, Effect, EffectId, Event, EventKind, Executor, Journal, Machine, Record, RunId,
-    RuntimeError, Timestamp,
+    ArgumentProblem, Ask, ChildRun, Effect, EffectId, Event, EventKind, Executor, Journal, Machine,
+    Record, RunId, RuntimeError, Timestamp,
 };
 
+use serde_json::Value;
+
+use crate::drive::orders::edit_problems;
 use crate::runnable::Runnable;
 use levity_driver::{Replay, cut, opened, replay};
 
@@ -186,6 +189,47 @@ impl Merge {
 /// }
 /// ```
 pub async fn pending_asks<W: Runnable>(what: &W, run: &RunId) -> Result<Vec<Ask>, RuntimeError> {
+    let asks = asks_with_executors(what, run).await?;
+    Ok(asks.into_iter().map(|(ask, _)| ask).collect())
+}
+
+/// Returns the problems of other arguments for the call of an unanswered question, while no process
+/// drives the run; none if the call may be made with them, or if the question is not open.
+///
+/// A [`Control`](crate::Control) checks the arguments itself. Use this function before you send a
+/// decision with [`Runtime::send_request`](crate::Runtime::send_request).
+///
+/// # Errors
+/// Returns an error if there is no such run, or it is not of this kind.
+///
+/// ```
+/// use levity_core::{Ask, RunId, RuntimeError};
+/// use levity_runtime::{Runnable, check_edit};
+/// use serde_json::json;
+///
+/// /// Returns `true` if a parked run accepts a smaller amount.
+/// async fn accepts<W: Runnable>(what: &W, run: &RunId, ask: &Ask) -> Result<bool, RuntimeError> {
+///     Ok(check_edit(what, run, ask, &json!({"amount": 10})).await?.is_empty())
+/// }
+/// ```
+pub async fn check_edit<W: Runnable>(
+    what: &W,
+    run: &RunId,
+    ask: &Ask,
+    args: &Value,
+) -> Result<Vec<ArgumentProblem>, RuntimeError> {
+    let asks = asks_with_executors(what, run).await?;
+    let is_meant = |open: &Ask| open.run == ask.run && open.effect == ask.effect;
+    let found = asks.into_iter().find(|(open, _)| is_meant(open));
+    Ok(found.map_or_else(Vec::new, |(open, executor)| {
+        edit_problems(&*executor, open.call, args)
+    }))
+}
+
+async fn asks_with_executors<W: Runnable>(
+    what: &W,
+    run: &RunId,
+) -> Result<Vec<AskWithExecutor>, RuntimeError> {
     let folded = replay_run(what, run).await?;
     let (is_over, under_way) = (folded.machine.ending().is_some(), folded.in_progress);
     asks_of(
@@ -197,6 +241,9 @@ pub async fn pending_asks<W: Runnable>(what: &W, run: &RunId) -> Result<Vec<Ask>
     )
     .await
 }
+
+/// A question, with the executor of the run that asks.
+type AskWithExecutor = (Ask, Arc<dyn Executor>);
 
 /// Returns the events that a fork begins with, as its own events; `None` if the fork already
 /// exists.
@@ -239,14 +286,14 @@ fn asks_of(
     under_way: Vec<(EffectId, Effect)>,
     executor: Arc<dyn Executor>,
     journal: Arc<dyn Journal>,
-) -> BoxFuture<'static, Result<Vec<Ask>, RuntimeError>> {
+) -> BoxFuture<'static, Result<Vec<AskWithExecutor>, RuntimeError>> {
     Box::pin(async move {
         let mut asks = Vec::new();
         // A run that was cancelled has only its end to write.
         let under_way = if is_over { Vec::new() } else { under_way };
         for (id, effect) in under_way {
             match effect {
-                Effect::Ask(ask) => asks.push(ask),
+                Effect::Ask(ask) => asks.push((ask, executor.clone())),
                 Effect::Child(child) => {
                     let below = run.child(id);
                     let records = match read(&*journal, &below).await {

@@ -83,7 +83,7 @@ pub use events::{Events, Watcher};
 pub use files::FileJournal;
 pub use fork_preview::{ForkPreview, preview_fork};
 pub use handle::{ReplyText, RunHandle};
-pub use inspect::{pending_asks, replay_run, replay_with_children};
+pub use inspect::{check_edit, pending_asks, replay_run, replay_with_children};
 pub use journal::{MemoryJournal, NoJournal};
 pub use levity_core::Durability;
 pub use levity_driver::{Replay, changes, check_setup, replay};

@@ -72,6 +72,7 @@ mod problem;
 mod routes;
 mod run_view;
 mod sessions;
+mod snapshots;
 mod start;
 mod stream;
 mod tools;
@@ -155,6 +156,8 @@ struct Api {
     /// Distinguishes tool calls of this server from those of other servers.
     call_prefix: u64,
     calls: AtomicU64,
+    /// The large events that streams send at the moment.
+    shared: snapshots::SharedEvents,
     stop: CancelToken,
 }
 
@@ -430,6 +433,7 @@ impl HttpApi {
             tool_calls: Quota::new(self.settings.tool_calls, share),
             call_prefix: self.runs.runtime().world().random(),
             calls: AtomicU64::new(1),
+            shared: snapshots::SharedEvents::default(),
             stop: listener.stopped(),
             runs: self.runs,
             settings: self.settings,

@@ -10,8 +10,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use levity_core::{Ask, ConversationId, Event, Message, RunId, SharedError};
+use levity_core::{ArgumentProblem, Ask, ConversationId, Event, Message, RunId, SharedError};
 use levity_runtime::{Control, End, Run, Runnable, Runtime, Watcher};
+use serde_json::Value;
 
 use crate::error::{Error, Result};
 
@@ -127,6 +128,23 @@ pub trait Runner: Send + Sync {
     /// # Errors
     /// Fails under the same conditions as [`history`](Self::history).
     async fn asks(&self, run: &RunId) -> Result<Vec<Ask>>;
+
+    /// Returns the problems of other arguments for the call of a pending question, in a run that no
+    /// process drives.
+    ///
+    /// By default, there are none.
+    ///
+    /// # Errors
+    /// Fails under the same conditions as [`history`](Self::history).
+    async fn check_edit(
+        &self,
+        run: &RunId,
+        ask: &Ask,
+        args: &Value,
+    ) -> Result<Vec<ArgumentProblem>> {
+        let _ = (run, ask, args);
+        Ok(Vec::new())
+    }
 }
 
 /// The parameters for starting a run.
@@ -393,6 +411,17 @@ where
 
     async fn asks(&self, run: &RunId) -> Result<Vec<Ask>> {
         levity_runtime::pending_asks(self, run)
+            .await
+            .map_err(|error| read_error(run, error))
+    }
+
+    async fn check_edit(
+        &self,
+        run: &RunId,
+        ask: &Ask,
+        args: &Value,
+    ) -> Result<Vec<ArgumentProblem>> {
+        levity_runtime::check_edit(self, run, ask, args)
             .await
             .map_err(|error| read_error(run, error))
     }

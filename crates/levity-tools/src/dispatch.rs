@@ -17,8 +17,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{
-    ChangeRecorder, Content, EffectClass, Eventual, Permit, Progress, RunId, ToolCall, ToolError,
-    ToolErrorKind, ToolOutput, ToolResult, ToolSpec, Values, WorkspaceSource, World,
+    ArgumentProblem, ChangeRecorder, Content, EffectClass, Eventual, Permit, Progress, RunId,
+    ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolResult, ToolSpec, Values, WorkspaceSource,
+    World,
 };
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -252,6 +253,37 @@ impl Dispatcher {
             .find(&call.name)
             .ok_or_else(|| self.not_found(&call.name))?;
         self.corrected(&entry, call).map(|(args, _)| args)
+    }
+
+    /// Returns the problems of the arguments of a call; none if it may be made with them, or if
+    /// there is no such tool.
+    ///
+    /// ```
+    /// use levity_core::{ToolCall, ToolOutput};
+    /// use levity_test::RecordingTool;
+    /// use levity_tools::{Dispatcher, Registry};
+    /// use serde_json::json;
+    ///
+    /// let add = RecordingTool::new("add", |_| Ok(ToolOutput::text("7")))
+    ///     .with_input(json!({"type": "object", "properties": {"a": {"type": "integer"}}}));
+    /// let dispatcher = Dispatcher::builder(Registry::builder().tool(add).build()?).build()?;
+    /// let problems = dispatcher.check_arguments(&ToolCall::new("c1", "add", json!({"a": "x"})));
+    /// assert_eq!(problems[0].path, "/a");
+    /// # Ok::<(), levity_tools::Error>(())
+    /// ```
+    pub fn check_arguments(&self, call: &ToolCall) -> Vec<ArgumentProblem> {
+        let Some(entry) = self.find(&call.name) else {
+            return Vec::new();
+        };
+        let Err(error) = self.corrected(&entry, call) else {
+            return Vec::new();
+        };
+        let problems = entry.input.list_problems(&call.args);
+        match problems.is_empty() {
+            // The arguments are not JSON.
+            true => vec![ArgumentProblem::new("", error.to_string())],
+            false => problems,
+        }
     }
 
     /// Returns the arguments of a call, and a note for the model if they were corrected.

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use jsonschema::error::ValidationErrorKind as Kind;
 use jsonschema::{PatternOptions, ReferencingError, ValidationError, Validator};
-use levity_core::SharedError;
+use levity_core::{ArgumentProblem, SharedError};
 use serde_json::Value;
 
 use crate::error::{Error, SchemaSide};
@@ -95,7 +95,7 @@ impl Schema {
                 Kind::Referencing(ReferencingError::Unretrievable { uri, .. }) => {
                     SchemaError::Remote(Truncated(uri, 128).to_string())
                 }
-                _ => SchemaError::Invalid(describe(&error)),
+                _ => SchemaError::Invalid(problem(&error).to_string()),
             })
     }
 
@@ -126,39 +126,44 @@ impl Schema {
     /// # Ok::<(), levity_tools::SchemaError>(())
     /// ```
     pub fn problems(&self, value: &Value) -> Option<String> {
+        let problems = self.list_problems(value);
+        let lines: Vec<String> = problems.iter().map(|one| format!("- {one}")).collect();
+        (!lines.is_empty()).then(|| lines.join("\n"))
+    }
+
+    /// Returns the first problems of `value` with their places, and then how many more there are.
+    ///
+    /// ```
+    /// # use levity_tools::Schema;
+    /// # use serde_json::json;
+    /// let schema = Schema::new(&json!({"properties": {"city": {"type": "string"}}}))?;
+    /// assert!(schema.list_problems(&json!({"city": "Brest"})).is_empty());
+    /// assert_eq!(schema.list_problems(&json!({"city": 5}))[0].path, "/city");
+    /// # Ok::<(), levity_tools::SchemaError>(())
+    /// ```
+    pub fn list_problems(&self, value: &Value) -> Vec<ArgumentProblem> {
         let Some(nodes) = nodes(value, MAX_DEPTH) else {
-            return Some(format!("- it is nested deeper than {MAX_DEPTH} levels"));
+            let message = format!("it is nested deeper than {MAX_DEPTH} levels");
+            return vec![ArgumentProblem::new("", message)];
         };
         if self.0.is_valid(value) {
-            return None;
+            return Vec::new();
         }
-        Some(if nodes > MAX_SEARCHED {
-            self.first(value)
-        } else {
-            self.all(value)
-        })
-    }
-
-    fn first(&self, value: &Value) -> String {
-        self.0
-            .validate(value)
-            .err()
-            .map(|error| line(&error))
-            .unwrap_or_default()
-    }
-
-    fn all(&self, value: &Value) -> String {
+        if nodes > MAX_SEARCHED {
+            let first = self.0.validate(value).err();
+            return first.iter().map(problem).collect();
+        }
         let mut errors = self.0.iter_errors(value);
-        let mut lines: Vec<_> = errors
+        let mut problems: Vec<_> = errors
             .by_ref()
             .take(MAX_PROBLEMS)
-            .map(|error| line(&error))
+            .map(|error| problem(&error))
             .collect();
         let more = errors.count();
         if more > 0 {
-            lines.push(format!("- and {more} more"));
+            problems.push(ArgumentProblem::new("", format!("and {more} more")));
         }
-        lines.join("\n")
+        problems
     }
 }
 
@@ -178,16 +183,10 @@ pub(crate) fn nodes(value: &Value, depth: usize) -> Option<usize> {
     }
 }
 
-fn line(error: &ValidationError<'_>) -> String {
-    format!("- {}", describe(error))
-}
-
 /// Describes a problem and its place. No part of it is long, whatever the value.
-fn describe(error: &ValidationError<'_>) -> String {
+fn problem(error: &ValidationError<'_>) -> ArgumentProblem {
+    let path = Truncated(error.instance_path(), 128).to_string();
     let mut text = String::new();
-    if !error.instance_path().as_str().is_empty() {
-        let _ = write!(text, "at `{}`: ", Truncated(error.instance_path(), 128));
-    }
     let _ = match error.kind() {
         Kind::Required { property } => {
             write!(text, "the property {} is missing", Truncated(property, 64))
@@ -201,7 +200,7 @@ fn describe(error: &ValidationError<'_>) -> String {
             write!(text, "{}", Truncated(error.masked_with(shown), 256))
         }
     };
-    text
+    ArgumentProblem::new(path, text)
 }
 
 fn names(names: &[String]) -> String {

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    Child, ChildRun, Digest, Effect, EffectCx, Ending, Eventual, Executor, Guard, GuardCx,
-    Inspection, LiveEvents, Message, ModelCall, Outcome, Permit, PrepareCx, Prepared, Resolution,
-    RunId, ScreenVerdict, Screener, Stage, ToolCall, ToolError, ToolRun, World,
+    ArgumentProblem, Child, ChildRun, Digest, Effect, EffectCx, Ending, Eventual, Executor, Guard,
+    GuardCx, Inspection, LiveEvents, Message, ModelCall, Outcome, Permit, PrepareCx, Prepared,
+    Resolution, RunId, ScreenVerdict, Screener, Stage, ToolCall, ToolError, ToolRun, World,
 };
 use levity_runtime::SystemWorld;
 use serde_json::Value;
@@ -236,6 +236,10 @@ impl Executor for Guarded {
 
     async fn resolve(&self, effect: &Effect, cx: &EffectCx) -> Resolution {
         self.inner.resolve(effect, cx).await
+    }
+
+    fn check_arguments(&self, call: &ToolCall) -> Vec<ArgumentProblem> {
+        self.inner.check_arguments(call)
     }
 
     fn inspect(&self) -> Inspection {

@@ -87,6 +87,15 @@ impl<M: Machine + 'static> Driver<M> {
             Some(screener) => self.screened_posts(&*screener, posts).await,
             None => posts,
         };
+        // The sender checks edited arguments first. A decision that is invalid nevertheless is
+        // dropped, and its question stays open.
+        let is_valid = |post: &RunRequest| match post {
+            RunRequest::Decide { effect, decision } => {
+                self.problems_of(*effect, decision).is_empty()
+            }
+            _ => true,
+        };
+        let left = left.into_iter().filter(is_valid).collect();
         let now = self.now();
         self.core.post(now, left);
     }

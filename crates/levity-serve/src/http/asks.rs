@@ -119,7 +119,14 @@ pub(super) async fn decide(
             })
             .await
         }
-        None => send_by_journal(&api, &caller, &run, RunRequest::Decide { effect, decision }).await,
+        None => {
+            let root = root(&run);
+            api.runs
+                .check_edit_for(&caller, &root, &ask, &decision)
+                .await?;
+            let request = RunRequest::Decide { effect, decision };
+            send_by_journal(&api, &caller, &run, request).await
+        }
     }
 }
 

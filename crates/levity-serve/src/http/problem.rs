@@ -9,11 +9,17 @@ use axum::response::{IntoResponse, Response};
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 use levity_core::text::chain;
-use levity_core::{ControlError, JournalErrorKind, MemoryError, MemoryErrorKind, SharedError};
-use serde_json::Value;
+use levity_core::{
+    ArgumentProblem, ControlError, JournalErrorKind, MemoryError, MemoryErrorKind, SharedError,
+};
+use serde_json::{Value, json};
 
 use crate::access_control::{guard, refuse};
 use crate::error::Error;
+
+/// Places and problems are in a list of their own, so that a page can show each at its field.
+const INVALID_ARGUMENTS: &str = "the arguments do not match the schema of the tool, so the call was \
+    not made; correct them as `problems` says, and decide again";
 
 /// The result of a request handler.
 pub(super) type HandlerResult<T = Response> = Result<T, Problem>;
@@ -28,6 +34,8 @@ pub(super) struct Problem {
     message: String,
     /// The number of seconds after which a retry may succeed.
     retry_after: Option<u32>,
+    /// The problems of the arguments in the request.
+    problems: Vec<ArgumentProblem>,
 }
 
 impl Problem {
@@ -37,6 +45,7 @@ impl Problem {
             code,
             message: message.into(),
             retry_after: None,
+            problems: Vec::new(),
         }
     }
 
@@ -81,7 +90,16 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let mut answer = refuse(self.status, self.code, &self.message);
+        let mut answer = if self.problems.is_empty() {
+            refuse(self.status, self.code, &self.message)
+        } else {
+            let error = json!({
+                "code": self.code,
+                "message": self.message,
+                "problems": self.problems,
+            });
+            json_response(self.status, &json!({ "error": error }))
+        };
         if let Some(seconds) = self.retry_after {
             answer
                 .headers_mut()
@@ -198,6 +216,10 @@ impl From<ControlError> for Problem {
                 );
                 Self::conflict("not_driven", message)
             }
+            ControlError::InvalidArguments { problems, .. } => Self {
+                problems: problems.clone(),
+                ..Self::invalid("invalid_arguments", INVALID_ARGUMENTS)
+            },
             ControlError::Blocked { .. } => Self::conflict("blocked", error.to_string()),
             _ => Self::conflict("not_running", error.to_string()),
         }

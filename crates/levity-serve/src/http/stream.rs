@@ -2,10 +2,11 @@
 //!
 //! Nothing is queued for a client: each event is computed when the client has read the previous
 //! ones. A slow client therefore gets larger differences, or a new snapshot, and never a backlog.
+//! Large events are shared between streams, so a client that does not read occupies little memory.
 //! A client that reconnects gets a snapshot. Runs that other processes drive are polled from the
 //! journal.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,19 +17,20 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::Uri;
 use levity_core::{RunId, RunQuery, RunSummary, Timestamp};
-use serde::Deserialize;
+use levity_observe::ViewChanges;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::Api;
-use super::events::{PREAMBLE, event_response, take_reader, write_event};
+use super::events::{PREAMBLE, event_response, take_reader};
 use super::extract::own_run;
 use super::inbox::{InboxEntry, MAX_GOAL, inbox_json, live_asks, stored_asks};
 use super::input::{query, root};
 use super::problem::HandlerResult;
 use super::run_view;
-use super::view::view_json;
+use super::snapshots::{RunPlace, UnsentEvent, event_bytes, hash};
 use crate::access::Caller;
 use crate::quota::Permit;
 use crate::runs::LiveRun;
@@ -39,6 +41,9 @@ const PACE: Duration = Duration::from_millis(20);
 const POLL: Duration = Duration::from_secs(5);
 /// The number of runs that are read from the journal.
 const RUNS: usize = 50;
+/// The maximum number of bytes of the changes of a view. In place of more, a client gets a
+/// snapshot, which streams share.
+const MAX_CHANGES: usize = 256 << 10;
 
 /// The parameter `run`: the run whose view is sent.
 #[derive(Deserialize)]
@@ -80,15 +85,15 @@ struct PageStream {
     states: watch::Receiver<u64>,
     /// The list entries that the client has.
     sent: BTreeMap<RunId, Value>,
-    /// The questions that the client has.
-    asks: Value,
+    /// The hash of the questions that the client has.
+    asks: Option<[u8; 32]>,
     /// The questions of runs that only the journal has.
     stored: Vec<InboxEntry>,
     /// Limits the number of events per second.
     pace: Interval,
     poll: Interval,
     heartbeat: Interval,
-    text: Vec<u8>,
+    unsent: VecDeque<UnsentEvent>,
     _permit: Permit,
 }
 
@@ -117,6 +122,7 @@ impl PageStream {
     fn new(api: Arc<Api>, caller: Caller, run: Option<RunId>, permit: Permit) -> Self {
         let states = api.runs.watch_states();
         let heartbeat = every(api.settings.heartbeat);
+        let preamble = api.shared.share(PREAMBLE.as_bytes().to_vec());
         Self {
             api,
             caller,
@@ -124,12 +130,12 @@ impl PageStream {
             view: None,
             states,
             sent: BTreeMap::new(),
-            asks: Value::Null,
+            asks: None,
             stored: Vec::new(),
             pace: every(PACE),
             poll: every(POLL),
             heartbeat,
-            text: PREAMBLE.as_bytes().to_vec(),
+            unsent: VecDeque::from([UnsentEvent::new(preamble)]),
             _permit: permit,
         }
     }
@@ -147,11 +153,14 @@ impl PageStream {
 
     /// Returns the next piece of the response.
     async fn step(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
-        while self.text.is_empty() {
+        let piece = loop {
+            if let Some(piece) = self.next_piece() {
+                break piece;
+            }
             match self.wait().await {
                 Wake::Stop => return None,
-                Wake::Heartbeat => self.text.extend_from_slice(b":\n\n"),
-                Wake::View => self.add_changes().await,
+                Wake::Heartbeat => self.send(b":\n\n".to_vec()),
+                Wake::View => self.add_changes(),
                 Wake::States => {
                     self.add_runs(&[], false);
                     self.add_asks();
@@ -159,10 +168,25 @@ impl PageStream {
                 }
                 Wake::Poll => self.read_journal().await,
             }
-        }
+        };
         self.heartbeat.reset();
-        let piece = Bytes::from(std::mem::take(&mut self.text));
         Some((Ok(piece), self))
+    }
+
+    /// Returns the next piece of the events that were added.
+    fn next_piece(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(piece) = self.unsent.front_mut()?.next_piece() {
+                return Some(piece);
+            }
+            self.unsent.pop_front();
+        }
+    }
+
+    /// Adds the bytes of an event.
+    fn send(&mut self, bytes: Vec<u8>) {
+        self.unsent
+            .push_back(UnsentEvent::new(self.api.shared.share(bytes)));
     }
 
     /// Waits for a change, at least until the pace allows the next event.
@@ -195,43 +219,52 @@ impl PageStream {
             return Ok(());
         };
         if let Some(run) = self.api.runs.known_here(&id) {
-            let changes = run.watch_view();
-            let view = run.view();
-            let seen = view.revision();
-            let json = view_json(&self.api, &id, &view);
-            write_event(&mut self.text, "view", &json);
-            self.view = Some(ViewSource::Live { run, changes, seen });
+            self.add_live_snapshot(run, None);
             return Ok(());
         }
-        let stored = self.api.runs.view_for(&self.caller, &id, &id, None).await?;
-        write_event(
-            &mut self.text,
-            "view",
-            &view_json(&self.api, &id, &stored.view),
-        );
+        // If the run changes in between, the next poll finds another time.
         let summary = self.api.runs.summary(&self.caller, &id).await?;
         let updated = summary.map(|summary| summary.updated);
+        let stored = self.api.runs.view_for(&self.caller, &id, &id, None).await?;
+        let place = RunPlace::of(self.api.runs.get(&id).as_deref());
+        let event = self.api.shared.stored(&id, &stored.view, place, updated);
+        self.unsent.push_back(UnsentEvent::new(event));
         self.view = Some(ViewSource::Stored { updated });
         Ok(())
     }
 
+    /// Adds a snapshot that is newer than revision `after`. The changes since the snapshot follow,
+    /// because the receiver counts as changed.
+    fn add_live_snapshot(&mut self, run: Arc<LiveRun>, after: Option<u64>) {
+        let mut changes = run.watch_view();
+        let event = self.api.shared.live(&run, after);
+        let seen = event.revision;
+        self.unsent.push_back(UnsentEvent::new(event));
+        changes.mark_changed();
+        self.view = Some(ViewSource::Live { run, changes, seen });
+    }
+
     /// Adds the changes of the view since the last event.
-    async fn add_changes(&mut self) {
+    fn add_changes(&mut self) {
         let Some(ViewSource::Live { run, changes, seen }) = &mut self.view else {
             return;
         };
         changes.borrow_and_update();
         let (found, revision) = run.view_changes(*seen);
-        *seen = revision;
-        match found {
-            Some(found) if found.is_empty() => {}
-            Some(found) => {
-                let json = json!({"run": run.id(), "changes": found});
-                write_event(&mut self.text, "view", &json);
+        let changes = match found {
+            Some(found) if found.is_empty() => return *seen = revision,
+            Some(changes) => {
+                let run = run.id();
+                Some(event_bytes("view", &ViewChange { run, changes }))
             }
-            // A run in memory always has a view.
-            None => drop(self.add_snapshot().await),
+            None => None,
+        };
+        if let Some(bytes) = changes.filter(|bytes| bytes.len() <= MAX_CHANGES) {
+            *seen = revision;
+            return self.send(bytes);
         }
+        let (run, after) = (run.clone(), *seen);
+        self.add_live_snapshot(run, Some(after));
     }
 
     /// Switches to the view in memory once the run is resumed in this process.
@@ -316,7 +349,7 @@ impl PageStream {
         if reset || !changed.is_empty() {
             changed.sort_by_key(|entry| std::cmp::Reverse(entry["opened"].as_u64()));
             let json = json!({"runs": changed, "reset": reset});
-            write_event(&mut self.text, "runs", &json);
+            self.send(event_bytes("runs", &json));
         }
     }
 
@@ -325,12 +358,20 @@ impl PageStream {
         let (api, live) = (&self.api, live_asks(&self.api, &self.caller));
         self.stored
             .retain(|entry| api.runs.known_here(&entry.root).is_none());
-        let asks = inbox_json(live, &self.stored);
+        let bytes = event_bytes("asks", &inbox_json(live, &self.stored));
+        let asks = Some(hash(&bytes));
         if asks != self.asks {
-            write_event(&mut self.text, "asks", &asks);
+            self.send(bytes);
             self.asks = asks;
         }
     }
+}
+
+/// The data of a `view` event with changes.
+#[derive(Serialize)]
+struct ViewChange<'a> {
+    run: &'a RunId,
+    changes: ViewChanges,
 }
 
 /// Returns the list entry of a run in memory, with the beginning of its goal.

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use super::Api;
 use super::extract::RunPath;
 use super::input::{query, root};
-use super::problem::{HandlerResult, cause_text, ok};
+use super::problem::{HandlerResult, ok};
+use super::snapshots::RunPlace;
 use crate::access::Caller;
-use crate::runs::RunOutcome;
 
 /// The parameter `at`: the number of durable events, all by default.
 #[derive(Deserialize)]
@@ -49,16 +49,11 @@ pub(super) async fn view(
 
 /// Returns a view with the relation of its run to this process: `here` if this process drives it,
 /// and the reason in `stopped` if it could not be driven to its end.
-pub(super) fn view_json(api: &Api, id: &RunId, view: &RunView) -> Value {
-    let live = api.runs.get(&root(id));
-    let outcome = live.as_ref().and_then(|run| run.ended());
-    let mut json = json!({
-        "run": id,
-        "view": view,
-        "here": live.is_some() && outcome.is_none(),
-    });
-    if let Some(RunOutcome::Stopped(cause)) = outcome {
-        json["stopped"] = cause_text(&cause).into();
+fn view_json(api: &Api, id: &RunId, view: &RunView) -> Value {
+    let place = RunPlace::of(api.runs.get(&root(id)).as_deref());
+    let mut json = json!({"run": id, "view": view, "here": place.here});
+    if let Some(stopped) = place.stopped {
+        json["stopped"] = stopped.into();
     }
     json
 }

@@ -12,7 +12,9 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use levity_core::{Ask, JournalError, JournalErrorKind, RunId, RunQuery, RunSummary};
+use levity_core::{
+    Ask, ControlError, Decision, JournalError, JournalErrorKind, RunId, RunQuery, RunSummary,
+};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -182,6 +184,31 @@ impl Runs {
         let (runner, run) = (self.inner.runner.clone(), id.clone());
         self.with_journal(caller, async move { runner.asks(&run).await })
             .await
+    }
+
+    /// Fails if a decision contains arguments that do not match the schema of the tool. The run is
+    /// read from the journal; a run in this process checks the arguments itself.
+    pub(crate) async fn check_edit_for(
+        &self,
+        caller: &Caller,
+        root: &RunId,
+        ask: &Ask,
+        decision: &Decision,
+    ) -> Result<()> {
+        let Decision::Edit { args } = decision else {
+            return Ok(());
+        };
+        let runner = self.inner.runner.clone();
+        let (run, open, args) = (root.clone(), ask.clone(), args.clone());
+        let check = async move { runner.check_edit(&run, &open, &args).await };
+        match self.with_journal(caller, check).await? {
+            problems if problems.is_empty() => Ok(()),
+            problems => Err(Error::Control(ControlError::InvalidArguments {
+                run: ask.run.clone(),
+                effect: ask.effect,
+                problems,
+            })),
+        }
     }
 
     /// Same as [`events`](Self::events), for a client. Also returns the status of a run that only

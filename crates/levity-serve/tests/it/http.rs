@@ -9,6 +9,7 @@
 #[cfg(feature = "dag")]
 mod child_runs;
 mod client;
+mod edits;
 mod forks;
 mod hostile;
 mod lifecycle;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use levity_core::{ToolCall, ToolError, ToolErrorKind, ToolSpec};
+use levity_core::{ArgumentProblem, ToolCall, ToolError, ToolErrorKind, ToolSpec};
 use serde_json::{Map, Value};
 
 use super::{Schema, coerce, simple};
@@ -58,6 +58,14 @@ impl ToolSchema {
         match self.compiled.get_or_init(|| compile(&self.spec, self.side)) {
             Ok(schema) => schema.problems(value),
             Err(error) => Some(error.to_string()),
+        }
+    }
+
+    /// Returns the problems of `value` with their places.
+    pub(crate) fn list_problems(&self, value: &Value) -> Vec<ArgumentProblem> {
+        match self.compiled.get_or_init(|| compile(&self.spec, self.side)) {
+            Ok(schema) => schema.list_problems(value),
+            Err(error) => vec![ArgumentProblem::new("", error.to_string())],
         }
     }
 

@@ -7,7 +7,7 @@ use levity_runtime::MemoryJournal;
 use levity_serve::Runs;
 use levity_test::ScriptedModel;
 use serde_json::json;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
@@ -104,6 +104,43 @@ async fn reader_that_never_reads_does_not_delay_500_others() {
     // Events that wait for readers are stored once; each reader has its own buffer.
     let grown = resident().saturating_sub(before);
     assert!(grown < 160 << 10, "{grown} KiB");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unread_page_streams_share_one_snapshot() {
+    if !crate::is_alone("http::many_readers::unread_page_streams_share_one_snapshot") {
+        return;
+    }
+    const STREAMS: u64 = 150;
+    let (runs, permits) = runs(60, 50_000);
+    let server = Server::new(runs).await;
+    let client = server.client;
+    let order = json!({"goal": "Go.", "id": "r"});
+    client.post("/v1/runs", order).await.is(201);
+    permits.add_permits(1);
+    let run = server.runs.get(&RunId::from("r")).unwrap();
+    run.outcome().await;
+    let snapshot = client.get("/v1/runs/r/view").await.is(200).to_string();
+    let size = snapshot.len() as u64 >> 10;
+    assert!(size > 3 << 10, "{size} KiB");
+    drop(snapshot);
+
+    let before = resident();
+    let mut unread = Vec::new();
+    for _ in 0..STREAMS {
+        let mut stream = never_reading(client, "/v1/stream?run=r").await;
+        // The response begins when the snapshot is ready.
+        stream.read_u8().await.unwrap();
+        unread.push(stream);
+    }
+    let grown = resident().saturating_sub(before);
+    assert!(grown < STREAMS * size / 5, "{grown} KiB for {size} KiB");
+
+    // A client that reads gets the whole snapshot.
+    let mut events = client.events("/v1/stream?run=r", None).await;
+    let view = events.until("view").await.pop().unwrap();
+    assert_eq!(view.data["view"]["state"], "ended");
     server.stop().await;
 }
 
