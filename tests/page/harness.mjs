@@ -71,12 +71,15 @@ export async function start(binary, args, env = {}) {
   running.add(child);
   const errors = [];
   child.stderr.on('data', (data) => errors.push(data));
+  const lines = [];
+  const reader = readline.createInterface({ input: child.stdout });
+  reader.on('line', (line) => lines.push(line));
   const line = await new Promise((ready, failed) => {
-    readline.createInterface({ input: child.stdout }).once('line', ready);
+    reader.once('line', ready);
     child.once('exit', (code) => failed(new Error(`levity ended with ${code}: ${Buffer.concat(errors)}`)));
   });
   child.removeAllListeners('exit');
-  return { child, line, origin: line.match(/http:\/\/[^/\s]+/)?.[0] };
+  return { child, line, lines, origin: line.match(/http:\/\/[^/\s]+/)?.[0] };
 }
 
 export function stop(server, signal = 'SIGTERM') {

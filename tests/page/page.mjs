@@ -101,6 +101,22 @@ test('arguments are edited in the inbox', async ({ page }) => {
   assert.equal(fs.readFileSync(path.join(work, 'note.txt'), 'utf8'), 'edited');
 });
 
+test('edited arguments that break the schema are refused, and the question stays open', async ({ page }) => {
+  await startRun(page, 'write and ask me');
+  await page.waitForSelector('.chat .ask');
+  await page.click('.chat .ask >> text=Edit arguments');
+  await page.fill('.chat .editor', '{"path": 7}');
+  await page.click('.chat .ask >> text=Allow with these arguments');
+  await page.waitForSelector('.chat .ask .problem li:has-text("/path")');
+  await page.waitForSelector('.chat .ask .problem li:has-text("content")');
+  assert.equal(await page.locator('.chat .editor').inputValue(), '{"path": 7}');
+  await page.fill('.chat .editor', '{"path": "note.txt", "content": "second"}');
+  await page.keyboard.press('Control+Enter');
+  await page.waitForSelector('.chat .ask', { state: 'detached' });
+  await state(page, 'answered');
+  assert.equal(fs.readFileSync(path.join(work, 'note.txt'), 'utf8'), 'second');
+});
+
 test('run is paused, resumed and cancelled', async ({ page }) => {
   page.on('dialog', (dialog) => dialog.accept());
   await startRun(page, 'write and wait');

@@ -22,8 +22,9 @@ export function askForm(ask, onDecide, onOpen) {
     } catch (error) {
       fail(error.message, error.problems);
       for (const one of buttons) one.disabled = false;
-      // The question stays open, so the editor keeps its text and the focus.
-      node.querySelector('.edit:not([hidden]) .editor')?.focus();
+      // The question stays open, so the editor keeps its text and gets the focus.
+      const editor = node.querySelector('.edit:not([hidden]) .editor');
+      if (editor) showPlace(editor, error.problems?.[0]?.path);
     }
   };
   const { call } = ask;
@@ -35,6 +36,15 @@ export function askForm(ask, onDecide, onOpen) {
   }
   node.append(h('div', { class: 'decide' }, ask.wanted === 'answer' ? answerForm(ask, decide) : approval(call, decide, fail)), problem);
   return node;
+}
+
+/** Selects the name of the field that a JSON pointer leads to. */
+function showPlace(editor, pointer) {
+  editor.focus();
+  const field = (pointer || '').split('/').at(-1).replaceAll('~1', '/').replaceAll('~0', '~');
+  const name = JSON.stringify(field);
+  const at = field ? editor.value.indexOf(name) : -1;
+  if (at >= 0) editor.setSelectionRange(at, at + name.length);
 }
 
 /** Returns the text of a problem, which is a text or an object with a place and a message. */
