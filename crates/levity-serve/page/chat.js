@@ -2,7 +2,7 @@
 
 import { h, fill, setText, Keyed } from './dom.js';
 import { showMarkdown } from './markdown.js';
-import { askForm } from './asks.js';
+import { argumentsOf, askForm } from './asks.js';
 import { badge, button, icon } from './parts.js';
 import { bytes, duration, money, number, pretty } from './format.js';
 import { cost, elapsed } from './view.js';
@@ -229,7 +229,7 @@ function media({ mime, data, name, size, url }) {
 function callCard(node) {
   node.parts = {
     name: h('code', { class: 'name' }), brief: h('span', { class: 'brief', dir: 'auto' }), status: h('span', { class: 'status' }),
-    time: h('span', { class: 'time' }), args: h('pre', { class: 'args', tabindex: 0, dir: 'auto' }),
+    time: h('span', { class: 'time' }), args: h('div', {}),
     work: h('ol', { class: 'items work' }), label: h('p', { class: 'label' }, T.result), result: h('pre', { class: 'result', tabindex: 0, dir: 'auto' }), files: h('ul', { class: 'changes' }),
   };
   const { name, brief, status, time, args, work, label, result, files } = node.parts;
@@ -275,7 +275,7 @@ function fillCall({ item, parts, card }) {
   const hasArgs = call.args !== null && call.args !== undefined;
   card.querySelector('.has-args').hidden = !hasArgs;
   parts.args.hidden = !hasArgs;
-  setText(parts.args, pretty(call.args));
+  if (parts.args.of !== call.args) fill(parts.args, argumentsOf(parts.args.of = call.args));
   const hasResult = call.result !== undefined && call.result !== null;
   parts.label.hidden = !hasResult;
   parts.result.hidden = !hasResult;

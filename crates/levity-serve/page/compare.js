@@ -75,7 +75,9 @@ export function compare({ runs, load, onChoose }) {
       draw();
     },
     show(state) {
+      const isOther = own?.top.run !== state.top.run;
       own = state;
+      if (isOther && !node.hidden) options();
       draw();
     },
   };

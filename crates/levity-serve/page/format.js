@@ -10,7 +10,7 @@ export function number(value) {
 export function money(value) {
   if (value === null || value === undefined) return '–';
   if (value === 0) return '$0';
-  return value >= 0.01 ? `$${value.toFixed(2)}` : `$${Number(value.toPrecision(2))}`;
+  return value >= 0.1 ? `$${value.toFixed(2)}` : `$${Number(value.toPrecision(2))}`;
 }
 
 export function duration(ms) {
@@ -40,4 +40,17 @@ export function pretty(value) {
   if (typeof value === 'string') return value;
   if (value === undefined) return '';
   return JSON.stringify(value, null, 2);
+}
+
+/**
+ * Returns arguments as parts for people: the texts of several lines on their own, each with its
+ * name, and everything else as JSON.
+ */
+export function readable(args) {
+  if (!args || typeof args !== 'object' || Array.isArray(args)) return [['', pretty(args)]];
+  const isLong = (value) => typeof value === 'string' && value.includes('\n');
+  const short = Object.entries(args).filter(([, value]) => !isLong(value));
+  const long = Object.entries(args).filter(([, value]) => isLong(value));
+  const rest = short.length || !long.length ? [['', pretty(Object.fromEntries(short))]] : [];
+  return [...rest, ...long];
 }

@@ -97,7 +97,7 @@ function drawControls(now) {
   const standing = state.run.standing;
   const over = isOver(standing);
   const isPast = Boolean(state.past);
-  messageForm.hidden = over || isPast;
+  messageForm.hidden = over || isPast || route.tab !== 'chat';
   memo(controls, [route.run, standing, isPast, state.run.stopped], () => {
     const text = state.run.stopped ? T.stoppedBy(state.run.stopped) : standing === 'interrupted' ? T.interrupted : '';
     hint.hidden = !text || over || isPast;

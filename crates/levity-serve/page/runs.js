@@ -110,7 +110,10 @@ export function runs({ api, onStart, onProblem }) {
     for (const run of found) {
       const old = known.get(run.id);
       if (old && Object.keys(run).every((name) => same(old[name], run[name]))) continue;
-      known.set(run.id, { ...old, ...run });
+      const next = { ...old, ...run };
+      // The usage of a run that goes on is soon wrong, and that of another state is requested again.
+      if (!isOver(stateOf(next)) || (old && stateOf(old) !== stateOf(next))) delete next.usage;
+      known.set(run.id, next);
     }
     draw();
   }

@@ -145,9 +145,10 @@ impl RunView {
     /// Adds a question and its item. A question that is asked again after a restart replaces the
     /// first one.
     pub(super) fn ask(&mut self, cx: &Cx, ask: &Ask) {
-        let node = self.owners.get(&ask.run.child(ask.effect));
+        // The run comes from the event: the records of a fork name the run that it began with.
+        let node = self.owners.get(&cx.run.child(ask.effect));
         let node = node.cloned().unwrap_or_else(|| cx.node.clone());
-        let id = call_id(&ask.run, ask.effect);
+        let id = call_id(&cx.run, ask.effect);
         let (reason, truncated) = bounded(&ask.reason, MAX_TEXT);
         let mut item = text_item(cx, id.clone(), ItemKind::Ask, &reason);
         let mut call = ViewCall::new(&ask.call.name, &ask.call.args, CallStatus::Waiting, cx.at);
@@ -167,7 +168,7 @@ impl RunView {
         });
         let asked = ViewAsk {
             id,
-            run: ask.run.clone(),
+            run: cx.run.clone(),
             effect: ask.effect,
             call: requested,
             reason,
@@ -175,10 +176,10 @@ impl RunView {
             node,
             at: cx.at,
         };
-        self.remove_ask(&ask.run, ask.effect);
+        self.remove_ask(&cx.run, ask.effect);
         if self.asks.len() < MAX_ASKS {
             self.asks
-                .insert((cx.at, ask.run.clone(), ask.effect.get()), asked);
+                .insert((cx.at, cx.run.clone(), ask.effect.get()), asked);
         }
         self.changed.asks = self.revision;
     }

@@ -1,8 +1,9 @@
 //! Tests with events in many orders.
 
 use levity_core::{
-    CallId, Delta, EffectId, Ending, Event, EventKind, FileChange, Finish, MachineKind, Message,
-    Part, Role, RunId, Status, Timestamp, ToolCall, ToolOutput, ToolResult, Usage,
+    Ask, CallId, Decision, Delta, EffectId, Ending, Event, EventKind, FileChange, Finish,
+    MachineKind, Message, Part, Role, RunId, Status, Timestamp, ToolCall, ToolOutput, ToolResult,
+    Usage,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -361,4 +362,27 @@ proptest! {
     fn any_order_is_accepted(order in Just(merge(&team(5), &[1])).prop_shuffle()) {
         check_changes(&order, 1);
     }
+}
+
+#[test]
+fn question_copied_into_fork_belongs_to_fork() {
+    let effect = EffectId::new(4);
+    let call = ToolCall::new("c1", "write_file", json!({"path": "a"}));
+    let mut script = Script::new("fork", 5);
+    script.start("agent", "Write a file.");
+    script.push(EventKind::Asked(Ask::new(
+        "original".into(),
+        effect,
+        call,
+        "it writes a file",
+    )));
+    let view = RunView::of("fork".into(), &script.events);
+    let asks: Vec<&str> = view.asks().map(|ask| &*ask.id).collect();
+    assert_eq!(asks, ["fork:4"]);
+    script.push(EventKind::Decided {
+        effect,
+        decision: Decision::Allow,
+    });
+    let view = RunView::of("fork".into(), &script.events);
+    assert_eq!(view.asks().count(), 0);
 }
