@@ -1,4 +1,4 @@
-// Tests of the web page in a real browser: node page.mjs BINARY [SCREENSHOTS]
+// Tests of the web page in a real browser: node page.mjs BINARY
 //
 // Starts `levity serve http` with a model server of its own, and drives Chromium. Each test prints a
 // line; the first failure ends the program.
@@ -6,11 +6,12 @@
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
+import zlib from 'node:zlib';
 
 import { axe, cleanUp, launch, modelOf, modelServer, open as openPage, pause, place, requests, runTests, start, startRun, stop, TOKEN } from './harness.mjs';
 import { HOSTILE } from './hostile.mjs';
 
-const [binary, screenshots] = process.argv.slice(2);
+const [binary] = process.argv.slice(2);
 const work = path.join(place, 'work');
 
 /** The goal chooses the reply. */
@@ -57,6 +58,16 @@ test('page asks for a token, and takes it from the address', async ({ context })
   await other.waitForSelector('.start');
   assert.ok(!other.url().includes(TOKEN), 'the token stays in the address');
   assert.deepEqual(other.problems, []);
+});
+
+test('all files of the page have at most 80 KB compressed', async ({ page }) => {
+  await page.waitForSelector('.start');
+  const loaded = await page.evaluate(() => performance.getEntriesByType('resource').map((one) => one.name));
+  const files = [`${origin}/`, ...loaded.filter((url) => url.includes('/page/'))];
+  assert.ok(files.length > 15, `${files}`);
+  const sizes = await Promise.all(files.map(async (url) => zlib.gzipSync(Buffer.from(await (await fetch(url)).arrayBuffer())).length));
+  const total = sizes.reduce((sum, size) => sum + size, 0);
+  assert.ok(total <= 80_000, `${total} bytes`);
 });
 
 test('run starts, streams its text and ends', async ({ page }) => {
@@ -145,7 +156,6 @@ test('scrubber shows the past, and a fork goes another way', async ({ page }) =>
   await page.waitForSelector('.compare th:has-text("' + first + '")');
   if (await page.locator('.chat .ask').count()) await page.click('.chat .ask >> text=Allow');
   await page.waitForSelector('.reply h4:has-text("Done")', { timeout: 20_000 });
-  if (screenshots) await page.screenshot({ path: path.join(screenshots, 'page-compare.png') });
 });
 
 test('two pages show one run', async ({ context, page }) => {
@@ -253,12 +263,6 @@ test('axe finds no violation, light and dark, in each view', async ({ browser })
     await page.click('.top >> text=Questions');
     await check('inbox');
     await page.click('dialog >> text=Deny');
-    if (screenshots && colorScheme === 'light') {
-      await page.click('dialog .close');
-      await page.click('#tab-chat');
-      await page.waitForSelector('.reply h4');
-      await page.screenshot({ path: path.join(screenshots, 'page-chat.png') });
-    }
     await context.close();
   }
 });

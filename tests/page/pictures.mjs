@@ -1,7 +1,7 @@
 // Takes the pictures of the page for the book: node pictures.mjs BINARY FOLDER
 //
 // An agent and a team work on small tasks with a scripted model server, and Chromium takes pictures
-// of the chat, the graph, the comparison and the costs.
+// of the chat, the graph and the comparison.
 
 import fs from 'node:fs';
 import path from 'node:path';
@@ -88,12 +88,6 @@ async function main() {
     await save(page, 'chat');
     await page.click('.chat .ask >> text=Allow');
     await page.waitForSelector('.head .badge.s-answered');
-    await page.click('#tab-files');
-    await page.click('.file:has-text("tides.md")');
-    await page.waitForSelector('.preview td, .preview .problem');
-    await page.waitForTimeout(200);
-    await save(page, 'files');
-    await page.click('#tab-chat');
     await page.click('.fork summary');
     await page.fill('.popup textarea', 'Be brief.');
     await page.click('.timeline >> text=Fork from here');
@@ -102,9 +96,6 @@ async function main() {
     await page.waitForSelector('.head .badge.s-answered');
     await page.waitForTimeout(400);
     await save(page, 'compare');
-    await page.click('.places >> text=Costs');
-    await page.waitForSelector('.place h3:has-text("By model")');
-    await save(page, 'costs');
 
     const dark = await browser.newContext({ viewport: { width: 1280, height: 800 }, colorScheme: 'dark' });
     const graph = await open(dark, team.origin, `#token=${TOKEN}`);

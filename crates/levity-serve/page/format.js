@@ -29,6 +29,14 @@ export function time(ms) {
   return isToday ? date.toLocaleTimeString('en-GB') : date.toLocaleString('en-GB');
 }
 
+/** Formats a time without seconds, for narrow places. */
+export function clock(ms) {
+  if (!ms) return '–';
+  const date = new Date(ms);
+  const isToday = date.toDateString() === new Date().toDateString();
+  return isToday ? date.toLocaleTimeString('en-GB', { hour: '2-digit', minute: '2-digit' }) : date.toLocaleDateString('en-GB');
+}
+
 export function bytes(count) {
   if (!(count >= 0)) return '–';
   if (count < 1000) return `${count} B`;

@@ -3,7 +3,7 @@
 import { h, fill, frame, Keyed, setText } from './dom.js';
 import { badge, button } from './parts.js';
 import { cost, isOver, stateOf } from './view.js';
-import { duration, money, time } from './format.js';
+import { clock, duration, money } from './format.js';
 import { T } from './texts.js';
 
 const STATES = ['running', 'waiting', 'paused', 'interrupted', 'queued', 'answered', 'partial', 'failed', 'cancelled'];
@@ -85,7 +85,7 @@ export function runs({ api, onStart, onProblem }) {
       fill(parts.state, badge(state));
     }
     const took = isOver(state) && run.updated && run.opened ? duration(run.updated - run.opened) : '';
-    setText(parts.when, [time(run.opened), took, cost(run.usage) !== undefined ? money(cost(run.usage)) : ''].filter(Boolean).join(' · '));
+    setText(parts.when, [clock(run.opened), took, cost(run.usage) !== undefined ? money(cost(run.usage)) : ''].filter(Boolean).join(' · '));
   });
   const node = h('nav', { class: 'side', 'aria-label': T.runs }, starter,
     h('div', { class: 'filters' }, search, h('div', { class: 'row' }, filter, period)), empty, list, older);
