@@ -17,7 +17,7 @@ const TABLE = `| port | morning | evening | height |
 | Brest | 03:58 | 16:22 | 7.1 m |`;
 
 const PLAN = { steps: [
-  { id: 'ports', agent: 'Thinker', description: 'Choose the ports to compare', prompt: 'Choose six ports on the Channel.', reads: [], writes: ['ports'] },
+  { id: 'ports', agent: 'Thinker', description: 'Choose the ports to compare', prompt: 'Choose five ports on the Channel.', reads: [], writes: ['ports'] },
   { id: 'season', agent: 'Thinker', description: 'Choose the dates of spring tides', prompt: 'Choose dates.', reads: [], writes: ['dates'] },
   ...['dover', 'calais', 'brest', 'cherbourg', 'plymouth'].map((port) => ({ id: port, agent: 'Retriever', description: `Collect the tides of ${port}`, prompt: `Collect the tides of ${port}.`, reads: ['ports', 'dates'], writes: [port] })),
   { id: 'heights', agent: 'Coder', description: 'Compute the ranges', prompt: 'Compute the ranges.', reads: ['dover', 'calais', 'brest'], writes: ['heights'] },
@@ -99,7 +99,7 @@ async function main() {
 
     const dark = await browser.newContext({ viewport: { width: 1280, height: 800 }, colorScheme: 'dark' });
     const graph = await open(dark, team.origin, `#token=${TOKEN}`);
-    await startRun(graph, 'Compare the spring tides of six ports on the Channel');
+    await startRun(graph, 'Compare the spring tides of five ports on the Channel');
     await graph.click('#tab-graph');
     await graph.waitForSelector('.box.s-running:has-text("brest")');
     await graph.waitForSelector('.box.s-completed:has-text("plymouth")');
