@@ -28,7 +28,7 @@ const PLAN = { steps: [
 
 const failed = new Set();
 
-async function reply({ goal, system, results }, { text, think, call }) {
+async function reply({ goal, system, results, messages }, { text, think, call }) {
   if (/^# Planner/.test(system)) return text(JSON.stringify(PLAN));
   const step = goal.match(/step `([a-z]+)`/)?.[1];
   if (step) {
@@ -41,7 +41,7 @@ async function reply({ goal, system, results }, { text, think, call }) {
     const { writes } = PLAN.steps.find((one) => one.id === step);
     return text(JSON.stringify({ [writes[0]]: `what ${step} found` }));
   }
-  if (/brief/i.test(goal) || goal.includes('Be brief')) return text('Brest is higher: 7.1 m against 6.8 m.');
+  if (JSON.stringify(messages).includes('Use one short sentence.')) return text('High water is earlier and higher at **Brest**: 16:22 and 7.1 m, against 18:41 and 6.8 m at Dover.');
   if (results === 0) {
     for (const word of 'The two files have the tides. I read both, compare the evening tides, and write the table.'.split(' ')) think(`${word} `);
     text('I read the two tide tables first.');
@@ -89,7 +89,7 @@ async function main() {
     await page.click('.chat .ask >> text=Allow');
     await page.waitForSelector('.head .badge.s-answered');
     await page.click('.fork summary');
-    await page.fill('.popup textarea', 'Be brief.');
+    await page.fill('.popup textarea', 'Use one short sentence.');
     await page.click('.timeline >> text=Fork from here');
     await page.waitForSelector('.answers article');
     if (await page.locator('.chat .ask').count()) await page.click('.chat .ask >> text=Allow');

@@ -33,7 +33,7 @@ async function reply({ messages, goal, system }, { text }) {
   const step = goal.match(/step `(s\d+)`/)?.[1] || 's0';
   for (const word of ['{"', step, '":"', 'a ', 'short ', 'thought"}']) {
     text(word);
-    await pause(10);
+    await pause(60);
   }
   return undefined;
 }
@@ -95,10 +95,11 @@ function read(trace) {
     if (at > mark.ts) delays.push(...ages.map((age) => age + (at - mark.ts) / 1000));
   }
   // The tasks that read a piece or draw a frame, and not those that have nothing to do with updates.
+  // Their CPU time does not depend on what else the machine does.
   const tasks = main.filter((one) => one.ph === 'X' && /RunTask$/.test(one.name));
   const works = main.filter((one) => one.name === 'FireAnimationFrame' || one.name === 'piece');
-  const busy = tasks.filter((task) => works.some((one) => one.ts >= task.ts && one.ts <= task.ts + task.dur)).map((task) => task.dur / 1000);
-  return { delays, busy, updates: marks.length, longest: Math.max(0, ...tasks.map((task) => task.dur / 1000)) };
+  const busy = tasks.filter((task) => works.some((one) => one.ts >= task.ts && one.ts <= task.ts + task.dur)).map((task) => (task.tdur ?? task.dur) / 1000);
+  return { delays, busy, updates: marks.length, longest: Math.max(0, ...tasks.map((task) => (task.tdur ?? task.dur) / 1000)) };
 }
 
 async function trace(browser, page, time) {
@@ -120,7 +121,7 @@ async function main() {
   const work = path.join(place, 'work');
   fs.mkdirSync(work);
   const model = await modelServer(reply);
-  const server = await start(binary, ['serve', 'http', '--offer', 'team', '--listen', '127.0.0.1:0', '--journal', path.join(place, 'runs'), '--workspace', work,
+  const server = await start(binary, ['serve', 'http', '--offer', 'team', '--listen', '127.0.0.1:0', '--workspace', work,
     '--limit-calls', String(steps * 3), '--max-parallel', '16', '--model', modelOf(model)]);
   const browser = await launch();
   try {

@@ -8,13 +8,13 @@ import { bytes, duration, money, number, pretty } from './format.js';
 import { cost, elapsed } from './view.js';
 import { T } from './texts.js';
 
-/** The number of items that are in the page at once. Older ones are added on demand. */
-const SHOWN = 100;
+/** The number of items that are in the page at once. Older ones are added when a person scrolls up. */
+const SHOWN = 50;
 
 const CHANGES = { written: 'M4 12l1-3 6-6 2 2-6 6z', removed: 'M4 8h8' };
 
 export function chat({ onDecide, onNode }) {
-  const older = button('', () => { shown += SHOWN; show(last); }, { class: 'quiet', hidden: true });
+  const older = button('', () => showOlder(), { class: 'quiet', hidden: true });
   const only = h('div', { class: 'only', hidden: true });
   const list = h('ol', { class: 'items' });
   const asks = h('div', { class: 'asks' });
@@ -37,8 +37,18 @@ export function chat({ onDecide, onNode }) {
     else if (node.scrollTop < before) isAtEnd = false;
     before = node.scrollTop;
     newer.hidden = isAtEnd;
+    if (before < 20 && !isAtEnd && !older.hidden && !older.disabled) showOlder();
   }, { passive: true });
   new ResizeObserver(() => { if (isAtEnd) node.scrollTop = node.scrollHeight; }).observe(inner);
+
+  /** Shows older items above, while those in sight stay where they are. */
+  function showOlder() {
+    const { scrollHeight, scrollTop } = node;
+    shown += SHOWN;
+    isAtEnd = false;
+    show(last);
+    node.scrollTop = scrollTop + node.scrollHeight - scrollHeight;
+  }
 
   function follow() {
     isAtEnd = true;

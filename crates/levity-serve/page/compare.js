@@ -56,14 +56,14 @@ export function compare({ runs, load, onChoose }) {
         const values = both.map(of);
         return row(name, values.map((value) => (value === undefined || value === null ? '–' : format(value))), change(...values, format));
       };
-      fill(table, h('table', {}, h('thead', {}, head), h('tbody', {},
+      fill(table, h('div', { class: 'answers' }, both.map(({ top }) => h('article', {}, h('h4', {}, T.answerOf(top.run)), answer(top)))),
+      h('table', {}, h('thead', {}, head), h('tbody', {},
         row(T.state, both.map((one) => badge(one.standing))),
         numbers(T.cost, ({ top }) => cost(top.usage), money),
         numbers(T.duration, ({ top }) => (top.updated || 0) - (top.started || 0), duration),
         row(T.tokens, both.map(({ top }) => top.usage && tokens(top.usage)), change(...both.map(({ top }) => top.usage?.tokens), number)),
         numbers(T.turns, ({ top }) => top.stats?.turns, number), numbers(T.calls, ({ top }) => top.stats?.tool_calls, number),
-        numbers(T.steps, (one) => stepsOf(one).size || undefined, number))),
-      h('div', { class: 'answers' }, both.map(({ top }) => h('article', {}, h('h4', {}, T.answerOf(top.run)), answer(top)))), steps(both));
+        numbers(T.steps, (one) => stepsOf(one).size || undefined, number))), steps(both));
     });
   }
 

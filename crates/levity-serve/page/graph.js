@@ -3,8 +3,8 @@
 // Edges and distant nodes are drawn on a canvas, and only the nodes in sight are elements, so a
 // plan with thousands of steps stays fast. An update redraws only the nodes that changed.
 
-import { h, fill, Keyed, frame, setText } from './dom.js';
-import { badge, button, closeButton, facts, save, shape } from './parts.js';
+import { h, fill, Keyed, frame, set, setText } from './dom.js';
+import { badge, button, closeButton, facts, icon, save, shape } from './parts.js';
 import { duration, money, number, pretty, time } from './format.js';
 import { cost, elapsed } from './view.js';
 import { T } from './texts.js';
@@ -25,8 +25,8 @@ const SETTLED = new Set(['completed', 'skipped', 'cancelled', 'failed']);
 const STATUSES = ['failed', 'waiting', 'running', 'completed', 'skipped', 'cancelled', 'pending'];
 
 export function graph({ onChat, picture }) {
-  const boxes = h('g', {});
-  const svg = h('svg', { class: 'canvas', tabindex: 0, role: 'group', 'aria-label': T.graphHelp }, boxes);
+  const boxes = h('div', { class: 'boxes' });
+  const board = h('div', { class: 'board', tabindex: 0, role: 'group', 'aria-label': T.graphHelp }, boxes);
   const back = h('canvas', { class: 'back', 'aria-hidden': 'true' });
   const far = h('canvas', { class: 'back', 'aria-hidden': 'true' });
   const dots = h('canvas', {});
@@ -40,10 +40,16 @@ export function graph({ onChat, picture }) {
   const up = button(T.up, () => enter(null), { hidden: true });
   const counts = h('span', { class: 'counts' });
   const empty = h('p', { class: 'empty' }, T.noSteps);
-  const export_ = button(T.saveSvg, async () => save(await picture(), 'graph.svg'), { hidden: !picture });
+  const saver = button(T.saveSvg, async () => {
+    try {
+      save(await picture(), 'graph.svg');
+    } catch (error) {
+      setText(hits, error.message);
+    }
+  });
   const bar = h('div', { class: 'bar' }, up, search, hits, counts, h('label', { class: 'check' }, folded, T.collapse),
-    button('−', () => zoom(0.8), { 'aria-label': T.zoomOut }), button('+', () => zoom(1.25), { 'aria-label': T.zoomIn }), button(T.fit, () => fit()), export_);
-  const stage = h('div', { class: 'stage' }, back, far, svg, map, empty, details);
+    button('−', () => zoom(0.8), { 'aria-label': T.zoomOut }), button('+', () => zoom(1.25), { 'aria-label': T.zoomIn }), button(T.fit, () => fit()), saver);
+  const stage = h('div', { class: 'stage' }, back, far, board, map, empty, details);
   const node = h('div', { class: 'graph' }, bar, stage);
   const drawn = new Keyed(boxes, create, (box, entry) => update(box, entry));
 
@@ -57,7 +63,8 @@ export function graph({ onChat, picture }) {
   let size = [1, 1];
   let camera = { x: 0, y: 0, scale: 1 };
   let view = [0, 0];
-  let isPlaced = false;
+  let isMoved = false;
+  let placedFor = '';
   let selected = null;
   let focus = null;
   let colours = null;
@@ -65,7 +72,7 @@ export function graph({ onChat, picture }) {
 
   function enter(id) {
     focus = id;
-    isPlaced = false;
+    [isMoved, placedFor] = [false, ''];
     select(null);
     relayout();
   }
@@ -143,8 +150,10 @@ export function graph({ onChat, picture }) {
     empty.hidden = group.length > 0;
     map.hidden = group.length < MAPPED;
     drawCounts();
-    if (!isPlaced && group.length > 0 && view[0] > 0) {
-      isPlaced = true;
+    // Until a person moves the graph, it follows its growth.
+    const room = `${size} ${view}`;
+    if (group.length > 0 && view[0] > 0 && !isMoved && room !== placedFor) {
+      placedFor = room;
       begin();
     } else draw();
   }
@@ -204,7 +213,7 @@ export function graph({ onChat, picture }) {
   function draw() {
     if (!state || !view[0]) return;
     const { x, y, scale } = camera;
-    boxes.setAttribute('transform', `translate(${x} ${y}) scale(${scale})`);
+    boxes.style.transform = `translate(${x}px, ${y}px) scale(${scale})`;
     const [left, top] = [-x / scale - WIDTH, -y / scale - HEIGHT];
     const [right, bottom] = [(view[0] - x) / scale, (view[1] - y) / scale];
     const isInSight = (at) => at.x >= left && at.x <= right && at.y >= top && at.y <= bottom;
@@ -288,39 +297,30 @@ export function graph({ onChat, picture }) {
   }
 
   function create(entry) {
-    const act = entry.isHead || entry.list ? () => toggle(entry) : () => select(entry.id, true);
-    const box = h('g', {
-      class: 'box', tabindex: 0, role: 'button', 'data-node': entry.id, onclick: act, onfocus: () => reveal(entry.id),
+    const act = entry.isHead || entry.list ? () => toggle(entry.id) : () => select(entry.id, true);
+    const parts = { label: h('span', { class: 'label', dir: 'auto' }), more: h('span', { class: 'more', dir: 'auto' }), mark: icon(shape('pending')) };
+    const box = h('button', {
+      type: 'button', class: 'box', 'data-node': entry.id, onclick: () => { if (!isDragged) act(); }, onfocus: () => reveal(entry.id),
       onkeydown: (event) => {
-        if (event.key === 'Enter' || event.key === ' ') {
-          event.preventDefault();
-          act();
-        } else if (event.key.startsWith('Arrow')) {
-          event.preventDefault();
-          event.stopPropagation();
-          step(entry.id, event.key);
-        }
+        if (!event.key.startsWith('Arrow')) return;
+        event.preventDefault();
+        event.stopPropagation();
+        step(entry.id, event.key);
       },
-    }, h('title', {}));
-    if (entry.isHead) box.append(h('text', { class: 'more', x: 2, y: 22 }));
-    else {
-      box.append(h('rect', { width: WIDTH, height: HEIGHT, rx: 9 }), h('rect', { class: 'stripe', width: 4, height: HEIGHT - 18, x: 0, y: 9, rx: 2 }),
-        h('path', { class: 'shape', transform: 'translate(12 12)' }), h('text', { class: 'label', x: 34, y: 25 }), h('text', { class: 'more', x: 34, y: 46 }));
-    }
-    const [label, more] = [box.querySelector('.label'), box.querySelector('.more')];
-    box.parts = { title: box.firstChild, label, more, shape: box.querySelector('.shape') };
+    }, entry.isHead ? parts.more : [h('span', { class: 'stripe' }), parts.mark, parts.label, parts.more]);
+    box.parts = parts;
     return box;
   }
 
   function update(box, entry) {
-    const { title, label, more, shape: mark } = box.parts;
-    const place = `translate(${entry.x} ${entry.y})`;
-    if (box.place !== place) box.setAttribute('transform', box.place = place);
+    const { label, more, mark } = box.parts;
+    const place = `translate(${entry.x}px, ${entry.y}px)`;
+    if (box.place !== place) box.style.transform = box.place = place;
     if (entry.isHead) {
       const text = T.layer(entry.layer + 1, number(entry.count));
       setText(more, `▾ ${text}`);
-      setText(title, T.foldLayer(text));
-      box.setAttribute('class', 'box head');
+      set(box, 'aria-label', T.foldLayer(text));
+      set(box, 'class', 'box head');
       return;
     }
     const { one } = entry;
@@ -328,19 +328,20 @@ export function graph({ onChat, picture }) {
     const kind = entry.list ? 'folded' : one.kind;
     const look = `box s-${status} k-${kind}${entry.id === selected ? ' selected' : ''}`;
     if (box.look !== look) {
-      box.setAttribute('class', box.look = look);
-      mark.setAttribute('d', shape(status));
+      set(box, 'class', box.look = look);
+      mark.firstChild.setAttribute('d', shape(status));
     }
     if (entry.list) {
       setText(label, T.layer(entry.layer + 1, number(entry.list.length)));
       const failed = entry.list.filter((each) => each.status === 'failed').length;
       setText(more, failed ? `${number(failed)} ${T.states.failed}` : T.states[status]);
-      setText(title, T.unfoldLayer);
+      set(box, 'aria-label', `${label.textContent}. ${T.unfoldLayer}`);
       return;
     }
-    setText(label, cut(one.label || one.id, 22));
-    setText(more, cut(about(one), 27));
-    setText(title, `${one.label || one.id}: ${T.states[status] || status}${one.description ? `. ${cut(one.description, 300)}` : ''}`);
+    setText(label, (one.label || one.id).slice(0, 60));
+    setText(more, about(one).slice(0, 60));
+    set(box, 'aria-label', `${one.label || one.id}: ${T.states[status] || status}`);
+    set(box, 'title', one.description ? cut(one.description, 300) : undefined);
   }
 
   function about(one) {
@@ -352,10 +353,11 @@ export function graph({ onChat, picture }) {
     return [progress, tries, what !== one.label && what, took, inside > 0 && !one.items && `▸ ${number(inside)}`].filter(Boolean).join(' · ');
   }
 
-  function toggle(entry) {
-    byHand.set(entry.layer, Boolean(entry.isHead));
+  function toggle(id) {
+    const { layer, isHead } = shown.get(id);
+    byHand.set(layer, Boolean(isHead));
     relayout();
-    boxes.querySelector(`[data-node="${entry.isHead ? 'layer' : 'head'}:${entry.layer}"]`)?.focus();
+    drawn.known.get(`${isHead ? 'layer' : 'head'}:${layer}`)?.node.focus({ preventScroll: true });
   }
 
   /** Moves the focus to the nearest node in a direction. */
@@ -372,7 +374,7 @@ export function graph({ onChat, picture }) {
     }
     if (!best) return;
     centre(best);
-    drawn.known.get(best.id)?.node.focus();
+    drawn.known.get(best.id)?.node.focus({ preventScroll: true });
   }
 
   /** Moves a node into sight that got the focus by the keyboard. */
@@ -401,7 +403,7 @@ export function graph({ onChat, picture }) {
   function close() {
     const box = selected && drawn.known.get(selected);
     select(null);
-    (box ? box.node : svg).focus();
+    (box ? box.node : board).focus({ preventScroll: true });
   }
   details.addEventListener('keydown', (event) => { if (event.key === 'Escape') close(); });
 
@@ -454,6 +456,7 @@ export function graph({ onChat, picture }) {
   function zoom(factor, cx = view[0] / 2, cy = view[1] / 2) {
     const scale = Math.min(2.5, Math.max(0.02, camera.scale * factor));
     const real = scale / camera.scale;
+    isMoved = true;
     camera = { scale, x: cx - (cx - camera.x) * real, y: cy - (cy - camera.y) * real };
     drawSoon();
   }
@@ -473,30 +476,37 @@ export function graph({ onChat, picture }) {
     const first = all.find(({ one }) => one && (one.status === 'running' || one.status === 'waiting')) || all[0];
     camera.scale = 0.75;
     centre(first);
+    isMoved = false;
   }
 
   function centre(at) {
+    isMoved = true;
     camera.x = view[0] / 2 - (at.x + WIDTH / 2) * camera.scale;
     camera.y = view[1] / 2 - (at.y + HEIGHT / 2) * camera.scale;
     draw();
   }
 
   let drag = null;
-  svg.addEventListener('pointerdown', (event) => {
+  let isDragged = false;
+  board.addEventListener('pointerdown', (event) => {
+    isDragged = false;
     if (event.button === 0) drag = { x: event.clientX - camera.x, y: event.clientY - camera.y, from: [event.clientX, event.clientY] };
   });
-  svg.addEventListener('pointermove', (event) => {
+  board.addEventListener('pointermove', (event) => {
     if (!drag || !(event.buttons & 1)) return;
+    isDragged ||= Math.hypot(event.clientX - drag.from[0], event.clientY - drag.from[1]) > 4;
+    if (!isDragged) return;
+    isMoved = true;
     camera.x = event.clientX - drag.x;
     camera.y = event.clientY - drag.y;
     drawSoon();
   });
-  svg.addEventListener('pointerup', (event) => {
-    const isClick = drag && Math.hypot(event.clientX - drag.from[0], event.clientY - drag.from[1]) < 4;
+  board.addEventListener('pointerup', (event) => {
+    const isClick = drag && !isDragged;
     drag = null;
     if (!isClick || camera.scale >= LEGIBLE) return;
     // Distant nodes are not elements, so a click comes closer.
-    const box = svg.getBoundingClientRect();
+    const box = board.getBoundingClientRect();
     const [x, y] = [(event.clientX - box.left - camera.x) / camera.scale, (event.clientY - box.top - camera.y) / camera.scale];
     const at = [...shown.values()].find((one) => !one.isHead && x >= one.x && x <= one.x + WIDTH && y >= one.y && y <= one.y + HEIGHT);
     if (!at) return;
@@ -504,15 +514,16 @@ export function graph({ onChat, picture }) {
     centre(at);
     if (at.one) select(at.id);
   });
-  svg.addEventListener('wheel', (event) => {
+  board.addEventListener('wheel', (event) => {
     event.preventDefault();
-    const box = svg.getBoundingClientRect();
+    const box = board.getBoundingClientRect();
     zoom(Math.exp(-event.deltaY / 400), event.clientX - box.left, event.clientY - box.top);
   }, { passive: false });
-  svg.addEventListener('keydown', (event) => {
+  board.addEventListener('keydown', (event) => {
     const move = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] }[event.key];
     if (move) {
       event.preventDefault();
+      isMoved = true;
       camera.x += move[0];
       camera.y += move[1];
       drawSoon();
@@ -540,7 +551,7 @@ export function graph({ onChat, picture }) {
   return {
     node, show,
     reset() {
-      [isPlaced, focus, state] = [false, null, null];
+      [isMoved, placedFor, focus, state] = [false, '', null, null];
       byHand.clear();
       search.value = '';
       setText(hits, '');
