@@ -308,7 +308,7 @@ impl Watch<'_> {
         if count > job.processes || u64::from(totals.threads) > u64::from(job.processes) * THREADS {
             return limit::PROCESSES;
         }
-        if totals.memory > job.memory && job.census.memory() > job.memory {
+        if totals.memory > job.memory && self.is_program() && job.census.memory() > job.memory {
             return limit::MEMORY;
         }
         // A process can release pages of shared memory, and most of a mapping, and the pages
@@ -316,7 +316,7 @@ impl Watch<'_> {
         // share in them.
         let shared = launch::shared_memory();
         self.shared = self.shared.min(shared);
-        if shared - self.shared > job.memory && job.census.share_memory() {
+        if shared - self.shared > job.memory && self.is_program() && job.census.share_memory() {
             return limit::MEMORY;
         }
         if totals.cpu_ms + launch::children_cpu() > job.cpu_ms {
@@ -338,8 +338,8 @@ impl Watch<'_> {
         })
     }
 
-    /// Returns `true` if the command executes its program. Before that, no process may inspect it,
-    /// as it has a copy of the host's memory.
+    /// Returns `true` if the command executes its program. Before that, it has a copy of the host's
+    /// memory, which does not count, and no process may inspect it.
     fn is_program(&self) -> bool {
         let mut polled = [PollFd::new(self.before, PollFlags::IN)];
         poll(&mut polled, Some(&time(0))).is_ok_and(|ready| ready > 0)

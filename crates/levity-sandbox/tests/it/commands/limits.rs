@@ -167,6 +167,18 @@ async fn memory_of_one_process_is_limited() {
     }
 }
 
+/// A process that does not execute its program yet has a copy of the host's memory.
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_of_host_does_not_count() {
+    let host = vec![1_u8; 192 << 20];
+    for _ in 0..20 {
+        let fixture = Fixture::new(&[], |builder| builder.memory_limit(64 << 20));
+        let finished = fixture.shell("exit 0").await.unwrap();
+        assert!(finished.is_success(), "{finished:?}");
+    }
+    assert!(host.iter().all(|byte| *byte == 1));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_of_all_processes_is_limited() {
     let line = "for i in 1 2 3 4 5 6; do (head -c 30000000 /dev/zero; sleep 1000) | tail -n 1 & \
