@@ -44,7 +44,8 @@
 //! - `dag`: views of runs of a plan, and their session files.
 //!
 //! # Where to go next
-//! - `PlanView` lists the renderings of a run: `tree`, `summary`, `mermaid`, `dot` and the log.
+//! - `PlanView` lists the renderings of a run: `tree`, `summary`, `mermaid`, `dot`, `svg` and the
+//!   log.
 //! - `SessionFolder` describes the layout of session files on disk, and `Session` their content.
 //! - `levity_dag::PlanNotice` and `levity_core::EventKind` are the events behind the views.
 
@@ -55,8 +56,10 @@ mod lineage;
 mod run_view;
 #[cfg(feature = "dag")]
 mod session;
+mod svg;
 #[cfg(feature = "dag")]
 mod view;
+mod visible;
 
 pub use artifacts::{Artifact, Artifacts};
 pub use lineage::{Lineage, Origin};

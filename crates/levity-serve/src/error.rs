@@ -4,6 +4,7 @@
 //! they are. `Debug` prints the same text with all causes, for a `main` that returns the error.
 
 use std::io;
+use std::sync::Arc;
 
 use levity_core::text::chain;
 use levity_core::{RunId, SharedError};
@@ -100,6 +101,23 @@ pub enum Error {
         /// The maximum size in bytes.
         limit: usize,
     },
+    /// A client chose a model that the server does not offer.
+    #[error("the server does not offer this model; {}", choices(.offered))]
+    UnknownModel {
+        /// The names of the models that it offers.
+        offered: Vec<Arc<str>>,
+    },
+    /// A run was started with a model that the server does not offer.
+    #[error(
+        "run `{run}` was started with the model `{model}`, which the server does not offer; offer \
+            it, or fork the run with another model"
+    )]
+    ModelNotOffered {
+        /// The id of the run.
+        run: RunId,
+        /// The name of the model.
+        model: String,
+    },
     /// No run has this id.
     #[error("no run has the id `{0}`")]
     NoRun(RunId),
@@ -183,11 +201,15 @@ impl Error {
             | Self::Token { .. }
             | Self::Listen { .. }
             | Self::EmptyPrompt
+            | Self::UnknownModel { .. }
             | Self::Scope { .. }
             | Self::PromptTooLong { .. } => ErrorKind::Config,
             Self::NoRun(_) => ErrorKind::NotFound,
             Self::Full { .. } | Self::JournalBusy { .. } => ErrorKind::Full,
-            Self::NotRunning(_) | Self::Unsupported(_) | Self::Control(_) => ErrorKind::State,
+            Self::NotRunning(_)
+            | Self::Unsupported(_)
+            | Self::ModelNotOffered { .. }
+            | Self::Control(_) => ErrorKind::State,
             Self::Run { .. } => ErrorKind::Run,
             Self::Io { .. } | Self::Journal(_) => ErrorKind::Io,
         }
@@ -228,6 +250,15 @@ impl Error {
             cause: SharedError::new(cause),
         }
     }
+}
+
+/// Returns the way out of [`Error::UnknownModel`].
+fn choices(offered: &[Arc<str>]) -> String {
+    if offered.is_empty() {
+        return "leave `model` out".to_owned();
+    }
+    let names: Vec<String> = offered.iter().map(|name| format!("`{name}`")).collect();
+    format!("choose one of {}, or leave `model` out", names.join(", "))
 }
 
 impl From<Error> for levity_core::Error {

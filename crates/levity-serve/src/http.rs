@@ -48,6 +48,7 @@ use std::time::Duration;
 
 use levity_core::CancelToken;
 use levity_memory::Conversations;
+use levity_sandbox::Workspace;
 use levity_tools::Dispatcher;
 
 use crate::body::BodyReader;
@@ -58,6 +59,7 @@ use crate::runs::Runs;
 
 mod asks;
 mod commands;
+mod content;
 mod costs;
 mod events;
 mod extract;
@@ -132,6 +134,7 @@ struct Settings {
     readers: usize,
     heartbeat: Duration,
     patience: Duration,
+    workspace: Option<Workspace>,
     page: bool,
     login: login::LoginSlot,
 }
@@ -156,6 +159,8 @@ struct Api {
     /// Distinguishes tool calls of this server from those of other servers.
     call_prefix: u64,
     calls: AtomicU64,
+    /// Limits the files of runs that are being sent.
+    artifacts: Arc<Quota>,
     /// The large events that streams send at the moment.
     shared: snapshots::SharedEvents,
     stop: CancelToken,
@@ -188,6 +193,12 @@ impl HttpApi {
     /// seconds.
     pub const DEFAULT_COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 
+    /// The maximum size of a file that a run wrote and a client reads: 8 MiB.
+    pub const MAX_ARTIFACT: u64 = 8 << 20;
+    /// The maximum number of such files that are sent at the same time: 32. One named token gets
+    /// the share that [`Runs::token_share`] sets.
+    pub const ARTIFACTS: usize = 32;
+
     /// Creates an HTTP API for these runs.
     pub fn new(runs: Runs) -> Self {
         let settings = Settings {
@@ -204,6 +215,7 @@ impl HttpApi {
             readers: Self::DEFAULT_READERS,
             heartbeat: Self::DEFAULT_HEARTBEAT,
             patience: Self::DEFAULT_COMMAND_TIMEOUT,
+            workspace: None,
             page: false,
             login: login::LoginSlot::default(),
         };
@@ -217,6 +229,31 @@ impl HttpApi {
     /// uses it.
     pub fn conversations(mut self, conversations: Conversations) -> Self {
         self.settings.conversations = Some(conversations);
+        self
+    }
+
+    /// Lets clients read the files that runs wrote in this workspace. Disabled by default.
+    ///
+    /// A client can read only files that the list of a run's artifacts contains and that have not
+    /// changed since the run wrote them. Pass the workspace that the agent's tools use: its rules
+    /// apply, so denied files and links that lead out of it cannot be read.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_sandbox::Workspace;
+    /// use levity_serve::{Runs, http::HttpApi};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// # let folder = folder.path();
+    /// let workspace = Workspace::open(folder)?;
+    /// let runs = Runs::new(Agent::builder(ScriptedModel::new()).build()?);
+    /// let api = HttpApi::new(runs).workspace(workspace);
+    /// # drop(api);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn workspace(mut self, workspace: Workspace) -> Self {
+        self.settings.workspace = Some(workspace);
         self
     }
 
@@ -433,6 +470,7 @@ impl HttpApi {
             tool_calls: Quota::new(self.settings.tool_calls, share),
             call_prefix: self.runs.runtime().world().random(),
             calls: AtomicU64::new(1),
+            artifacts: Quota::new(Self::ARTIFACTS, share),
             shared: snapshots::SharedEvents::default(),
             stop: listener.stopped(),
             runs: self.runs,

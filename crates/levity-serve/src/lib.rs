@@ -99,6 +99,6 @@ pub use library::RecallLibrary;
 pub use library::{Document, Hit, Library, LibraryError, WorkspaceLibrary};
 pub use listen::{ConnectionLimits, ListenNotice, Listener, check_exposure};
 pub use offer::{AgentServer, ClientAgent, TextPrompts};
-pub use runner::{ForkSetup, MessageSink, RunSetup, Runner, StartedRun};
+pub use runner::{ForkSetup, MessageSink, OfferedModel, RunSetup, Runner, StartedRun};
 pub use runs::{LiveRun, NewFork, NewRun, RunOutcome, RunStatus, Runs};
 pub use token::Token;

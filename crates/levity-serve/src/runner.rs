@@ -16,6 +16,13 @@ use serde_json::Value;
 
 use crate::error::{Error, Result};
 
+mod models;
+mod offered;
+
+pub(crate) use models::ModelRunner;
+pub use models::OfferedModel;
+use offered::Offered;
+
 /// Runs goals for clients: an agent, a swarm, a team, or anything else that is [`Runnable`] and
 /// starts from a text.
 ///
@@ -178,6 +185,8 @@ pub struct RunSetup {
     /// receives the goal first, and each tool call with its result. Only runners that keep messages
     /// call it.
     pub on_messages: Option<MessageSink>,
+    /// The name of the model that the client chose. It is recorded with the run.
+    pub model: Option<Arc<str>>,
 }
 
 /// A function that receives the messages of a run.
@@ -200,6 +209,7 @@ impl RunSetup {
             conversation: None,
             watcher,
             on_messages: None,
+            model: None,
         }
     }
 
@@ -250,6 +260,9 @@ pub struct ForkSetup {
     pub after: Option<u64>,
     /// A message that the fork receives at its start.
     pub message: Option<String>,
+    /// The name of the model that the client chose, or that of the old run. It is recorded with the
+    /// fork.
+    pub model: Option<Arc<str>>,
     /// A function that is called with each new event.
     pub watcher: Watcher,
 }
@@ -262,6 +275,7 @@ impl ForkSetup {
             id: id.into(),
             after: None,
             message: None,
+            model: None,
             watcher,
         }
     }
@@ -350,6 +364,7 @@ where
             conversation,
             watcher,
             on_messages,
+            model,
         } = setup;
         let mut input = W::Input::from(goal.to_owned());
         if let Some(conversation) = conversation {
@@ -362,15 +377,18 @@ where
             };
             *slot.ok_or_else(none)? = Some(conversation);
         }
-        let run = Run::new(self.clone(), input)
-            .id(id)
-            .on_event(move |event| watcher(event));
-        Ok(start_run(run, on_messages))
+        Ok(match model {
+            Some(model) => {
+                let run = Run::new(Offered::new(self.clone(), model), input);
+                start_run(run.id(id), &watcher, on_messages)
+            }
+            None => start_run(Run::new(self.clone(), input).id(id), &watcher, on_messages),
+        })
     }
 
     async fn resume(&self, run: &RunId, watcher: Watcher) -> Result<StartedRun> {
-        let run = Run::resume(self.clone(), run.clone()).on_event(move |event| watcher(event));
-        Ok(start_run(run, None))
+        let run = Run::resume(self.clone(), run.clone());
+        Ok(start_run(run, &watcher, None))
     }
 
     async fn history(&self, run: &RunId) -> Result<Vec<Event>> {
@@ -385,15 +403,12 @@ where
     }
 
     async fn fork(&self, fork: ForkSetup) -> Result<StartedRun> {
-        let watcher = fork.watcher;
-        let mut run = Run::fork(self.clone(), fork.from)
-            .id(fork.id)
-            .on_event(move |event| watcher(event));
-        if let Some(record) = fork.after {
-            run = run.after(record);
-        }
-        let StartedRun { control, ended, .. } = start_run(run, None);
-        let Some(text) = fork.message else {
+        let message = fork.message.clone();
+        let StartedRun { control, ended, .. } = match fork.model.clone() {
+            Some(model) => start_fork(Offered::new(self.clone(), model), fork),
+            None => start_fork(self.clone(), fork),
+        };
+        let Some(text) = message else {
             return Ok(StartedRun { control, ended });
         };
         let teller = control.clone();
@@ -429,8 +444,13 @@ where
 
 /// Splits a run into its control and the future that drives it. Messages are delivered only for an
 /// answer, before the future resolves.
-fn start_run<W: Runnable>(run: Run<W>, on_messages: Option<MessageSink>) -> StartedRun {
-    let handle = run.start();
+fn start_run<W: Runnable>(
+    run: Run<W>,
+    watcher: &Watcher,
+    on_messages: Option<MessageSink>,
+) -> StartedRun {
+    let watcher = watcher.clone();
+    let handle = run.on_event(move |event| watcher(event)).start();
     let control = handle.control().clone();
     StartedRun::new(control, async move {
         match handle.end().await {
@@ -444,6 +464,15 @@ fn start_run<W: Runnable>(run: Run<W>, on_messages: Option<MessageSink>) -> Star
             End::Stopped(error) => Some(SharedError::new(error)),
         }
     })
+}
+
+fn start_fork<W: Runnable>(what: W, fork: ForkSetup) -> StartedRun {
+    let run = Run::fork(what, fork.from).id(fork.id);
+    let run = fork
+        .after
+        .iter()
+        .fold(run, |run, record| run.after(*record));
+    start_run(run, &fork.watcher, None)
 }
 
 /// Converts an error of reading a run; a missing run becomes [`Error::NoRun`].

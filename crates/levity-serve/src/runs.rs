@@ -26,7 +26,7 @@ use crate::access::{Caller, tenant_of};
 use crate::error::{Error, Result};
 use crate::feed::{EventReader, Feed};
 use crate::quota::{Quota, TokenShare};
-use crate::runner::{MessageSink, RunSetup, Runner, StartedRun};
+use crate::runner::{MessageSink, ModelRunner, OfferedModel, RunSetup, Runner, StartedRun};
 
 mod commands;
 mod event_cache;
@@ -74,7 +74,7 @@ pub struct Runs {
 /// The shared state of all clones. Settings cannot change after creation; each setter creates a new
 /// value.
 struct Inner {
-    runner: Arc<dyn Runner>,
+    runner: Arc<ModelRunner>,
     settings: Settings,
     boot: Arc<str>,
     /// The number of feeds created by this process. Each gets its own id, because the order of
@@ -139,6 +139,8 @@ pub struct NewRun {
     pub conversation: Option<ConversationId>,
     /// The id of the run; random by default.
     pub id: Option<RunId>,
+    /// The name of a model that [`Runs::offer_model`] offers; the default model otherwise.
+    pub model: Option<Arc<str>>,
     watcher: Option<Watcher>,
     on_messages: Option<MessageSink>,
 }
@@ -150,6 +152,7 @@ impl NewRun {
             goal: goal.into(),
             conversation: None,
             id: None,
+            model: None,
             watcher: None,
             on_messages: None,
         }
@@ -172,6 +175,31 @@ impl NewRun {
     #[must_use]
     pub fn id(mut self, id: impl Into<RunId>) -> Self {
         self.id = Some(id.into());
+        self
+    }
+
+    /// Chooses a model of [`Runs::models`] by its name.
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_serve::{Error, NewRun, Runs};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let large = Agent::builder(ScriptedModel::new().reply("42.")).build()?;
+    /// let runs = Runs::new(Agent::builder(ScriptedModel::new()).build()?)
+    ///     .offer_model("large", large);
+    /// let run = runs.start(NewRun::new("How many?").model("large"))?;
+    /// assert_eq!(run.outcome().await.ending().unwrap().text, "42.");
+    /// let unknown = runs.start(NewRun::new("How many?").model("huge"));
+    /// assert!(matches!(unknown, Err(Error::UnknownModel { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn model(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.model = Some(name.into());
         self
     }
 
@@ -239,6 +267,7 @@ impl fmt::Debug for NewRun {
         f.debug_struct("NewRun")
             .field("conversation", &self.conversation)
             .field("id", &self.id)
+            .field("model", &self.model)
             .finish_non_exhaustive()
     }
 }
@@ -259,7 +288,7 @@ impl Runs {
     /// The defaults are 64 runs, prompts of up to 256 KiB and a share of 25 percent for each
     /// tenant.
     pub fn new(runner: impl Runner + 'static) -> Self {
-        let runner: Arc<dyn Runner> = Arc::new(runner);
+        let runner = Arc::new(ModelRunner::new(Arc::new(runner)));
         let boot = format!(
             "{:08x}",
             runner.runtime().world().random() & u64::from(u32::MAX)
@@ -280,7 +309,7 @@ impl Runs {
 
     /// Creates a set without runs. Setters use it, which is why they must be called before the
     /// first run: the runs of the old value stop when it is dropped.
-    fn from_parts(runner: Arc<dyn Runner>, settings: Settings, boot: Arc<str>) -> Self {
+    fn from_parts(runner: Arc<ModelRunner>, settings: Settings, boot: Arc<str>) -> Self {
         let (feeds, known, tasks) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
         let deliveries = Quota::new(Self::MAX_PENDING_COMMANDS, settings.share);
         let reads = Quota::new(Self::JOURNAL_READS, settings.share);
@@ -394,6 +423,48 @@ impl Runs {
             ..self.inner.settings.clone()
         };
         Self::from_parts(self.inner.runner.clone(), settings, self.inner.boot.clone())
+    }
+
+    /// Sets the name under which clients see the model of this set of runs. Without a name, they
+    /// cannot choose it. Call it before the first run.
+    #[must_use]
+    pub fn default_model(self, name: impl Into<Arc<str>>) -> Self {
+        let runner = (*self.inner.runner).clone().with_default_name(name.into());
+        let settings = self.inner.settings.clone();
+        Self::from_parts(Arc::new(runner), settings, self.inner.boot.clone())
+    }
+
+    /// Offers clients a model under a name. `runner` is usually the same agent with another model.
+    /// Call it before the first run.
+    ///
+    /// Clients choose among these names only, so they can neither make the server send its key to
+    /// another address nor use a model that is not offered. The name is recorded in the journal: a
+    /// resumed run continues with its model, and fails with [`Error::ModelNotOffered`] if the model
+    /// is no longer offered. The runner must use the same [`Runtime`] as that of
+    /// [`new`](Self::new).
+    ///
+    /// ```
+    /// use levity_loop::Agent;
+    /// use levity_serve::Runs;
+    /// use levity_test::ScriptedModel;
+    ///
+    /// let agent = Agent::builder(ScriptedModel::new()).build()?;
+    /// let large = agent.to_builder().model(ScriptedModel::new()).build()?;
+    /// let runs = Runs::new(agent).default_model("small").offer_model("large", large);
+    /// assert_eq!(runs.models().len(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn offer_model(self, name: impl Into<Arc<str>>, runner: impl Runner + 'static) -> Self {
+        let offered = (*self.inner.runner).clone();
+        let runner = offered.with_model(name.into(), Arc::new(runner));
+        let settings = self.inner.settings.clone();
+        Self::from_parts(Arc::new(runner), settings, self.inner.boot.clone())
+    }
+
+    /// Returns the models that clients may choose, the default first if it has a name.
+    pub fn models(&self) -> Vec<OfferedModel> {
+        self.inner.runner.models()
     }
 
     /// Leaves runs alone in [`resume_all`](Self::resume_all) and [`cancel_all`](Self::cancel_all).
@@ -539,6 +610,7 @@ impl Runs {
         new_run: NewRun,
     ) -> Result<Arc<LiveRun>> {
         self.check_prompt(&new_run.goal)?;
+        self.inner.runner.check(new_run.model.as_deref())?;
         let id = new_run.id.unwrap_or_else(|| RunId::random(self.world()));
         if id.parent().is_some() {
             return Err(Error::setting(
@@ -554,9 +626,10 @@ impl Runs {
             &RunOrigin::Caller(caller),
         )?;
         let watcher = self.watcher(&slot.run, new_run.watcher);
-        let setup = RunSetup::new(id, watcher)
+        let mut setup = RunSetup::new(id, watcher)
             .with_conversation(new_run.conversation)
             .with_messages(new_run.on_messages);
+        setup.model = new_run.model;
         let started = runner.start(&new_run.goal, setup)?;
         Ok(self.drive(slot, started))
     }

@@ -9,7 +9,7 @@ const SWEEPS: usize = 3;
 
 /// Returns the layer and the row of each node. Edges lead from the first node to the second; those
 /// that close a cycle are ignored.
-pub(super) fn layout(count: usize, edges: &[(usize, usize)]) -> Vec<(u32, u32)> {
+pub(crate) fn layout(count: usize, edges: &[(usize, usize)]) -> Vec<(u32, u32)> {
     let (mut before, mut after) = (vec![Vec::new(); count], vec![Vec::new(); count]);
     for &(from, to) in edges {
         if from != to && from < count && to < count {

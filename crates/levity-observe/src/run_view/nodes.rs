@@ -59,8 +59,10 @@ impl Nodes {
         self.text_bytes + self.nodes.len() * 512
     }
 
-    /// Adds a node at the end of its group, unless there is one with this id. Returns `false` if
-    /// there are too many nodes.
+    /// Adds a node at the end of its group, in a row below all others, unless there is one with
+    /// this id. Returns `false` if there are too many nodes.
+    ///
+    /// The group is arranged when its edges are set, because a plan adds many nodes at once.
     pub(super) fn add(
         &mut self,
         id: &Arc<str>,
@@ -105,11 +107,6 @@ impl Nodes {
             truncated: false,
         };
         self.nodes.insert(id.clone(), (node, revision));
-        if parent.is_some_and(|parent| self.edges.contains_key(parent))
-            && let Some(parent) = parent
-        {
-            self.arrange(parent, revision);
-        }
         true
     }
 
@@ -181,8 +178,8 @@ impl Nodes {
         edges.truncate(MAX_EDGES);
         if edges.len() != before {
             self.edges_changed = revision;
-            self.arrange(parent, revision);
         }
+        self.arrange(parent, revision);
     }
 
     /// Returns the children of a node, in the order of the group.

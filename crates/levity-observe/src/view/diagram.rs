@@ -9,6 +9,8 @@ use levity_dag::StepStatus;
 
 use super::text::{one_line, time};
 use super::{PlanView, StepView, edge_kind};
+use crate::run_view::layout::layout;
+use crate::svg::{SvgBox, SvgEdge, svg};
 
 /// The maximum number of characters of a text.
 const MAX_TEXT_CHARS: usize = 80;
@@ -114,6 +116,47 @@ impl PlanView {
         });
         out.push_str("}\n");
         out
+    }
+
+    /// Renders the plan as an SVG image in layers, with a colour for each status.
+    ///
+    /// Ids and other texts of models appear only as escaped text. The image has no script and no
+    /// reference to another document. It has at most 2,000 steps; a line below the graph counts the
+    /// others.
+    ///
+    /// ```
+    /// use levity_dag::{Plan, Step};
+    /// use levity_observe::PlanView;
+    ///
+    /// let plan = Plan::new().step(Step::new("a", "Coder")).step(Step::new("b", "QA").after("a"));
+    /// let image = PlanView::of_plan(plan).svg();
+    /// assert!(image.starts_with("<svg ") && image.contains(">Coder</text>"));
+    /// ```
+    pub fn svg(&self) -> String {
+        let pairs = self
+            .edges
+            .iter()
+            .map(|(from, to)| (*from as usize, *to as usize));
+        let pairs: Vec<(usize, usize)> = pairs.collect();
+        let places = layout(self.steps.len(), &pairs);
+        let boxes: Vec<SvgBox> = self
+            .steps
+            .iter()
+            .zip(places)
+            .map(|(step, place)| SvgBox {
+                lines: label(step).to_vec(),
+                parent: None,
+                place,
+                colours: colours(step.status),
+            })
+            .collect();
+        let edge = |&(from, to): &(u32, u32)| SvgEdge {
+            from: from as usize,
+            to: to as usize,
+            dashed: self.style(from, to).dashed,
+        };
+        let edges: Vec<SvgEdge> = self.edges.iter().map(edge).collect();
+        svg(&self.goal, &boxes, &edges)
     }
 
     /// Calls `draw` for each edge with the names of its ends, those from the root first.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::visible::visible_line;
+
 /// Returns the beginning of a text as one line that is safe for a terminal.
 ///
 /// Control characters and characters that change the text direction become `\u{fffd}`, and line
@@ -13,32 +15,7 @@ use std::time::Duration;
 /// assert_eq!(one_line("a long text", 7), "a long…");
 /// ```
 pub fn one_line(text: &str, max_chars: usize) -> String {
-    let mut line = String::with_capacity(text.len().min(max_chars.saturating_mul(4)));
-    for (at, char) in text.chars().enumerate() {
-        if at + 1 >= max_chars && text.chars().nth(max_chars).is_some() {
-            line.push('…');
-            break;
-        }
-        line.push(visible_char(char));
-    }
-    line
-}
-
-fn visible_char(char: char) -> char {
-    match char {
-        '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}' => ' ',
-        char if char.is_control() || is_bidi_or_invisible(char) => '\u{fffd}',
-        char => char,
-    }
-}
-
-/// Returns `true` if a character changes the direction of the following text, or is invisible.
-fn is_bidi_or_invisible(char: char) -> bool {
-    matches!(
-        char,
-        '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}'
-            | '\u{2066}'..='\u{2069}' | '\u{feff}'
-    )
+    visible_line(text, max_chars)
 }
 
 /// Formats a duration: `40 ms`, `1.2 s`, `3 min 5 s`, `2 h 10 min`.

@@ -31,10 +31,6 @@ pub(super) async fn fork(
     request: Request,
 ) -> HandlerResult {
     let body: ForkBody = body_or_default(&api, request).await?;
-    if body.model.is_some() {
-        let message = "this server cannot change the model of a fork; leave `model` out";
-        return Err(Problem::invalid("unsupported", message));
-    }
     if from.parent().is_some() {
         let message = "a child run cannot be forked; fork its root run";
         return Err(Problem::conflict("child", message));
@@ -45,6 +41,7 @@ pub(super) async fn fork(
     };
     let mut fork = NewFork::new(from).id(new_run_id(&caller.own(id.as_str()))?);
     (fork.after, fork.message) = (body.after, body.message);
+    fork.model = body.model.map(Into::into);
     let run = api.runs.fork_for(&caller, fork).await?;
     start_response(&api, &run, true).await
 }

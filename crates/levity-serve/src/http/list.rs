@@ -205,3 +205,11 @@ async fn has_ended(api: &Api, caller: &Caller, id: &RunId) -> HandlerResult<bool
     }
     Ok(input::summary(api, caller, id).await?.status.is_some())
 }
+
+/// `GET /v1/models`: the models that a client may choose for a run.
+pub(super) async fn models(State(api): State<Arc<Api>>) -> HandlerResult {
+    let model =
+        |model: &crate::OfferedModel| json!({"name": model.name, "default": model.is_default});
+    let models: Vec<Value> = api.runs.models().iter().map(model).collect();
+    Ok(ok(&json!({"models": models})))
+}

@@ -122,6 +122,8 @@ impl From<Error> for Problem {
                 "goal_too_long",
                 error.to_string(),
             ),
+            Error::UnknownModel { .. } => Self::invalid("unknown_model", error.to_string()),
+            Error::ModelNotOffered { .. } => Self::conflict("model_not_offered", error.to_string()),
             Error::Scope { .. } => Self::forbidden(error.to_string()),
             Error::NoRun(_) => Self::not_found("no_run", error.to_string()),
             Error::NotRunning(run) => Self::conflict(

@@ -24,8 +24,8 @@ use super::extract::caller;
 use super::openapi::openapi;
 use super::problem::{Problem, ok};
 use super::{
-    Api, asks, commands, costs, events, fork, inbox, list, login, page, run_view, sessions, start,
-    stream as page_stream, tools, view,
+    Api, asks, commands, content, costs, events, fork, inbox, list, login, page, run_view,
+    sessions, start, stream as page_stream, tools, view,
 };
 use crate::access::TokenScope;
 use crate::access_control::guard;
@@ -113,6 +113,21 @@ fn routes() -> Vec<Route> {
             "/v1/runs/{run}/artifacts",
             &[("get", READ)],
             without_query(get(view::artifacts)),
+        ),
+        route(
+            "/v1/runs/{run}/artifacts/content",
+            &[("get", READ)],
+            get(content::content),
+        ),
+        route(
+            "/v1/runs/{run}/graph.svg",
+            &[("get", READ)],
+            without_query(get(content::graph)),
+        ),
+        route(
+            "/v1/models",
+            &[("get", READ)],
+            without_query(get(list::models)),
         ),
         route("/v1/costs", &[("get", READ)], get(costs::costs)),
         route(

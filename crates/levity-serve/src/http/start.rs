@@ -33,6 +33,7 @@ struct StartBody {
     goal: String,
     conversation: Option<String>,
     id: Option<String>,
+    model: Option<String>,
 }
 
 /// `wait=0` answers with 202 before the run is in its journal.
@@ -97,6 +98,7 @@ fn new_run(
         ));
     }
     let mut new_run = NewRun::new(body.goal);
+    new_run.model = body.model.map(Into::into);
     if let Some(conversation) = body.conversation {
         new_run = new_run.conversation(own_conversation(caller, &conversation)?);
     }

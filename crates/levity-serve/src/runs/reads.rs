@@ -23,6 +23,7 @@ use crate::access::Caller;
 use crate::error::{Error, Result};
 use crate::feed::{EventReader, FeedEntry};
 use crate::quota::{Permit, Quota};
+use crate::runner::Runner as _;
 
 /// The maximum time that a client waits until its run may be read.
 const MAX_WAIT: Duration = Duration::from_secs(10);

@@ -11,7 +11,7 @@ use super::{LiveRun, RunOrigin, RunStatus, Runs};
 use crate::access::{Caller, TokenScope};
 use crate::error::{Error, Result};
 use crate::feed::FeedEntry;
-use crate::runner::{ForkSetup, read_error};
+use crate::runner::{ForkSetup, Runner as _, read_error};
 
 /// A view with the number of all durable events of its run.
 pub(crate) struct StoredView {
@@ -39,6 +39,8 @@ pub struct NewFork {
     pub id: Option<RunId>,
     /// A message that the fork receives at its start.
     pub message: Option<String>,
+    /// The name of a model that [`Runs::offer_model`] offers; the model of the old run otherwise.
+    pub model: Option<Arc<str>>,
 }
 
 impl NewFork {
@@ -49,6 +51,7 @@ impl NewFork {
             after: None,
             id: None,
             message: None,
+            model: None,
         }
     }
 
@@ -70,6 +73,13 @@ impl NewFork {
     #[must_use]
     pub fn message(mut self, text: impl Into<String>) -> Self {
         self.message = Some(text.into());
+        self
+    }
+
+    /// Chooses a model of [`Runs::models`] by its name.
+    #[must_use]
+    pub fn model(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.model = Some(name.into());
         self
     }
 }
@@ -189,6 +199,7 @@ impl Runs {
         if let Some(text) = &fork.message {
             self.check_prompt(text)?;
         }
+        self.inner.runner.check(fork.model.as_deref())?;
         let (runner, from, after) = (self.inner.runner.clone(), fork.from.clone(), fork.after);
         // The fork begins with the records that are examined here, even if the run writes more.
         let read = async move {
@@ -211,6 +222,7 @@ impl Runs {
         let slot = self.admit(&id, feed, status, view, &RunOrigin::Caller(caller))?;
         let mut setup = ForkSetup::new(fork.from, id, self.watcher(&slot.run, None));
         (setup.after, setup.message) = (Some(preview.after), fork.message);
+        setup.model = fork.model;
         let started = self.inner.runner.fork(setup).await?;
         Ok(self.drive(slot, started))
     }

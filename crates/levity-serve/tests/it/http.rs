@@ -6,6 +6,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod artifacts;
 #[cfg(feature = "dag")]
 mod child_runs;
 mod client;
@@ -15,6 +16,7 @@ mod hostile;
 mod lifecycle;
 mod limits;
 mod many_readers;
+mod models;
 mod page;
 mod pending_commands;
 mod request_heads;

@@ -389,7 +389,7 @@ async fn run_can_be_forked_after_a_record() {
 
     for (order, status, code) in [
         (json!({"id": "f1"}), 409, "run_exists"),
-        (json!({"model": "other"}), 422, "unsupported"),
+        (json!({"model": "other"}), 422, "unknown_model"),
         (json!({"id": "a.b"}), 422, "bad_id"),
         (json!({"other": 1}), 422, "invalid"),
         (json!({"after": 9999}), 409, "cannot_fork"),
