@@ -19,7 +19,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use levity::agent::{AgentBuilder, ModelPlanner, ModelReflector, RuleReflector};
 use levity::core::{Part, Response, Role, ToolCall};
-use levity::llm::{Error as ModelsError, ModelExt as _};
+use levity::llm::{Error as ModelsError, ModelExt as _, Models};
 use levity::prelude::*;
 use levity::test::{FunctionModel, ScriptedModel};
 use levity::tools::{Policy, Rule};
@@ -416,14 +416,9 @@ impl ModelArgs {
     ) -> Result<(Arc<dyn Model>, String), String> {
         let models = crate::models::from_env()?;
         if let Some(name) = &self.model {
-            let model = models
-                .model(name)
-                .map(with_retries)
-                .map_err(|error| name_settings(chain(&error)))?;
-            let address = models.address_from_file(name);
+            let found = find(&models, name).map_err(name_settings)?;
             warn_of_settings(name);
-            warn(address.as_deref());
-            return Ok((model, place_of(name, address.as_deref())));
+            return Ok(found);
         }
         match models.choose() {
             Ok(chosen) => {
@@ -442,6 +437,18 @@ impl ModelArgs {
 }
 
 impl ModelArgs {
+    /// Opens another model by its name, inside the same layers.
+    #[cfg(feature = "serve")]
+    pub(crate) fn open_other(
+        &self,
+        name: &str,
+        options: &RunOptions,
+        report: impl Fn(&str),
+    ) -> Result<Arc<dyn Model>, String> {
+        let found = find(&crate::models::from_env()?, name)?;
+        self.around(found, options, report)
+    }
+
     /// Wraps a model in the layers that the options request.
     ///
     /// Checks the price for `--limit-cost` first, before the folder of the cache is created.
@@ -483,6 +490,14 @@ impl ModelArgs {
         card.capabilities.images = true;
         Ok(Some(model.with_card(card)))
     }
+}
+
+/// Returns a model by its name, and identifies its server.
+fn find(models: &Models, name: &str) -> Result<(Arc<dyn Model>, String), String> {
+    let model = models.model(name).map_err(|error| chain(&error))?;
+    let address = models.address_from_file(name);
+    warn(address.as_deref());
+    Ok((with_retries(model), place_of(name, address.as_deref())))
 }
 
 /// Prints the address of a model if a file sets it, once and even with `--quiet`: that server sees

@@ -85,6 +85,8 @@ enum Format {
     Mermaid,
     /// A graph in the DOT language of Graphviz.
     Dot,
+    /// An SVG image.
+    Svg,
     /// A tree of indented text lines.
     Tree,
     /// The session itself: node-link JSON, as NetworkX reads it.
@@ -166,6 +168,7 @@ impl Export {
         let drawing = match self.format {
             Format::Mermaid => Drawing::Mermaid,
             Format::Dot => Drawing::Dot,
+            Format::Svg => Drawing::Svg,
             Format::Tree => Drawing::Tree,
             Format::Json => return print_file(&folder, &self.id).await,
         };

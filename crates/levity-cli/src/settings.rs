@@ -80,7 +80,7 @@ const HARMLESS: [&str; 33] = [
 ];
 
 /// Settings that take effect only in a trusted folder.
-const NEEDS_TRUST: [&str; 31] = [
+const NEEDS_TRUST: [&str; 32] = [
     "agents",
     "allow",
     "allow-host",
@@ -101,6 +101,7 @@ const NEEDS_TRUST: [&str; 31] = [
     "memory",
     "network",
     "offer",
+    "offer-model",
     "prompts",
     "read-limit",
     "recall",

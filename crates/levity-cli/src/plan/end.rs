@@ -38,6 +38,8 @@ pub(crate) enum Drawing {
     Mermaid,
     /// A graph in the DOT language of Graphviz.
     Dot,
+    /// An SVG image.
+    Svg,
     /// A tree of indented text lines.
     Tree,
 }
@@ -167,6 +169,7 @@ pub(crate) fn export(view: &PlanView, drawing: Drawing) {
     print_text(&match drawing {
         Drawing::Mermaid => view.mermaid(),
         Drawing::Dot => view.dot(),
+        Drawing::Svg => view.svg(),
         Drawing::Tree => view.tree(TreeOptions::new()),
     });
 }

@@ -66,6 +66,10 @@ pub(crate) struct Http {
     /// Maximum number of runs that are in progress at the same time.
     #[arg(long, value_name = "N", default_value_t = Runs::DEFAULT_MAX_RUNS)]
     max_runs: usize,
+    /// Let clients choose this model for a run, in place of that of `--model`; a name as for
+    /// `--model`. May be given more than once.
+    #[arg(long, value_name = "NAME")]
+    offer_model: Vec<String>,
     /// Let clients list the agent's tools and call them directly, under the agent's policy.
     #[arg(long)]
     tool_routes: bool,
@@ -158,7 +162,9 @@ impl Http {
                 let agent = agent.build().map_err(|error| chain(&error));
                 let (agent, mcp_servers) = mcp_servers.beside(agent).await?;
                 let tools = self.tool_routes.then(|| agent.dispatcher().clone());
-                Ok((Runs::new(agent), tools, mcp_servers))
+                let runs = self.offer_models(&agent);
+                let (runs, mcp_servers) = mcp_servers.beside(runs).await?;
+                Ok((runs, tools, mcp_servers))
             }
             kind => {
                 let (runs, mcp_servers) =
@@ -166,6 +172,24 @@ impl Http {
                 Ok((runs, None, mcp_servers))
             }
         }
+    }
+
+    /// Returns the runs of an agent, with the models that clients may choose.
+    ///
+    /// Clients send the names as the operator wrote them. They cannot name an address, so no key
+    /// goes to a server that a client chose.
+    fn offer_models(&self, agent: &Agent) -> Result<Runs, String> {
+        let card = agent.card();
+        let default = format!("{}:{}", card.provider, card.id);
+        let common = &self.agent.common;
+        let runs = Runs::new(agent.clone()).default_model(default);
+        self.offer_model.iter().try_fold(runs, |runs, name| {
+            let model = common.model.open_other(name, &common.options, note);
+            let model = model.map_err(|problem| format!("`--offer-model {name}`: {problem}"))?;
+            let other = agent.to_builder().model(model).build();
+            let other = other.map_err(|error| format!("`--offer-model {name}`: {error}"))?;
+            Ok(runs.offer_model(name.as_str(), other))
+        })
     }
 
     /// Returns the listener, its API, and the MCP servers that run beside the agent.
@@ -182,6 +206,11 @@ impl Http {
         if self.tool_routes && self.offer != Kind::Agent {
             return Err(
                 "`--tool-routes` applies only to a single agent; remove it or `--offer`".to_owned(),
+            );
+        }
+        if !self.offer_model.is_empty() && self.offer != Kind::Agent {
+            return Err(
+                "`--offer-model` applies only to a single agent; remove it or `--offer`".to_owned(),
             );
         }
         let (runtime, marks) = self.runtime()?;
@@ -229,6 +258,9 @@ impl Http {
         }
         if let Some(tools) = tools {
             api = api.tools(tools);
+        }
+        if let Some(workspace) = self.agent.common.tools.open_workspace()? {
+            api = api.workspace(workspace);
         }
         if let Some(path) = &self.agent.memory {
             api = api.conversations(memory::conversations(memory::open(path)?, runtime));

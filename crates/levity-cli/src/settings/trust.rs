@@ -400,6 +400,7 @@ fn allows(name: &str) -> &'static str {
         "recall" => "levity stores answers here, and gives them to later runs",
         "debug-log" => "levity writes all prompts and replies here",
         "model" => "this server receives your text and answers it",
+        "offer-model" => "clients of the server can send their text to these models",
         "thinking" => "models think more than without this setting, which costs more",
         "guard" => "a model judges each text, which costs a call",
         "planner" | "reflector" => "the agent calls its model more often, which costs more",

@@ -185,6 +185,11 @@ fn session_is_stored_shown_resumed_and_forked() {
         0,
         "digraph",
     );
+    check(
+        &sessions.levity(&["sessions", "export", first, "--format", "svg"]),
+        0,
+        "<svg ",
+    );
     let json = text(&sessions.levity(&["sessions", "export", first, "--format", "json"]));
     let graph: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert!(

@@ -585,6 +585,47 @@ fn serve_http_reports_invalid_arguments() {
 }
 
 #[test]
+fn serve_http_offers_the_named_models_only() {
+    let script = script("offered-models", 0);
+    let script = script.to_str().unwrap();
+    let other = "compatible:tides@http://127.0.0.1:1/v1";
+    let server = Server::start(&["--script", script, "--offer-model", other]);
+    let (status, models) = server.ask("GET", "/v1/models", &Value::Null);
+    assert_eq!(status, 200, "{models}");
+    let models = models["models"].as_array().unwrap();
+    assert_eq!(models.len(), 2, "{models:?}");
+    assert_eq!(models[0]["default"], true);
+    assert_eq!(models[1], json!({"name": other, "default": false}));
+    let order = json!({"goal": "Go", "model": "compatible:tides@http://127.0.0.1:2/v1"});
+    let (status, refused) = server.ask("POST", "/v1/runs", &order);
+    assert_eq!(
+        (status, &refused["error"]["code"]),
+        (422, &json!("unknown_model"))
+    );
+    let order = json!({"goal": "Go", "model": models[0]["name"]});
+    assert_eq!(server.ask("POST", "/v1/runs", &order).0, 201);
+    drop(server);
+
+    let team = command(&["serve", "http", "--offer", "team", "--offer-model", other])
+        .env("LEVITY_TOKEN", TOKEN)
+        .output()
+        .unwrap();
+    check(&team, 2, "`--offer-model` applies only to a single agent");
+    let unknown = command(&[
+        "serve",
+        "http",
+        "--script",
+        script,
+        "--offer-model",
+        "nobody:x",
+    ])
+    .env("LEVITY_TOKEN", TOKEN)
+    .output()
+    .unwrap();
+    check(&unknown, 2, "`--offer-model nobody:x`: ");
+}
+
+#[test]
 fn token_share_matches_help() {
     let folder = folder("token-share");
     let tokens = folder.join("tokens");

@@ -16,6 +16,7 @@ use rustix::mount::{
 use rustix::process::{Resource, Rlimit, chdir, setrlimit, setsid};
 
 use super::checks::{CoverState, mount_over};
+use super::host;
 use super::job::{Cover, Identity, Isolation, Job, Probe, Record, Step, found};
 use super::watch;
 use crate::command::launch::{self, Sys};
@@ -92,12 +93,8 @@ pub(super) fn watcher(job: &mut Job) -> ! {
     job.mechanisms.own_proc &= job.probe.is_none() || bits & found::OWN_PROC != 0;
     // The command closes it by executing a program, and this process closes it when it starts to
     // watch.
-    let (before, _held) = require(
-        job,
-        Step::Fork,
-        std::io::pipe().map_err(|error| os_error(&error)),
-    );
-    let before = before.into();
+    let pipe = host::pipe().map_err(|error| os_error(&error));
+    let (before, _held) = require(job, Step::Fork, pipe);
     let command = launch::spawn(
         flags,
         job,

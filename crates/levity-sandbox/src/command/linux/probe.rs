@@ -21,7 +21,7 @@ use super::host::pipe;
 use super::job::{Isolation, Mechanisms, Probe, Record, Step, found};
 use super::read_only_run::ReadOnlyRun;
 use super::system::System;
-use super::watch::time;
+use super::watch::{limit, time};
 use crate::command::builder::{Network, Setup};
 use crate::command::error::SandboxError;
 use crate::command::launch;
@@ -196,7 +196,20 @@ fn run_probe(
         )
     });
     if !ended || bits & found::WORKS == 0 {
-        return Err(io::Error::other("the probe process ended early"));
+        let limit = records.iter().find_map(|record| match record {
+            Record::Ended { limit, .. } => Some(*limit),
+            _ => None,
+        });
+        let reason = match limit {
+            Some(limit::NONE) | None => "",
+            Some(limit::TIME) => " because it exceeded its limit of time",
+            Some(limit::CPU) => " because it exceeded its limit of CPU time",
+            Some(limit::MEMORY) => " because it exceeded its limit of memory",
+            Some(limit::PROCESSES) => " because it exceeded its limit of processes",
+            Some(_) => " because its processes or files changed",
+        };
+        let message = format!("the probe process ended early{reason}");
+        return Err(io::Error::other(message));
     }
     // Without a port to try, only the mechanisms in force count.
     if port == 0 && (system.mechanisms.own_network || bits & found::SECCOMP != 0) {
