@@ -87,10 +87,19 @@ test('artifacts have a preview that runs nothing', async ({ page }) => {
   await page.click('#tab-files');
   const open = (name) => page.click(`.file:has-text("${name}")`);
   await open('report.md');
-  await page.waitForSelector('.preview td:has-text("Dover"), .preview .problem');
-  if (await page.locator('.preview .problem').count()) return; // a server without the contents
+  await page.waitForSelector('.preview td, .preview .problem');
+  if (await page.locator('.preview .problem').count()) {
+    // A server without access to the workspace: the preview is tested with the same answers.
+    const types = { md: 'text/markdown', json: 'application/json', csv: 'text/csv', html: 'application/octet-stream', svg: 'application/octet-stream' };
+    await page.route(/artifacts\/content/, (route) => {
+      const name = new URL(route.request().url()).searchParams.get('path');
+      route.fulfill({ body: fs.readFileSync(path.join(work, name)), contentType: types[name.split('.')[1]] });
+    });
+    await open('report.md');
+  }
+  await page.waitForSelector('.preview td:has-text("Dover")');
   await open('data.json');
-  await page.waitForSelector('.preview pre:has-text("[\\n")').catch(() => page.waitForSelector('.preview pre'));
+  await page.waitForSelector('.preview pre:has-text("a")');
   await open('table.csv');
   await page.waitForSelector('.preview td:has-text("Dover, UK")');
   for (const name of ['evil.html', 'evil.svg']) {
