@@ -26,14 +26,16 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use clap::Args;
 use levity::core::__private::sha256;
 use levity::core::{
     EffectKind, Entry, Journal, JournalError, JournalErrorKind, OpenRun, Record, RunId, RunLog,
-    RunQuery, RunRequest, RunSummary, Snapshot,
+    RunQuery, RunRequest, RunSummary, Snapshot, World as _,
 };
+use levity::runtime::SystemWorld;
 
 use crate::runs::approved_calls;
 use crate::seals::{self, Seal, SentDecisions};
@@ -74,6 +76,8 @@ pub(crate) struct Marks {
     entries: Mutex<MarkEntries>,
     /// True with `--trust-journal`, or for a journal inside the state folder.
     trusted: bool,
+    /// True for a journal inside the state folder.
+    is_private: bool,
     /// The path as the user gave it, for messages.
     journal: PathBuf,
     /// Limits the warning about marks that cannot be stored to one per process.
@@ -95,6 +99,11 @@ struct MarkEntries {
 /// Stands in place of a mark whose run was removed. It differs from each hash.
 const REMOVED: &str = "removed";
 
+/// How often a run in progress is read until its records match its seal, and the pause between two
+/// attempts.
+const READ_ATTEMPTS: u32 = 10;
+const READ_INTERVAL: Duration = Duration::from_millis(20);
+
 impl OwnJournal {
     /// Guards the existing journal at a path.
     ///
@@ -110,11 +119,12 @@ impl OwnJournal {
         // Only the user writes into the state folder.
         let inside =
             folder.and_then(|folder| fs::canonicalize(folder).map_err(|error| error.to_string()));
-        let trusted = trust.trust_journal || inside.is_ok_and(|folder| place.starts_with(folder));
+        let is_private = inside.is_ok_and(|folder| place.starts_with(folder));
         let marks = Marks {
             file,
             entries: Mutex::default(),
-            trusted,
+            trusted: trust.trust_journal || is_private,
+            is_private,
             journal: path.to_owned(),
             warned: Once::new(),
             server: OnceLock::new(),
@@ -370,12 +380,13 @@ impl Marks {
 
     /// Drops the decisions for a run that levity did not send.
     fn drop_forged(&self, run: &RunId, mut requests: Vec<RunRequest>) -> Vec<RunRequest> {
-        if self.trusted {
+        if self.is_private {
             return requests;
         }
+        let mark = self.mark(run).unwrap_or_default();
         let dropped = self
             .sent_decisions()
-            .map_or(0, |sent| sent.drop_others(run, &mut requests));
+            .map_or(0, |sent| sent.drop_others(&mark, &mut requests));
         if dropped > 0 {
             note(&format!(
                 "run {run}: levity dropped decisions in its inbox ({dropped}), because another \
@@ -577,6 +588,27 @@ impl Journal for OwnJournal {
         self.inner.read(run).await
     }
 
+    /// Checks the records that it returns. A run in progress is sealed just before it is written,
+    /// so its seal may be newer than the records.
+    async fn read_to_continue(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
+        let mut attempts = READ_ATTEMPTS;
+        loop {
+            let records = self.inner.read(run).await?;
+            let is_own = !self.is_foreign(run, &records);
+            if self.marks.trusted || (is_own && self.marks.is_sealed(run, &records)) {
+                return Ok(records);
+            }
+            if !is_own {
+                return Err(self.marks.rejection(run));
+            }
+            attempts -= 1;
+            if attempts == 0 {
+                return Err(self.marks.rejection_of_changed(run));
+            }
+            SystemWorld.sleep(READ_INTERVAL).await;
+        }
+    }
+
     /// Removes the marks too: a run that is imported under the same id does not belong to the user.
     async fn remove(&self, run: &RunId) -> Result<bool, JournalError> {
         let below = self.inner.list(&RunQuery::new().below(run.clone())).await?;
@@ -590,7 +622,9 @@ impl Journal for OwnJournal {
 
     /// Stores a decision in the state folder before it is posted, so that the run accepts it.
     async fn post(&self, run: &RunId, post: &RunRequest) -> Result<(), JournalError> {
-        if let Some(Err(error)) = self.marks.sent_decisions().map(|sent| sent.add(run, post)) {
+        let mark = self.marks.mark(run).unwrap_or_default();
+        let sent = self.marks.sent_decisions();
+        if let Some(Err(error)) = sent.map(|sent| sent.add(&mark, post)) {
             let message = "levity cannot store that you sent a decision, so no run would accept it";
             return Err(JournalError::new(JournalErrorKind::Io, message).with_source(error));
         }

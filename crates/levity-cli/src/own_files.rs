@@ -63,9 +63,9 @@ const OPTIONS: [&str; 22] = [
     "tls_cert",
 ];
 
-/// Options whose files levity remembers for later calls: it writes them itself, and trusts their
-/// content.
-const REMEMBERED_OPTIONS: [&str; 7] = [
+/// Options whose files levity remembers for later calls: it writes them itself and trusts their
+/// content, or they name programs that levity starts without a sandbox.
+const REMEMBERED_OPTIONS: [&str; 9] = [
     "journal",
     "memory",
     "sessions",
@@ -73,6 +73,8 @@ const REMEMBERED_OPTIONS: [&str; 7] = [
     "recall",
     "token_file",
     "named_tokens",
+    "cache",
+    "mcp",
 ];
 
 /// The maximum number of remembered files. When it is exceeded, those that no longer exist and the

@@ -125,6 +125,12 @@ impl RunArg {
     /// would execute them without asking again.
     async fn own_records(&self, trust: Trust) -> Result<(Arc<OwnJournal>, Vec<Record>), String> {
         let (journal, id) = (self.place.open_own(trust)?, self.id());
+        if !trust.trust_journal
+            && let Ok(checked) = journal.read_to_continue(&id).await
+            && !checked.is_empty()
+        {
+            return Ok((journal, checked));
+        }
         let records = read(&*journal, &id).await?;
         if let Err(error) = journal.admit(&id, &records).await {
             // The user learns what `--trust-journal` would allow.

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use levity::core::__private::sha256;
 use levity::core::{Record, RunId, RunRequest};
-use levity_system::files;
+use levity_system::{Replace, files};
 
 use crate::state;
 
@@ -109,13 +109,10 @@ impl Seal {
         if let Some(folder) = path.parent() {
             state::create(folder).map_err(io::Error::other)?;
         }
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let last = Link::of(run, records)?;
-        let mut file = options.open(path)?;
-        put(&mut file, &last.line())?;
+        // A process that is killed here leaves the old seal, which matches as well.
+        Replace::new(path).write(last.line().as_bytes())?;
+        let file = OpenOptions::new().write(true).open(path)?;
         Ok(Self {
             file: Arc::new(Mutex::new(file)),
             last,
@@ -158,8 +155,8 @@ impl SentDecisions {
         Self(path)
     }
 
-    /// Stores a decision, before it is posted.
-    pub(crate) fn add(&self, run: &RunId, request: &RunRequest) -> io::Result<()> {
+    /// Stores a decision for the run with this mark, before it is posted.
+    pub(crate) fn add(&self, mark: &str, request: &RunRequest) -> io::Result<()> {
         if !decides(request) {
             return Ok(());
         }
@@ -171,12 +168,12 @@ impl SentDecisions {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let mut file = options.open(&self.0)?;
-        file.write_all(format!("{}\n", hash(run, request)?).as_bytes())?;
+        file.write_all(format!("{}\n", hash(mark, request)?).as_bytes())?;
         file.sync_data()
     }
 
     /// Removes the decisions that levity did not send, and returns their number.
-    pub(crate) fn drop_others(&self, run: &RunId, requests: &mut Vec<RunRequest>) -> usize {
+    pub(crate) fn drop_others(&self, mark: &str, requests: &mut Vec<RunRequest>) -> usize {
         if !requests.iter().any(decides) {
             return 0;
         }
@@ -185,7 +182,7 @@ impl SentDecisions {
         let sent: BTreeSet<&str> = text.lines().collect();
         let before = requests.len();
         let is_own = |request: &RunRequest| {
-            hash(run, request).is_ok_and(|hash| sent.contains(hash.as_str()))
+            hash(mark, request).is_ok_and(|hash| sent.contains(hash.as_str()))
         };
         requests.retain(|request| !decides(request) || is_own(request));
         before - requests.len()
@@ -198,8 +195,10 @@ fn decides(request: &RunRequest) -> bool {
     !matches!(request, RunRequest::Command(_))
 }
 
-fn hash(run: &RunId, request: &RunRequest) -> io::Result<String> {
-    let mut bytes = format!("{run}\n").into_bytes();
+/// Each question of a run has its own number, and each run its own mark, even if a run with the
+/// same id was removed. A decision is therefore accepted for one question alone.
+fn hash(mark: &str, request: &RunRequest) -> io::Result<String> {
+    let mut bytes = format!("{mark}\n").into_bytes();
     serde_json::to_writer(&mut bytes, request)?;
     Ok(sha256(&bytes))
 }
@@ -255,16 +254,15 @@ mod tests {
         use levity::core::{ControlCommand, Decision, EffectId};
         let folder = tempfile::tempdir().unwrap();
         let sent = SentDecisions::new(folder.path().join("a/sent"));
-        let run = RunId::new("r");
         let decide = |effect| RunRequest::Decide {
             effect: EffectId::new(effect),
             decision: Decision::Allow,
         };
         let pause = RunRequest::Command(ControlCommand::Pause);
-        sent.add(&run, &decide(1)).unwrap();
+        sent.add("mark", &decide(1)).unwrap();
         let mut requests = vec![decide(1), decide(2), pause.clone()];
-        assert_eq!(sent.drop_others(&run, &mut requests), 1);
+        assert_eq!(sent.drop_others("mark", &mut requests), 1);
         assert_eq!(requests, [decide(1), pause]);
-        assert_eq!(sent.drop_others(&RunId::new("s"), &mut requests), 1);
+        assert_eq!(sent.drop_others("other", &mut requests), 1);
     }
 }

@@ -85,7 +85,7 @@ enum Format {
     Mermaid,
     /// A graph in the DOT language of Graphviz.
     Dot,
-    /// An SVG image.
+    /// An image in the format SVG.
     Svg,
     /// A tree of indented text lines.
     Tree,

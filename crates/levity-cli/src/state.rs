@@ -9,7 +9,7 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use levity::core::Digest;
+use levity::core::__private::sha256;
 
 /// Returns the folder for this user's state, below `XDG_STATE_HOME`, or `LOCALAPPDATA` on Windows,
 /// or `~/.local/state`. Others may be able to change it: use this only to protect it, and
@@ -115,5 +115,6 @@ pub(crate) fn name_of(folder: &Path) -> String {
         }
     };
     let last: String = last.chars().take(40).map(plain).collect();
-    format!("{last}-{}", Digest::EMPTY.with(text.as_bytes()))
+    let hash = sha256(text.as_bytes());
+    format!("{last}-{}", &hash[..32])
 }

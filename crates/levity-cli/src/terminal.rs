@@ -111,14 +111,17 @@ pub(crate) fn shell_quote(word: &str) -> Cow<'_, str> {
 
 /// Returns `true` if a character is invisible or shown as a blank, so that it can disguise a text.
 ///
-/// Zero-width joiners are not in the list, because emoji and several scripts need them.
+/// Zero-width joiners and the selector of emoji are not in the list, because emoji and several
+/// scripts need them.
 fn is_invisible(char: char) -> bool {
     matches!(
         char,
-        '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180e}'
+        '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{fe00}'..='\u{fe0e}' | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d159}' | '\u{1d173}'..='\u{1d17a}'
             | '\u{200b}' | '\u{2028}' | '\u{2029}' | '\u{2060}'..='\u{2064}'
             | '\u{206a}'..='\u{206f}' | '\u{2800}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
-            | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}' | '\u{e0100}'..='\u{e01ef}'
+            | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}' | '\u{e0100}'..='\u{e01ef}'
     )
 }
 

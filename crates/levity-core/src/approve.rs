@@ -142,7 +142,7 @@ impl Ask {
 pub struct ArgumentProblem {
     /// The place in the arguments as a JSON pointer; empty for the arguments as a whole.
     pub path: String,
-    /// The problem.
+    /// The problem, as a sentence for a person or a model.
     pub message: String,
 }
 

@@ -77,6 +77,13 @@ pub trait Journal: Send + Sync {
         Ok(self.open(run).await?.records)
     }
 
+    /// Returns the records of a run like [`read`](Self::read), for somebody who continues the run
+    /// because of them: to fork it, or to decide about its calls. A journal that checks who wrote
+    /// the records rejects those that it would not [`open`](Self::open).
+    async fn read_to_continue(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
+        self.read(run).await
+    }
+
     /// Deletes the records of a run and its descendants, and returns `true` if there were any. If
     /// the run is being driven, it fails with [`Busy`](JournalErrorKind::Busy) and deletes nothing.
     async fn remove(&self, run: &RunId) -> Result<bool, JournalError> {
@@ -117,6 +124,10 @@ macro_rules! forward_journal {
 
             async fn read(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
                 (**self).read(run).await
+            }
+
+            async fn read_to_continue(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
+                (**self).read_to_continue(run).await
             }
 
             async fn remove(&self, run: &RunId) -> Result<bool, JournalError> {

@@ -27,11 +27,13 @@ pub struct RequestedCalls {
     history: History,
 }
 
-/// The indices of the calls with the same arguments.
+/// The indices of the calls with the same fingerprint of their arguments.
 #[derive(Debug, Default)]
 struct SameArguments {
     all: BTreeSet<usize>,
     by_name: HashMap<String, BTreeSet<usize>>,
+    /// `true` if the arguments differ: a model can find two values with the same fingerprint.
+    differ: bool,
 }
 
 impl RequestedCalls {
@@ -67,16 +69,24 @@ impl RequestedCalls {
 
     /// Returns the call that an effect performs, or asks approval for.
     ///
-    /// Returns `None` if no call has the id, the name and the arguments of the effect: it must not
-    /// be confused with another one.
+    /// Returns `None` if no call has the id, the name and the arguments of the effect, or if two
+    /// calls with different arguments have the same fingerprint: it must not be confused with
+    /// another one.
     pub fn find(&self, note: &EffectNote) -> Option<&ToolCall> {
-        self.calls.get(self.place(note)?).map(|(call, _)| call)
+        let (call, digest) = self.calls.get(self.place(note)?)?;
+        let is_unique = |same: &SameArguments| !same.differ;
+        self.by_args
+            .get(digest)
+            .is_some_and(is_unique)
+            .then_some(call)
     }
 
     /// Makes a call available by its arguments.
     fn index(&mut self, at: usize) {
         let (call, digest) = &self.calls[at];
         let same = self.by_args.entry(*digest).or_default();
+        let differs = |other: &usize| self.calls[*other].0.args != call.args;
+        same.differ |= same.all.last().is_some_and(differs);
         same.all.insert(at);
         same.by_name
             .entry(call.name.clone())
@@ -157,6 +167,22 @@ mod tests {
         check(&calls, &without, Some(("a", &one)));
         without.call = Some("x".into());
         check(&calls, &without, None);
+    }
+
+    /// A model can search for such values: the fingerprint has 64 bits.
+    #[test]
+    fn calls_with_same_fingerprint_are_not_confused() {
+        let harmless = json!({"command": "touch harmless #Ttp7DnOtkR1"});
+        let other = json!({"command": "touch EVIL #ssP8H5G0CGA"});
+        assert_eq!(Digest::of(&harmless), Digest::of(&other));
+        let mut calls = RequestedCalls::default();
+        calls.add(&reply([ToolCall::new("a", "run", other.clone())]));
+        let ask = |call, args| note(EffectKind::Ask, "run", call, args);
+        check(&calls, &ask("a", &other), Some(("a", &other)));
+        calls.add(&reply([ToolCall::new("b", "run", harmless.clone())]));
+        for id in ["a", "b", "renamed"] {
+            check(&calls, &ask(id, &other), None);
+        }
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub async fn preview_fork(
     from: &RunId,
     after: Option<u64>,
 ) -> Result<ForkPreview, RuntimeError> {
-    let records = cut(from, journal.read(from).await?, after)?;
+    let records = cut(from, journal.read_to_continue(from).await?, after)?;
     Ok(ForkPreview {
         after: (records.len() as u64).saturating_sub(1),
         approved: open_approvals(&records),

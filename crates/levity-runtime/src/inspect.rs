@@ -230,7 +230,8 @@ async fn asks_with_executors<W: Runnable>(
     what: &W,
     run: &RunId,
 ) -> Result<Vec<AskWithExecutor>, RuntimeError> {
-    let folded = replay_run(what, run).await?;
+    let records = read_to_continue(&**what.runtime().journal(), run).await?;
+    let folded = replay(run, &records, |kind, state| what.inspect(kind, state))?;
     let (is_over, under_way) = (folded.machine.ending().is_some(), folded.in_progress);
     asks_of(
         run.clone(),
@@ -296,7 +297,7 @@ fn asks_of(
                 Effect::Ask(ask) => asks.push((ask, executor.clone())),
                 Effect::Child(child) => {
                     let below = run.child(id);
-                    let records = match read(&*journal, &below).await {
+                    let records = match read_to_continue(&*journal, &below).await {
                         // The process ended before the child could start.
                         Err(RuntimeError::NotFound(_)) => continue,
                         records => records?,
@@ -330,7 +331,14 @@ fn asks_of(
 }
 
 async fn read(journal: &dyn Journal, run: &RunId) -> Result<Vec<Record>, RuntimeError> {
-    let records = journal.read(run).await?;
+    existing(run, journal.read(run).await?)
+}
+
+async fn read_to_continue(journal: &dyn Journal, run: &RunId) -> Result<Vec<Record>, RuntimeError> {
+    existing(run, journal.read_to_continue(run).await?)
+}
+
+fn existing(run: &RunId, records: Vec<Record>) -> Result<Vec<Record>, RuntimeError> {
     if records.is_empty() {
         Err(RuntimeError::NotFound(run.clone()))
     } else {

@@ -420,7 +420,7 @@ impl Runtime {
         line: Option<CommandReceiver>,
         executor: &dyn Executor,
     ) -> Result<Ready<M>, RuntimeError> {
-        let old = self.shared.journal.read(&plan.from).await?;
+        let old = self.shared.journal.read_to_continue(&plan.from).await?;
         let records = cut(&plan.from, old, plan.after)?;
         let Some(Entry::Opened(opened)) = records.first().map(|record| &record.entry) else {
             return Err(RuntimeError::NotFound(plan.from));

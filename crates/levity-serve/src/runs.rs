@@ -658,6 +658,13 @@ impl Runs {
         }
     }
 
+    /// Fails if the records of a run may not be used to continue it.
+    pub(crate) async fn check_records(&self, id: &RunId) -> Result<()> {
+        self.check_resumable(id)?;
+        self.runtime().journal().read_to_continue(id).await?;
+        Ok(())
+    }
+
     /// Reads the run before it takes a slot, because reading may wait for a permit. Two tasks that
     /// resume the same run at once get the same one: the second finds the run of the first.
     async fn resume_at(&self, id: &RunId, origin: RunOrigin<'_>) -> Result<Arc<LiveRun>> {

@@ -209,6 +209,10 @@ impl Journal for FaultyJournal {
         self.inner.read(run).await
     }
 
+    async fn read_to_continue(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
+        self.inner.read_to_continue(run).await
+    }
+
     async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
         self.inner.list(query).await
     }

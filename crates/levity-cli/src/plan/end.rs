@@ -38,7 +38,7 @@ pub(crate) enum Drawing {
     Mermaid,
     /// A graph in the DOT language of Graphviz.
     Dot,
-    /// An SVG image.
+    /// An image in the format SVG.
     Svg,
     /// A tree of indented text lines.
     Tree,

@@ -23,7 +23,7 @@ use levity::prelude::*;
 use levity::runtime::Delivery;
 
 use super::timeline::asked_call;
-use super::{CommandResult, RunArg, read};
+use super::{CommandResult, RunArg};
 use crate::marks::Trust;
 use crate::terminal::{advise, chain, print_text, shell_quote};
 
@@ -51,7 +51,8 @@ impl Approve {
         let asking = if run == self.run_arg.id() {
             records
         } else {
-            read(&*journal, &run).await?
+            let read = journal.read_to_continue(&run).await;
+            read.map_err(|error| chain(&error))?
         };
         if let Some(call) = asked_call(&asking, effect) {
             if !call.is_known {

@@ -388,12 +388,15 @@ pub(super) fn short(text: &str) -> String {
 
 /// Returns a text on one line.
 ///
-/// Control characters become blanks, so no text can begin a line of its own and imitate another
-/// record.
+/// Line breaks and tabs become blanks, so no text can begin a line of its own and imitate another
+/// record. Other control characters remain visible as `\u{fffd}`.
 fn line(text: &str) -> String {
-    text.chars()
-        .map(|char| if char.is_control() { ' ' } else { char })
-        .collect()
+    let visible = |char: char| match char {
+        '\n' | '\r' | '\t' => ' ',
+        char if char.is_control() => char::REPLACEMENT_CHARACTER,
+        char => char,
+    };
+    text.chars().map(visible).collect()
 }
 
 #[cfg(test)]

@@ -86,7 +86,7 @@ impl PlantedJournal {
         command
             .current_dir(self.path("clone"))
             .env("HOME", self.path(home))
-            .env("LEVITY_TOKEN", "a-token-of-a-test-0123");
+            .env("LEVITY_TOKEN", crate::serve::TOKEN);
         command.stdin(Stdio::null());
         command
     }
@@ -234,10 +234,39 @@ fn approval_that_other_program_wrote_is_refused() {
     }
 }
 
+/// The web page and the HTTP API read records, too.
+#[cfg(unix)]
+#[test]
+fn server_neither_forks_nor_shows_questions_of_changed_run() {
+    for journal in FORMS {
+        let planted = PlantedJournal::waiting(journal);
+        let approve = ["runs", "approve", "nightly", "--trust-journal"];
+        check(&planted.user(&approve), 0, "resume run nightly");
+        let serve = ["serve", "http", "--listen", "127.0.0.1:0"];
+        let server = crate::serve::Server::spawn(planted.command("stranger", &serve));
+        for (method, path, body) in [
+            ("POST", "/v1/runs/nightly/fork", json!({"id": "copy"})),
+            ("POST", "/v1/runs/nightly/resume", json!({})),
+            ("GET", "/v1/runs/nightly/asks", Value::Null),
+        ] {
+            let (status, answer) = server.ask(method, path, &body);
+            let is_refused = answer.to_string().contains("another program changed");
+            assert!(status == 422 && is_refused, "{path}: {status} {answer}");
+        }
+        assert!(!planted.is_written());
+    }
+}
+
 #[test]
 fn decision_that_other_program_left_is_dropped() {
+    for trust in [&["--trust-journal"][..], &[]] {
+        dropped_decision(trust);
+    }
+}
+
+fn dropped_decision(trust: &[&str]) {
     let planted = PlantedJournal::waiting("runs.db");
-    let own = |args: &[&str]| planted.call("stranger", args);
+    let own = |args: &[&str]| planted.call("stranger", &[args, trust].concat());
     change(
         &planted.path("clone/runs.db"),
         r#"INSERT INTO inbox (run, post)

@@ -204,7 +204,7 @@ impl Cache {
         self.remember(&key, response);
         if let Some(disk) = self.disk.clone() {
             let response = response.clone();
-            let _ = files::run_blocking(move || disk.put(&key, response)).await;
+            let _ = files::run_blocking(move || disk.put(&key, &response)).await;
         }
     }
 

@@ -102,7 +102,8 @@ impl RunView {
         }
     }
 
-    /// Settles a call whose run ended before it.
+    /// Settles a call whose run ended before it. Nobody knows whether the call had an effect, so its
+    /// status is unknown and not failed.
     pub(super) fn close_call(&mut self, call: &(RunId, u64), at: Timestamp) {
         if let Some(id) = self.calls.remove(call) {
             self.update_call(&id, |call| {
@@ -227,7 +228,8 @@ impl RunView {
         }
     }
 
-    /// Moves a question to the step that it belongs to.
+    /// Moves a question to the step that it belongs to. The event that names the step may come
+    /// before or after the question.
     pub(super) fn assign_ask(&mut self, run: &RunId, effect: EffectId, to: &Arc<str>) {
         self.owners.insert(run.child(effect), to.clone());
         let id = call_id(run, effect);
@@ -241,7 +243,9 @@ impl RunView {
             .update(&id, self.revision, |item| item.node = to.clone());
     }
 
-    /// Records a changed file. The latest change of a path wins, whatever the order of the events.
+    /// Records a changed file. The latest change of a path wins, whatever the order of the events:
+    /// the events of parallel child runs arrive in an order that differs between a live run and its
+    /// journal. A removed file stays in the map, so that an earlier change does not bring it back.
     pub(super) fn change_file(&mut self, cx: &Cx, effect: EffectId, change: &FileChange) {
         let item = call_id(&cx.run, effect);
         self.update_call(&item, |call| {
@@ -271,7 +275,8 @@ impl RunView {
         self.changed.files = self.revision;
     }
 
-    /// Returns the node of a child run: the step or worker that announced it, or a new node.
+    /// Returns the node of a child run: the step or worker that announced it, or a new node. If the
+    /// graph has no room for another node, the child run belongs to the node of its parent.
     pub(super) fn node_of_child(&mut self, parent: &RunId, child: &RunId, name: &str) -> Arc<str> {
         if let Some(node) = self.owners.get(child) {
             return node.clone();

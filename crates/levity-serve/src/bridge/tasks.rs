@@ -303,7 +303,7 @@ fn report_end(host: &Inner, task: String, status: String, signalled: Result<Task
 /// the run may be resumed.
 pub(super) async fn recover(host: &Arc<Inner>, runs: &Runs, record: TaskRecord) {
     let (id, task) = (RunId::new(record.task.as_str()), record.task.clone());
-    let checked = runs.check_resumable(&id);
+    let checked = runs.check_records(&id).await;
     if let (Stage::Signalling { good, .. }, Ok(())) = (&record.stage, &checked) {
         let good = *good;
         let inner = host.clone();

@@ -18,8 +18,8 @@ use crate::access_control::{guard, refuse};
 use crate::error::Error;
 
 /// Places and problems are in a list of their own, so that a page can show each at its field.
-const INVALID_ARGUMENTS: &str = "the arguments do not match the schema of the tool, so the call was \
-    not made; correct them as `problems` says, and decide again";
+const INVALID_ARGUMENTS: &str = "the arguments do not match the schema of the tool, so the call \
+    was not made; correct them as `problems` says, and decide again";
 
 /// The result of a request handler.
 pub(super) type HandlerResult<T = Response> = Result<T, Problem>;

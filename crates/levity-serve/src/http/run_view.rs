@@ -66,7 +66,8 @@ async fn load_from_journal(
 ) -> HandlerResult<RunView> {
     let standing = api.runs.status_for(caller, id).await?;
     let over = standing.ending.is_some();
-    let asks = if over {
+    // Questions of a run that this server may not continue cannot be decided.
+    let asks = if over || api.runs.check_resumable(id).is_err() {
         Vec::new()
     } else {
         api.runs.asks_for(caller, id).await?

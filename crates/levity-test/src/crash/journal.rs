@@ -292,6 +292,11 @@ impl Journal for CrashJournal {
         self.0.inner.read(run).await
     }
 
+    async fn read_to_continue(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
+        self.alive().await;
+        self.0.inner.read_to_continue(run).await
+    }
+
     async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
         self.alive().await;
         self.0.inner.list(query).await

@@ -1,8 +1,12 @@
 //! Replies in a folder, shared by any number of processes.
 //!
-//! There is no index and no lock. The name of a file is the key of its reply, a write replaces the
-//! file atomically, and a reader that finds a partial or foreign file treats it as a miss. The
-//! folder and its files are private to their owner, because replies contain conversations.
+//! There is no index and no lock. The name of a file is a hash of the key of its reply, a write
+//! replaces the file atomically, and a reader that finds a partial or foreign file treats it as a
+//! miss. The folder and its files are private to their owner, because replies contain
+//! conversations.
+//!
+//! If the key depends on a secret, only its owner can write a reply: the file contains a hash of
+//! the key and the reply, but never the key.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -10,12 +14,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
+use levity_core::__private::sha256;
 use levity_core::{Fold, Response};
 use levity_system::{Replace, files as private};
-use serde::{Deserialize, Serialize};
 
 /// The version of the file format; a reply with another version is ignored.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// The number of writes between two removals of old files.
 const SWEEP: usize = 64;
 
@@ -27,19 +31,16 @@ pub(super) struct Disk {
     pub(super) written: AtomicUsize,
 }
 
-/// The content of a file. It repeats the key, so that a renamed file is not taken for another
-/// reply.
-#[derive(Serialize, Deserialize)]
-struct Entry {
-    version: u32,
-    key: String,
-    response: Response,
+/// Returns the first line of a file, which proves that the rest was written with the key.
+fn head(key: &str, reply: &[u8]) -> String {
+    let proof = sha256(format!("{VERSION} {key} {}", sha256(reply)).as_bytes());
+    format!("{VERSION} {proof}")
 }
 
 impl Disk {
-    /// Returns the file of a reply. The key is hexadecimal, so it cannot leave the folder.
+    /// Returns the file of a reply.
     fn path(&self, key: &str) -> PathBuf {
-        self.folder.join(format!("{key}.json"))
+        self.folder.join(format!("{}.json", sha256(key.as_bytes())))
     }
 
     /// Returns the stored reply. A damaged reply or one of another version counts as missing.
@@ -53,21 +54,20 @@ impl Disk {
             .take(max_bytes)
             .read_to_end(&mut text)
             .ok()?;
-        let entry: Entry = serde_json::from_slice(&text).ok()?;
-        (entry.version == VERSION && entry.key == key).then_some(entry.response)
+        let end = text.iter().position(|byte| *byte == b'\n')?;
+        let reply = &text[end + 1..];
+        let is_own = text[..end] == *head(key, reply).as_bytes();
+        is_own.then(|| serde_json::from_slice(reply).ok())?
     }
 
     /// Stores a reply and removes old files now and then.
     ///
     /// The first write of a process sweeps as well, so that short-lived processes keep the limit.
-    pub(super) fn put(&self, key: &str, response: Response) -> io::Result<()> {
+    pub(super) fn put(&self, key: &str, response: &Response) -> io::Result<()> {
         private::make_dir(&self.folder)?;
-        let entry = Entry {
-            version: VERSION,
-            key: key.to_owned(),
-            response,
-        };
-        Replace::new(&self.path(key)).write(&serde_json::to_vec(&entry)?)?;
+        let reply = serde_json::to_vec(response)?;
+        let file = [head(key, &reply).as_bytes(), b"\n", &reply].concat();
+        Replace::new(&self.path(key)).write(&file)?;
         if self
             .written
             .fetch_add(1, Ordering::Relaxed)

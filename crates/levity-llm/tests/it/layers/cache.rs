@@ -170,6 +170,22 @@ async fn folder_cache_survives_restart_and_damage() {
     assert_eq!(text(&fresh(), ask("a")).await, "2", "and written anew");
 }
 
+/// Somebody who can write to the folder sees the names of its files, but not their keys.
+#[tokio::test]
+async fn changed_reply_in_folder_is_not_used() {
+    let folder = Folder::new();
+    let reply = |text: &str| {
+        let model = ScriptedModel::looping(Turn::new().text(text));
+        model.cached(Cache::new().folder(folder.path()).namespace("a secret"))
+    };
+    assert_eq!(text(&reply("honest"), ask("a")).await, "honest");
+    assert_eq!(text(&reply("other"), ask("a")).await, "honest");
+    let file = folder.path().join(&folder.names()[0]);
+    let stored = fs::read_to_string(&file).unwrap();
+    fs::write(&file, stored.replace("honest", "forged")).unwrap();
+    assert_eq!(text(&reply("other"), ask("a")).await, "other");
+}
+
 #[tokio::test]
 async fn folder_cache_is_bounded_and_failures_are_ignored() {
     let folder = Folder::new();
