@@ -199,6 +199,7 @@ impl Lineage {
         }
     }
 
+    /// Remembers the name of a child run, or the tool of a call, before events of it arrive.
     fn begin(&mut self, event: &Event) {
         match &event.kind {
             EventKind::ChildStarted { child, agent, .. } => {
@@ -211,11 +212,13 @@ impl Lineage {
         }
     }
 
+    /// Remembers the tool of a call or of a question about it.
     fn begin_call(&mut self, event: &Event, effect: EffectId, tool: &str) {
         let entry = self.entry(tool.into());
         self.calls.insert((event.run.clone(), effect), entry);
     }
 
+    /// Returns a new entry, and drops old ones if there are too many.
     fn entry(&mut self, name: Arc<str>) -> Entry {
         if self.runs.len() + self.calls.len() >= MAX_ENTRIES {
             self.forget_older_half();
@@ -243,6 +246,7 @@ impl Lineage {
         self.calls.retain(|_, entry| entry.number >= first);
     }
 
+    /// Removes the run or the call that ends with an event.
     fn end(&mut self, event: &Event) {
         match &event.kind {
             EventKind::RunEnded(_) => self.forget(&event.run),
@@ -278,6 +282,7 @@ impl Lineage {
         }
     }
 
+    /// Removes the calls of a run alone.
     fn forget_calls(&mut self, run: &RunId) {
         let all = (run.clone(), EffectId::new(0))..=(run.clone(), EffectId::new(u64::MAX));
         let effects: Vec<_> = self
@@ -290,6 +295,7 @@ impl Lineage {
         }
     }
 
+    /// Returns the tool of the call that an event concerns; `None` if it concerns a whole run.
     fn tool_of(&self, event: &Event) -> Option<Arc<str>> {
         let effect = match &event.kind {
             EventKind::Asked(ask) => ask.effect,

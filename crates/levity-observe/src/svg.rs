@@ -96,6 +96,8 @@ pub(crate) fn svg(title: &str, boxes: &[SvgBox], edges: &[SvgEdge]) -> String {
     out
 }
 
+/// Writes a box with its lines. Viewers show all lines, in full length, while the pointer rests on
+/// the box.
 fn draw_box(out: &mut String, one: &SvgBox, area: Area) {
     let Area {
         x,
@@ -123,6 +125,7 @@ fn draw_box(out: &mut String, one: &SvgBox, area: Area) {
     out.push_str("</g>\n");
 }
 
+/// Writes an arrow from the right side of a box to the left side of another one.
 fn draw_edge(out: &mut String, from: Area, to: Area, dashed: bool) {
     let (x1, y1) = (from.x + from.width, from.y + from.height / 2);
     let (x2, y2) = (to.x, to.y + to.height / 2);
@@ -164,6 +167,7 @@ impl<'a> Graph<'a> {
         }
     }
 
+    /// Returns the number of boxes that have an area.
     fn drawn(&self) -> usize {
         self.areas.iter().flatten().count()
     }

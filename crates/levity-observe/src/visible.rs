@@ -13,6 +13,7 @@ pub(crate) fn visible_line(text: &str, max_chars: usize) -> String {
     line
 }
 
+/// Returns a character that takes one place on a line and changes no other one.
 fn visible_char(char: char) -> char {
     match char {
         '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}' => ' ',

@@ -176,6 +176,7 @@ impl Items {
         }
     }
 
+    /// Drops the oldest items until the rest is within both limits. The newest one always stays.
     fn drop_oldest(&mut self, revision: u64) {
         while self.slots.len() > MAX_ITEMS || (self.bytes > MAX_ITEM_BYTES && self.slots.len() > 1)
         {
@@ -204,6 +205,7 @@ impl Items {
 }
 
 impl Slot {
+    /// Returns how the item changed after a revision: text that was only appended is sent alone.
     fn change_since(&self, index: usize, revision: u64) -> ItemChange {
         if self.created > revision {
             return ItemChange::Added {

@@ -50,6 +50,7 @@ impl Marks {
         }
     }
 
+    /// Drops every second frequent mark. If there is none, drops every second mark of all.
     fn thin(&mut self) {
         let mut count = 0_usize;
         let before = self.0.len();
