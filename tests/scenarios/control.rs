@@ -88,9 +88,27 @@ async fn edited_call_uses_new_arguments_and_informs_model() {
 
 #[tokio::test]
 async fn edited_arguments_are_validated_against_schema() {
-    let (result, calls) = decide(Decision::edit(json!({"path": [5]}))).await;
-    assert!(calls.is_empty());
-    assert_eq!(result.error, Some(ToolErrorKind::InvalidArgs));
+    let tool = delete();
+    let agent = Agent::builder(model()).tool(tool.clone()).build().unwrap();
+    let mut run = agent.start("Tidy up");
+    let mut events = run.events();
+    while let Some(event) = events.next().await {
+        if let EventKind::Asked(ask) = event.kind {
+            let wrong = Decision::edit(json!({"path": [5]}));
+            match run.control().decide(&ask, wrong).await {
+                Err(ControlError::InvalidArguments { problems, .. }) => {
+                    assert_eq!(problems[0].path, "/path");
+                }
+                other => panic!("{other:?}"),
+            }
+            // The question is still open.
+            let edit = Decision::edit(json!({"path": "b.txt"}));
+            run.control().decide(&ask, edit).await.unwrap();
+        }
+    }
+    run.await.unwrap();
+    let calls = tool.calls().into_iter().map(|call| call.args);
+    assert_eq!(calls.collect::<Vec<_>>(), [json!({"path": "b.txt"})]);
 }
 
 #[tokio::test]
