@@ -116,7 +116,7 @@ struct Inner {
     kernel: bool,
     deny: Deny,
     /// Relative paths that commands must not create.
-    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+    #[cfg_attr(not(all(feature = "commands", target_os = "linux")), allow(dead_code))]
     reserved: Vec<String>,
     targets: Targets,
     listeners: Listeners,
@@ -200,13 +200,14 @@ impl Workspace {
         self.0.targets.denied_to_commands()
     }
 
-    /// Returns `true` if a rule matches more than the last name of a path.
+    /// Returns the relative paths that commands must not create.
     #[cfg(all(feature = "commands", target_os = "linux"))]
-    #[cfg(all(target_os = "linux", feature = "commands"))]
     pub(crate) fn reserved(&self) -> &[String] {
         &self.0.reserved
     }
 
+    /// Returns `true` if a rule matches more than the last name of a path.
+    #[cfg(all(feature = "commands", target_os = "linux"))]
     pub(crate) fn denies_by_path(&self) -> bool {
         self.0.deny.has_path_rules()
     }
