@@ -56,9 +56,12 @@ async fn start(
     line: &str,
 ) -> JoinHandle<Result<CommandOutput, CommandError>> {
     let command = sandbox.shell(format!("echo > started; {line}"));
-    let running = tokio::spawn(async move { command.run().await });
-    wait_for(&folder.join("started")).await;
-    running
+    let mut running = tokio::spawn(async move { command.run().await });
+    let started = folder.join("started");
+    tokio::select! {
+        () = wait_for(&started) => running,
+        ended = &mut running => panic!("{ended:?}"),
+    }
 }
 
 async fn wait_for(path: &Path) {
