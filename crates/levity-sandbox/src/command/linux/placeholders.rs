@@ -41,7 +41,9 @@ pub(super) const MAX_PER_REPOSITORY: usize = 4;
 /// An even number, because some file systems store only every second one.
 const MARK: i64 = 1_279_612_488;
 
-/// The maximum number of folders with placeholders. Each needs an open file.
+/// The maximum number of folders of a command with placeholders for git. Each needs an open file,
+/// and a command can create many repositories for the next one. Reserved paths have no such limit,
+/// because only the owner of the workspace adds them.
 const MAX_FOLDERS: usize = 128;
 
 /// The number of attempts to lock a folder, and the pause after each.
@@ -92,6 +94,7 @@ impl Placeholders {
             return;
         };
         let mut filler = Filler::new(workspace, covers, self);
+        filler.max_folders = MAX_FOLDERS;
         for repository in repositories {
             // If it was moved, its other covers are missed as well.
             let Ok(folder) = tree.open(repository) else {
@@ -132,30 +135,31 @@ impl Placeholders {
         Ok(())
     }
 
-    /// Starts the use of a folder. Fails if too many folders are in use: without a lock, another
-    /// process could remove their placeholders.
-    fn enter(&mut self, folder: &OwnedFd) -> Result<(), Errno> {
+    /// Starts the use of a folder. Fails if the command uses too many folders: without a lock,
+    /// another process could remove their placeholders.
+    fn enter(&mut self, folder: &OwnedFd, max_folders: usize) -> Result<(), Errno> {
         let identity = Identity::of(&fstat(folder)?);
-        let mut held = held();
-        let held = held.get_or_insert_default();
-        if held.len() >= MAX_FOLDERS && !held.contains_key(&identity) {
+        if self.0.contains(&identity) {
+            return Ok(());
+        }
+        if self.0.len() >= max_folders {
             return Err(Errno::MFILE);
         }
-        if self.0.insert(identity) {
-            match held.entry(identity) {
-                Entry::Occupied(mut known) => known.get_mut().commands += 1,
-                Entry::Vacant(new) => {
-                    // A lock belongs to an open file, so the file must be opened again.
-                    let folder = openat(folder, c".", LIST, Mode::empty())?;
-                    share(&folder);
-                    new.insert(Held {
-                        folder,
-                        commands: 1,
-                        placeholders: BTreeSet::new(),
-                    });
-                }
+        let mut held = held();
+        match held.get_or_insert_default().entry(identity) {
+            Entry::Occupied(mut known) => known.get_mut().commands += 1,
+            Entry::Vacant(new) => {
+                // A lock belongs to an open file, so the file must be opened again.
+                let folder = openat(folder, c".", LIST, Mode::empty())?;
+                share(&folder);
+                new.insert(Held {
+                    folder,
+                    commands: 1,
+                    placeholders: BTreeSet::new(),
+                });
             }
         }
+        self.0.insert(identity);
         Ok(())
     }
 }
@@ -203,6 +207,7 @@ struct Filler<'a> {
     placeholders: &'a mut Placeholders,
     /// The paths that are covered already.
     covered: HashSet<CString>,
+    max_folders: usize,
 }
 
 impl<'a> Filler<'a> {
@@ -217,6 +222,7 @@ impl<'a> Filler<'a> {
             covers,
             placeholders,
             covered,
+            max_folders: usize::MAX,
         }
     }
 
@@ -275,7 +281,7 @@ impl<'a> Filler<'a> {
             return stat;
         }
         // The lock must precede the file, so that no other process removes it.
-        self.placeholders.enter(folder)?;
+        self.placeholders.enter(folder, self.max_folders)?;
         if make(folder, name, kind)? || find(folder, name) == Some(kind) {
             let identity = Identity::of(&fstat(folder)?);
             let mut held = held();

@@ -400,6 +400,9 @@ async fn reserved_path_remains_in_workspace_with_many_repositories() {
     assert!(sandbox.shell(line).run().await.unwrap().is_success());
     let other = File::open(folder.path()).unwrap();
     let running = start(folder.path(), &sandbox, WAIT).await;
+    // Commands in other workspaces have their own limit.
+    let (_workspace, free) = self::sandbox(&["settings.toml"]).unwrap();
+    assert!(free.shell("exit 0").run().await.unwrap().is_success());
     // Without a lock, another process could remove the placeholder.
     let locked = flock(&other, FlockOperation::NonBlockingLockExclusive);
     put(folder.path(), "end", "");
