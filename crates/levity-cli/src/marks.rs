@@ -99,9 +99,10 @@ struct MarkEntries {
 /// Stands in place of a mark whose run was removed. It differs from each hash.
 const REMOVED: &str = "removed";
 
-/// How often a run in progress is read until its records match its seal, and the pause between two
-/// attempts.
+/// The number of attempts to read a run in progress until its records match its seal.
 const READ_ATTEMPTS: u32 = 10;
+
+/// The pause between two attempts.
 const READ_INTERVAL: Duration = Duration::from_millis(20);
 
 impl OwnJournal {
