@@ -9,6 +9,7 @@
 //! the state folder lies in a folder that only its owner can read.
 
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 
 use levity::serve::Token;
 
@@ -50,12 +51,13 @@ pub(crate) fn source(env: &str, named: Option<&Path>, name: &str) -> Result<Sour
 /// levity creates it with a new token and prints the token once.
 ///
 /// The folder is created only for the default file; the folder of a file that the user named must
-/// exist, because a mistyped path should not leave new folders behind. Notes go to standard error,
-/// so standard output remains free for the protocol.
+/// exist, because a mistyped path should not leave new folders behind. The note about the token goes
+/// to standard error, so standard output remains free for the protocol. `levity ui` needs the token
+/// twice, and prints the note once.
 pub(crate) fn token(env: &str, named: Option<&Path>, name: &str) -> Result<Token, String> {
     let path = match source(env, named, name)? {
         Source::Env(token) => {
-            note(&format!("clients must send the token in `{env}`"));
+            tell(&format!("clients must send the token in `{env}`"));
             return Ok(token);
         }
         Source::File(path) => path,
@@ -65,15 +67,21 @@ pub(crate) fn token(env: &str, named: Option<&Path>, name: &str) -> Result<Token
     }
     let (token, new) = Token::from_file_or_new(&path).map_err(|error| chain(&error))?;
     match new {
-        true => note(&format!(
+        true => tell(&format!(
             "clients must send this token, which is stored in `{}` and not printed again: {}",
             path.display(),
             token.reveal()
         )),
-        false => note(&format!(
+        false => tell(&format!(
             "clients must send the token in `{}`",
             path.display()
         )),
     }
     Ok(token)
+}
+
+/// Prints the first note about the token of this process.
+fn tell(text: &str) {
+    static TOLD: Once = Once::new();
+    TOLD.call_once(|| note(text));
 }
