@@ -16,7 +16,33 @@ const [binary] = process.argv.slice(2);
 const work = path.join(place, 'work');
 const journal = path.join(place, 'runs');
 
-async function reply({ goal, results, isClosed }, { text, think, call }) {
+/** A plan with a step that runs once for each port, and one that runs a program. */
+const PLAN = { steps: [
+  { id: 'list', agent: 'Thinker', prompt: 'List the ports.', reads: [], writes: ['ports'] },
+  { id: 'tide', agent: 'Thinker', prompt: 'Find the tide.', map: { over: 'ports', as: 'port' }, reads: [], writes: ['tides'] },
+  { id: 'sum', agent: 'Coder', prompt: 'Add the heights.', reads: ['tides'], writes: ['total'] },
+] };
+
+const DELEGATIONS = { delegations: [
+  { id: 'a', worker: 'coder', task: 'write a note for the swarm', depends_on: [], expected: 'a file' },
+  { id: 'b', worker: 'researcher', task: 'find out more', depends_on: [], expected: 'facts' },
+] };
+
+/** Returns the reply of an agent of a team or of a swarm: a text, or a call as a list. */
+function groupReply({ goal, system, results, tools }) {
+  if (/^# Planner/.test(system)) return JSON.stringify(PLAN);
+  if (goal.includes('List the ports.')) return '{"ports": ["Dover", "Brest", "Oslo"]}';
+  if (goal.includes('Find the tide.')) return '{"tides": 2}';
+  if (goal.includes('Add the heights.')) return results || !tools.includes('run_python') ? '{"total": 6}' : ['run_python', { code: 'sum([2, 2, 2])' }];
+  if (/^You lead a team/.test(system)) return goal.includes('# What is wanted\nA plan') ? JSON.stringify(DELEGATIONS) : 'The note is written.';
+  if (goal.includes('for the swarm') && !results) return ['write_file', { path: 'swarm.txt', content: 'from a worker' }];
+  return null;
+}
+
+async function reply(request, { text, think, call }) {
+  const known = groupReply(request);
+  if (known) return Array.isArray(known) ? call(...known) : text(known);
+  const { goal, results, isClosed } = request;
   if (goal.includes('think')) {
     for (const word of ['First ', 'I ', 'compare.']) think(word);
     return text('It is *four*.');
@@ -284,6 +310,88 @@ test('swarm is shown with its workers', async ({ context }) => {
     await page.waitForSelector('.box.k-worker.s-completed');
     await page.click('.box.k-worker');
     await page.waitForSelector('.details dd:has-text("Worker")');
+    assert.deepEqual(page.problems, []);
+    await page.close();
+  });
+});
+
+/** Calls `run` with a server of a team with Python, or without if the binary has no Python. */
+async function withTeam(run) {
+  const args = ['serve', 'http', '--offer', 'team', '--listen', '127.0.0.1:0', '--workspace', work, '--model', modelOf(model)];
+  let isReached = false;
+  const reach = (hasPython) => (server) => {
+    isReached = true;
+    return run(server, hasPython);
+  };
+  try {
+    return await withServer([...args, '--python'], {}, reach(true));
+  } catch (error) {
+    if (isReached || !/python/.test(error.message)) throw error;
+    console.log('  SKIPPED: programs in the graph, because this binary has no Python');
+    return withServer(args, {}, reach(false));
+  }
+}
+
+test('graph shows fan-outs, and agents and programs inside steps', async ({ context }) => {
+  await withTeam(async (server, hasPython) => {
+    const page = await openPage(context, server.origin);
+    await startRun(page, 'Add the tides');
+    await state(page, 'answered');
+    await page.click('#tab-graph');
+    await page.waitForSelector('.box[data-node$="/tide"]:has-text("3/3")');
+    await page.click('.box[data-node$="/tide"]');
+    await page.waitForSelector('.details dd:has-text("3 / 3")');
+    await page.click('.details >> text=Show the steps inside');
+    await page.waitForFunction(() => document.querySelectorAll('.boxes .box.k-item.s-completed').length === 3);
+    await page.click('.box[data-node$="/tide#1"]');
+    await page.waitForSelector('.details dd:has-text("Element")');
+    await page.waitForSelector('.details pre:has-text("2")');
+    await page.click('.details >> text=Show in the chat');
+    await page.waitForSelector('.only');
+    await page.waitForSelector('.chat .item');
+    await page.click('#tab-graph');
+    await page.click('.graph .bar >> text=Back to the whole run');
+    await page.waitForSelector('.box[data-node$="/sum"]');
+    if (hasPython) {
+      await page.click('.box[data-node$="/sum"]');
+      await page.waitForSelector('.details .calls:has-text("run_python")');
+      await page.click('.details >> text=Show the steps inside');
+      await page.waitForSelector('.box.k-program.s-completed:has-text("run_python")');
+      await page.click('.graph .bar >> text=Back to the whole run');
+    }
+    await page.waitForSelector('.box[data-node$="/list"]');
+
+    const [download] = await Promise.all([page.waitForEvent('download'), page.click('text=Save as SVG')]);
+    assert.equal(download.suggestedFilename(), 'graph.svg');
+    const id = await page.locator('.facts-line code').first().textContent();
+    const served = await fetch(`${server.origin}/v1/runs/${id}/graph.svg`, { headers: { Authorization: `Bearer ${TOKEN}` } });
+    const text = await served.text();
+    assert.match(text, /^<svg[\s\S]*tide/);
+    assert.equal(fs.readFileSync(await download.path(), 'utf8'), text);
+    assert.deepEqual(page.problems, []);
+    await page.close();
+  });
+});
+
+test('question of a worker of a swarm is answered in the inbox', async ({ context }) => {
+  const args = ['serve', 'http', '--offer', 'swarm', '--listen', '127.0.0.1:0', '--workspace', work, '--ask', 'write_file', '--model', modelOf(model)];
+  await withServer(args, {}, async (server) => {
+    const page = await openPage(context, server.origin);
+    await startRun(page, 'Write a note together');
+    await page.waitForSelector('.top .waiting');
+    await page.click('#tab-graph');
+    await page.waitForSelector('.box.k-worker.s-waiting');
+    await page.click('.top >> text=Questions');
+    await page.waitForSelector('dialog .ask:has-text("Write a note together")');
+    await page.waitForSelector('dialog .ask:has-text("swarm.txt")');
+    await page.click('dialog >> text=Edit arguments');
+    await page.fill('dialog .editor', '{"path": "swarm.txt", "content": "edited in the inbox"}');
+    await page.click('dialog >> text=Allow with these arguments');
+    await page.waitForSelector('dialog .ask', { state: 'detached' });
+    await page.click('dialog .close');
+    await state(page, 'answered');
+    await page.waitForFunction(() => !document.querySelector('.box.s-waiting') && document.querySelectorAll('.box.k-worker.s-completed').length === 2);
+    assert.equal(fs.readFileSync(path.join(work, 'swarm.txt'), 'utf8'), 'edited in the inbox');
     assert.deepEqual(page.problems, []);
     await page.close();
   });
