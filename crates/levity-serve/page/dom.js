@@ -51,6 +51,8 @@ export function setText(node, text) {
   if (text === last) return;
   if (last && text.startsWith(last) && node.lastChild && node.lastChild.nodeType === Node.TEXT_NODE) {
     node.lastChild.appendData(text.slice(last.length));
+  } else if (last && text && node.firstChild === node.lastChild && node.firstChild?.nodeType === Node.TEXT_NODE) {
+    node.firstChild.data = text;
   } else {
     node.textContent = text;
   }

@@ -88,9 +88,10 @@ const drawRun = frame(() => {
       cost(top.usage) !== undefined && h('span', {}, money(cost(top.usage))), top.usage?.tokens > 0 && h('span', {}, `${number(top.usage.tokens)} ${T.tokens.toLowerCase()}`));
   });
   drawControls(now);
-  views[route.tab].show(now);
   history.show(state.run.top);
   comparison.show(now);
+  // The chat reads its height, so everything else is written before.
+  views[route.tab].show(now);
 });
 
 function drawControls(now) {

@@ -112,7 +112,7 @@ export function runs({ api, onStart, onProblem }) {
       if (old && Object.keys(run).every((name) => same(old[name], run[name]))) continue;
       const next = { ...old, ...run };
       // The usage of a run that goes on is soon wrong, and that of another state is requested again.
-      if (!isOver(stateOf(next)) || (old && stateOf(old) !== stateOf(next))) delete next.usage;
+      if (!isOver(stateOf(next)) || (old && stateOf(old) !== stateOf(next) && !run.usage)) delete next.usage;
       known.set(run.id, next);
     }
     draw();
@@ -125,8 +125,8 @@ export function runs({ api, onStart, onProblem }) {
     older.hidden = !next;
   }
 
-  // The list of the server has neither goals nor costs of stored runs, because they need a look into
-  // each run. They are requested for the rows in sight, a few at a time, and kept.
+  // The list of the server lacks the goals and costs of runs that it could not read in time, and the
+  // costs of those that ended since. They are requested for the rows in sight, a few at a time.
   const asked = new Map();
   const inSight = new Set();
   const sight = new IntersectionObserver((entries) => {
