@@ -26,17 +26,21 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use super::Api;
 use super::events::{PREAMBLE, event_response, take_reader};
 use super::extract::own_run;
-use super::inbox::{InboxEntry, MAX_GOAL, inbox_json, live_asks, stored_asks};
+use super::inbox::{InboxEntry, inbox_json, live_asks, stored_asks};
 use super::input::{query, root};
 use super::problem::HandlerResult;
 use super::run_view;
 use super::snapshots::{RunPlace, UnsentEvent, event_bytes, hash};
 use crate::access::Caller;
 use crate::quota::Permit;
-use crate::runs::LiveRun;
+use crate::runs::{LiveRun, MAX_GOAL};
 
-/// The minimum time between two events of the same kind.
-const PACE: Duration = Duration::from_millis(20);
+/// The minimum time between two events with changes of the view. The first change after a pause is
+/// sent immediately. With 8 ms, a browser has the newest changes for each frame at 60 Hz.
+const VIEW_PACE: Duration = Duration::from_millis(8);
+/// The minimum time between two events with runs, or with questions. They are computed from all
+/// runs in memory.
+const LIST_PACE: Duration = Duration::from_millis(50);
 /// The interval at which the journal is read.
 const POLL: Duration = Duration::from_secs(5);
 /// The number of runs that are read from the journal.
@@ -76,6 +80,16 @@ fn every(time: Duration) -> Interval {
     timer
 }
 
+/// Waits for a change, and until the pace allows the next event. The change stays unseen, so nothing
+/// is lost if the future is dropped in between.
+async fn paced_change(changes: &mut watch::Receiver<u64>, pace: &mut Interval) {
+    if changes.changed().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+    changes.mark_changed();
+    pace.tick().await;
+}
+
 /// The event stream of one page.
 struct PageStream {
     api: Arc<Api>,
@@ -89,8 +103,10 @@ struct PageStream {
     asks: Option<[u8; 32]>,
     /// The questions of runs that only the journal has.
     stored: Vec<InboxEntry>,
-    /// Limits the number of events per second.
-    pace: Interval,
+    /// Limits the number of `view` events per second.
+    view_pace: Interval,
+    /// Limits the number of `runs` and `asks` events per second.
+    list_pace: Interval,
     poll: Interval,
     heartbeat: Interval,
     unsent: VecDeque<UnsentEvent>,
@@ -132,7 +148,8 @@ impl PageStream {
             sent: BTreeMap::new(),
             asks: None,
             stored: Vec::new(),
-            pace: every(PACE),
+            view_pace: every(VIEW_PACE),
+            list_pace: every(LIST_PACE),
             poll: every(POLL),
             heartbeat,
             unsent: VecDeque::from([UnsentEvent::new(preamble)]),
@@ -162,6 +179,7 @@ impl PageStream {
                 Wake::Heartbeat => self.send(b":\n\n".to_vec()),
                 Wake::View => self.add_changes(),
                 Wake::States => {
+                    self.states.borrow_and_update();
                     self.add_runs(&[], false);
                     self.add_asks();
                     self.follow_live().await;
@@ -189,28 +207,24 @@ impl PageStream {
             .push_back(UnsentEvent::new(self.api.shared.share(bytes)));
     }
 
-    /// Waits for a change, at least until the pace allows the next event.
+    /// Waits for a change that may be sent now.
     async fn wait(&mut self) -> Wake {
-        let stop = self.api.stop.clone();
         let polls = self.api.runs.runtime().journal().keeps();
         let view = async {
-            let changed = match &mut self.view {
-                Some(ViewSource::Live { changes, .. }) => changes.changed().await.is_ok(),
-                _ => false,
-            };
-            if !changed {
-                std::future::pending::<()>().await;
+            match &mut self.view {
+                Some(ViewSource::Live { changes, .. }) => {
+                    paced_change(changes, &mut self.view_pace).await;
+                }
+                _ => std::future::pending().await,
             }
         };
-        let wake = tokio::select! {
-            () = stop.cancelled() => return Wake::Stop,
+        tokio::select! {
+            () = self.api.stop.cancelled() => Wake::Stop,
             () = view => Wake::View,
-            Ok(()) = self.states.changed() => Wake::States,
-            _ = self.poll.tick(), if polls => return Wake::Poll,
-            _ = self.heartbeat.tick() => return Wake::Heartbeat,
-        };
-        self.pace.tick().await;
-        wake
+            () = paced_change(&mut self.states, &mut self.list_pace) => Wake::States,
+            _ = self.poll.tick(), if polls => Wake::Poll,
+            _ = self.heartbeat.tick() => Wake::Heartbeat,
+        }
     }
 
     /// Adds a snapshot of the view, from memory or from the journal.
