@@ -118,11 +118,20 @@ export function runs({ api, onStart, onProblem }) {
     draw();
   }
 
+  /** `true` while a list is requested, which probably has the missing goals. */
+  let isLoading = true;
+
   async function load(cursor) {
-    const page = await api.runs(cursor ? { limit: 100, roots: true, cursor } : { limit: 100, roots: true });
-    put(page.runs);
-    next = page.next || null;
-    older.hidden = !next;
+    isLoading = true;
+    try {
+      const page = await api.runs(cursor ? { limit: 100, roots: true, cursor } : { limit: 100, roots: true });
+      put(page.runs);
+      next = page.next || null;
+      older.hidden = !next;
+    } finally {
+      isLoading = false;
+      draw();
+    }
   }
 
   // The list of the server lacks the goals and costs of runs that it could not read in time, and the
@@ -145,7 +154,7 @@ export function runs({ api, onStart, onProblem }) {
       sight.observe(row);
     }
     for (const id of inSight) {
-      if (active >= PARALLEL) return;
+      if (isLoading || active >= PARALLEL) return;
       const run = known.get(id);
       const isMissing = run && (!run.goal || (isOver(stateOf(run)) && !run.usage));
       if (isMissing && asked.get(id) !== stateOf(run)) fetchOne(id, stateOf(run));

@@ -28,6 +28,7 @@ use crate::feed::{EventReader, Feed};
 use crate::quota::{Quota, TokenShare};
 use crate::runner::{MessageSink, ModelRunner, OfferedModel, RunSetup, Runner, StartedRun};
 
+mod briefs;
 mod commands;
 mod event_cache;
 mod live;
@@ -36,6 +37,7 @@ mod reads;
 mod status;
 mod views;
 
+pub(crate) use briefs::MAX_GOAL;
 pub(crate) use commands::CommandKind;
 pub use live::{LiveRun, RunOutcome};
 use queue::ReservedSlot;
@@ -92,6 +94,8 @@ struct Inner {
     state_changes: watch::Sender<u64>,
     /// The events of runs that were recently viewed at an earlier point.
     viewed: event_cache::EventCache,
+    /// The goals of stored runs that were listed.
+    briefs: briefs::BriefCache,
 }
 
 #[derive(Clone)]
@@ -327,6 +331,7 @@ impl Runs {
                 lists,
                 state_changes: watch::Sender::new(0),
                 viewed: event_cache::EventCache::default(),
+                briefs: briefs::BriefCache::default(),
             }),
         }
     }
@@ -736,6 +741,7 @@ impl Runs {
     /// Removes an ended run from memory; the journal retains it.
     pub(crate) fn forget(&self, id: &RunId) {
         self.inner.viewed.remove(id);
+        self.inner.briefs.remove(id);
         self.known().ended.retain(|run| run.id() != id);
     }
 

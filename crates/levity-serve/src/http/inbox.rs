@@ -15,14 +15,12 @@ use super::asks::ask_json;
 use super::input::root;
 use super::problem::{HandlerResult, ok};
 use crate::access::Caller;
-use crate::runs::LiveRun;
+use crate::runs::{LiveRun, MAX_GOAL};
 
 /// The maximum number of questions in a response.
 const MAX_ASKS: usize = 100;
 /// The maximum number of runs of the journal whose questions are read.
 const MAX_STORED: usize = 20;
-/// The maximum number of bytes of a goal.
-pub(super) const MAX_GOAL: usize = 1 << 10;
 
 /// A pending question as JSON, with the time at which it was asked.
 #[derive(Clone)]

@@ -19,6 +19,7 @@ use super::input::{self, bool_param, query};
 use super::problem::{HandlerResult, Problem, ok};
 use super::run_view;
 use crate::access::Caller;
+use crate::runs::MAX_GOAL;
 
 /// The default and maximum number of runs in a page.
 const PAGE: (usize, usize) = (50, 500);
@@ -56,6 +57,7 @@ pub(super) async fn list(State(api): State<Arc<Api>>, caller: Caller, uri: Uri) 
         .last()
         .filter(|_| more)
         .map(|last| Cursor(last.opened, last.run.to_string()).write());
+    api.runs.read_briefs(&caller, &found).await;
     let runs: Vec<Value> = found
         .iter()
         .map(|run| Value::Object(summary_json(&api, run)))
@@ -145,12 +147,14 @@ fn list_in_memory(
     query.select(runs.filter(|run| behind(run) && caller.owns(run.run.as_str())))
 }
 
-/// Returns the list entry of a run as JSON.
+/// Returns the list entry of a run as JSON, with at most the first 1,024 bytes of its goal. The
+/// entry of a stored run has a goal, and its usage if it has ended, only if they are known without
+/// a read of the journal.
 pub(super) fn summary_json(api: &Api, summary: &RunSummary) -> Map<String, Value> {
     let live = api.runs.get(&summary.run);
     let here = live.as_ref().is_some_and(|run| run.ended().is_none());
     if let Some(run) = live.filter(|_| here) {
-        return run_view::summary_json(&summary.run, &run.status(), true);
+        return run_view::summary_json(&summary.run, &run.brief(MAX_GOAL), true);
     }
     let mut json = Map::new();
     json.insert("id".into(), json!(summary.run));
@@ -161,6 +165,12 @@ pub(super) fn summary_json(api: &Api, summary: &RunSummary) -> Map<String, Value
     json.insert("paused".into(), summary.paused.into());
     json.insert("child".into(), summary.child.into());
     json.insert("status".into(), json!(summary.status));
+    if let Some(brief) = api.runs.known_brief(summary) {
+        json.insert("goal".into(), brief.goal.as_str().into());
+        if let (Some(usage), Some(_)) = (&brief.usage, &summary.status) {
+            json.insert("usage".into(), run_view::usage_json(usage));
+        }
+    }
     json
 }
 

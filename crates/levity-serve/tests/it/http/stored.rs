@@ -435,3 +435,44 @@ async fn command_is_posted_to_the_process_that_drives_the_run() {
     assert_eq!(shown["ending"]["why"], "cancelled: enough");
     server.stop().await;
 }
+
+/// Returns the list entry of a run.
+fn entry<'a>(list: &'a Value, id: &str) -> &'a Value {
+    let runs = list["runs"].as_array().unwrap();
+    runs.iter().find(|run| run["id"] == id).unwrap()
+}
+
+#[tokio::test]
+async fn list_contains_bounded_goals_and_usage_of_stored_runs() {
+    let journal = MemoryJournal::new();
+    let earlier = Runs::new(agent(ScriptedModel::new().reply("Done."), &journal));
+    let long = "é".repeat(1_000);
+    for (id, goal) in [("short", "Sum up."), ("long", &*long)] {
+        let run = levity_serve::NewRun::new(goal).id(id);
+        earlier.start(run).unwrap().outcome().await;
+    }
+    leave_waiting_run(&journal).await;
+
+    // Another process has the runs only in the journal, and lists the goals that `show` returns.
+    let server = Server::new(Runs::new(agent(script(), &journal))).await;
+    for _ in 0..2 {
+        let list = server.client.get("/v1/runs").await.is(200);
+        for id in ["short", "r"] {
+            let shown = server.client.get(&format!("/v1/runs/{id}")).await.is(200);
+            assert_eq!(entry(&list, id)["goal"], shown["goal"], "{id}");
+        }
+        let shown = server.client.get("/v1/runs/short").await.is(200);
+        assert_eq!(entry(&list, "short")["usage"], shown["usage"]);
+        assert_eq!(entry(&list, "r").get("usage"), None, "it has not ended");
+        assert_eq!(entry(&list, "long")["goal"], long[..1_024]);
+    }
+
+    // A new run with the id of a removed one has its own goal.
+    server.client.delete("/v1/runs/short").await.is(204);
+    let later = Runs::new(agent(ScriptedModel::new().reply("Done."), &journal));
+    let again = levity_serve::NewRun::new("Another.").id("short");
+    later.start(again).unwrap().outcome().await;
+    let list = server.client.get("/v1/runs").await.is(200);
+    assert_eq!(entry(&list, "short")["goal"], "Another.");
+    server.stop().await;
+}
