@@ -133,6 +133,24 @@ async fn serve_as(args: Http, announce: Announce) -> ExitCode {
         .await
 }
 
+/// A model that clients may choose, with its name as the operator wrote it.
+type OfferedModel<'a> = (&'a str, Arc<dyn Model>);
+
+/// Returns the runs of an agent, with the models that clients may choose.
+///
+/// Clients send the names as the operator wrote them. They cannot name an address, so no key goes to
+/// a server that a client chose.
+fn offer_models(agent: &Agent, offered: Vec<OfferedModel<'_>>) -> Result<Runs, String> {
+    let card = agent.card();
+    let default = format!("{}:{}", card.provider, card.id);
+    let runs = Runs::new(agent.clone()).default_model(default);
+    offered.into_iter().try_fold(runs, |runs, (name, model)| {
+        let other = agent.to_builder().model(model).build();
+        let other = other.map_err(|error| format!("`--offer-model {name}`: {error}"))?;
+        Ok(runs.offer_model(name, other))
+    })
+}
+
 impl Http {
     /// Returns the runtime, and the marks of the journal by which resumed runs are restricted;
     /// without a journal there is nothing to resume and hence no marks.
@@ -155,6 +173,7 @@ impl Http {
     async fn runs(
         &self,
         runtime: Runtime,
+        offered: Vec<OfferedModel<'_>>,
     ) -> Result<(Runs, Option<Dispatcher>, McpServers), String> {
         match self.offer {
             Kind::Agent => {
@@ -162,7 +181,7 @@ impl Http {
                 let agent = agent.build().map_err(|error| chain(&error));
                 let (agent, mcp_servers) = mcp_servers.beside(agent).await?;
                 let tools = self.tool_routes.then(|| agent.dispatcher().clone());
-                let runs = self.offer_models(&agent);
+                let runs = offer_models(&agent, offered);
                 let (runs, mcp_servers) = mcp_servers.beside(runs).await?;
                 Ok((runs, tools, mcp_servers))
             }
@@ -174,22 +193,16 @@ impl Http {
         }
     }
 
-    /// Returns the runs of an agent, with the models that clients may choose.
-    ///
-    /// Clients send the names as the operator wrote them. They cannot name an address, so no key
-    /// goes to a server that a client chose.
-    fn offer_models(&self, agent: &Agent) -> Result<Runs, String> {
-        let card = agent.card();
-        let default = format!("{}:{}", card.provider, card.id);
+    /// Opens the models that clients may choose. A wrong name is reported before anything else is
+    /// prepared.
+    fn open_offered(&self) -> Result<Vec<OfferedModel<'_>>, String> {
         let common = &self.agent.common;
-        let runs = Runs::new(agent.clone()).default_model(default);
-        self.offer_model.iter().try_fold(runs, |runs, name| {
+        let open = |name: &str| {
             let model = common.model.open_other(name, &common.options, note);
-            let model = model.map_err(|problem| format!("`--offer-model {name}`: {problem}"))?;
-            let other = agent.to_builder().model(model).build();
-            let other = other.map_err(|error| format!("`--offer-model {name}`: {error}"))?;
-            Ok(runs.offer_model(name.as_str(), other))
-        })
+            model.map_err(|problem| format!("`--offer-model {name}`: {problem}"))
+        };
+        let names = self.offer_model.iter();
+        names.map(|name| Ok((name.as_str(), open(name)?))).collect()
     }
 
     /// Returns the listener, its API, and the MCP servers that run beside the agent.
@@ -213,6 +226,7 @@ impl Http {
                 "`--offer-model` applies only to a single agent; remove it or `--offer`".to_owned(),
             );
         }
+        let offered = self.open_offered()?;
         let (runtime, marks) = self.runtime()?;
         let address = match announce {
             Announce::Api => "127.0.0.1:8787",
@@ -231,7 +245,7 @@ impl Http {
             Announce::Api => None,
             Announce::Page => Some(self.access.own_token(&config)?),
         };
-        let (runs, tools, mcp_servers) = self.runs(runtime.clone()).await?;
+        let (runs, tools, mcp_servers) = self.runs(runtime.clone(), offered).await?;
         let runs = resume_only_marked(runs.on_event(logs.watcher(None)), marks);
         let api = self.api(runs, tools, &runtime, token).await;
         let (api, mcp_servers) = mcp_servers.beside(api).await?;

@@ -623,6 +623,11 @@ fn serve_http_offers_the_named_models_only() {
     .output()
     .unwrap();
     check(&unknown, 2, "`--offer-model nobody:x`: ");
+    let errors = String::from_utf8_lossy(&unknown.stderr);
+    assert!(
+        !errors.contains("--journal"),
+        "a note precedes the error: {errors}"
+    );
 }
 
 #[test]
