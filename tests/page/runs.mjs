@@ -315,6 +315,55 @@ test('swarm is shown with its workers', async ({ context }) => {
   });
 });
 
+test('list has the goals of stored runs, without a request for each', async ({ context, page: first }) => {
+  for (const goal of ['stored run one', 'stored run two', 'stored run three']) {
+    await startRun(first, goal);
+    await state(first, 'answered');
+  }
+  await withServer(['serve', 'http', '--listen', '127.0.0.1:0', '--journal', journal, '--model', modelOf(model)], {}, async (server) => {
+    const asked = [];
+    context.on('request', (request) => asked.push(request.url()));
+    const page = await openPage(context, server.origin);
+    // Ids of runs contain no space.
+    await page.waitForFunction(() => {
+      const goals = [...document.querySelectorAll('.side .run .goal')].map((one) => one.textContent);
+      return goals.length >= 3 && goals.every((goal) => goal.includes(' '));
+    });
+    await page.waitForTimeout(300);
+    const single = asked.filter((url) => url.startsWith(server.origin) && /\/v1\/runs\/[^/?]+$/.test(url));
+    assert.deepEqual(single, []);
+    assert.deepEqual(page.problems, []);
+    await page.close();
+  });
+});
+
+test('graph keeps what a person chose to see, when its room changes', async ({ context }) => {
+  await withTeam(async (server) => {
+    const page = await openPage(context, server.origin);
+    await startRun(page, 'Add the tides');
+    await state(page, 'answered');
+    await page.click('#tab-graph');
+    await page.waitForSelector('.box[data-node$="/tide"]');
+    const places = () => page.evaluate(() => document.querySelector('.boxes').style.transform);
+    await page.click('[aria-label="Zoom in"]');
+    await page.waitForTimeout(100);
+    const moved = await places();
+    await page.setViewportSize({ width: 1280, height: 770 });
+    await page.waitForTimeout(100);
+    assert.equal(await places(), moved, 'a graph that a person moved stays where it is');
+    await page.click('text=Show all');
+    await page.setViewportSize({ width: 900, height: 600 });
+    await page.waitForTimeout(100);
+    const outside = await page.evaluate(() => {
+      const stage = document.querySelector('.stage').getBoundingClientRect();
+      return [...document.querySelectorAll('.box')].filter((box) => box.getBoundingClientRect().right > stage.right).length;
+    });
+    assert.equal(outside, 0, 'the whole graph stays in sight');
+    assert.deepEqual(page.problems, []);
+    await page.close();
+  });
+});
+
 /** Calls `run` with a server of a team with Python, or without if the binary has no Python. */
 async function withTeam(run) {
   const args = ['serve', 'http', '--offer', 'team', '--listen', '127.0.0.1:0', '--workspace', work, '--model', modelOf(model)];

@@ -48,7 +48,7 @@ export function graph({ onChat, picture }) {
     }
   });
   const bar = h('div', { class: 'bar' }, up, search, hits, counts, h('label', { class: 'check' }, folded, T.collapse),
-    button('−', () => zoom(0.8), { 'aria-label': T.zoomOut }), button('+', () => zoom(1.25), { 'aria-label': T.zoomIn }), button(T.fit, () => fit()), saver);
+    button('−', () => zoom(0.8), { 'aria-label': T.zoomOut }), button('+', () => zoom(1.25), { 'aria-label': T.zoomIn }), button(T.fit, () => showAll()), saver);
   const stage = h('div', { class: 'stage' }, back, far, board, map, empty, details);
   const node = h('div', { class: 'graph' }, bar, stage);
   const drawn = new Keyed(boxes, create, (box, entry) => update(box, entry));
@@ -63,7 +63,10 @@ export function graph({ onChat, picture }) {
   let size = [1, 1];
   let camera = { x: 0, y: 0, scale: 1 };
   let view = [0, 0];
-  let isMoved = false;
+  /** What follows the growth of the graph: nothing once a person has moved it. */
+  let follow = begin;
+  /** Whether the whole graph is in sight, because of its size or a person's choice. */
+  let isWhole = false;
   let placedFor = '';
   let selected = null;
   let focus = null;
@@ -72,7 +75,7 @@ export function graph({ onChat, picture }) {
 
   function enter(id) {
     focus = id;
-    [isMoved, placedFor] = [false, ''];
+    [follow, placedFor] = [begin, ''];
     select(null);
     relayout();
   }
@@ -151,10 +154,9 @@ export function graph({ onChat, picture }) {
     map.hidden = group.length < MAPPED;
     drawCounts();
     // Until a person moves the graph, it follows its growth.
-    const room = `${size} ${view}`;
-    if (group.length > 0 && view[0] > 0 && !isMoved && room !== placedFor) {
-      placedFor = room;
-      begin();
+    if (group.length > 0 && view[0] > 0 && follow && `${size}` !== placedFor) {
+      placedFor = `${size}`;
+      follow();
     } else draw();
   }
 
@@ -456,31 +458,49 @@ export function graph({ onChat, picture }) {
   function zoom(factor, cx = view[0] / 2, cy = view[1] / 2) {
     const scale = Math.min(2.5, Math.max(0.02, camera.scale * factor));
     const real = scale / camera.scale;
-    isMoved = true;
+    move();
     camera = { scale, x: cx - (cx - camera.x) * real, y: cy - (cy - camera.y) * real };
     drawSoon();
   }
 
-  function fit() {
+  /** Places the camera so that the whole graph is in sight. */
+  function widen() {
     const [width, height] = [size[0], size[1] + 40];
     const scale = Math.min(1, Math.max(0.02, Math.min((view[0] - 48) / width, (view[1] - 48) / height)));
     camera = { scale, x: (view[0] - size[0] * scale) / 2, y: (view[1] - size[1] * scale) / 2 + 14 };
+    isWhole = true;
+  }
+
+  function fit() {
+    widen();
     draw();
+  }
+
+  /** Shows the whole graph, also when it grows. */
+  function showAll() {
+    follow = fit;
+    fit();
   }
 
   /** Shows the whole graph if it is legible then, else the first running step or the first step. */
   function begin() {
-    fit();
-    if (camera.scale >= 0.55) return;
+    widen();
+    if (camera.scale >= 0.55) return draw();
     const all = [...shown.values()].filter((entry) => !entry.isHead);
     const first = all.find(({ one }) => one && (one.status === 'running' || one.status === 'waiting')) || all[0];
     camera.scale = 0.75;
     centre(first);
-    isMoved = false;
+    follow = begin;
+    return undefined;
+  }
+
+  /** Notes that a person has moved the graph, which then stays where it is. */
+  function move() {
+    [follow, isWhole] = [null, false];
   }
 
   function centre(at) {
-    isMoved = true;
+    move();
     camera.x = view[0] / 2 - (at.x + WIDTH / 2) * camera.scale;
     camera.y = view[1] / 2 - (at.y + HEIGHT / 2) * camera.scale;
     draw();
@@ -496,7 +516,7 @@ export function graph({ onChat, picture }) {
     if (!drag || !(event.buttons & 1)) return;
     isDragged ||= Math.hypot(event.clientX - drag.from[0], event.clientY - drag.from[1]) > 4;
     if (!isDragged) return;
-    isMoved = true;
+    move();
     camera.x = event.clientX - drag.x;
     camera.y = event.clientY - drag.y;
     drawSoon();
@@ -523,13 +543,13 @@ export function graph({ onChat, picture }) {
     const move = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] }[event.key];
     if (move) {
       event.preventDefault();
-      isMoved = true;
+      move();
       camera.x += move[0];
       camera.y += move[1];
       drawSoon();
     } else if (event.key === '+') zoom(1.25);
     else if (event.key === '-') zoom(0.8);
-    else if (event.key === '0') fit();
+    else if (event.key === '0') showAll();
   });
   map.addEventListener('pointerdown', (event) => {
     const box = map.getBoundingClientRect();
@@ -538,8 +558,12 @@ export function graph({ onChat, picture }) {
     centre({ x: x - WIDTH / 2, y: y - HEIGHT / 2 });
   });
   new ResizeObserver(() => {
+    const isFirst = !view[0];
     view = [stage.clientWidth, stage.clientHeight];
-    relayout();
+    // The places of the nodes do not depend on the room for them.
+    if (isFirst) relayout();
+    else if (isWhole) fit();
+    else draw();
   }).observe(stage);
   const recolour = () => {
     colours = null;
@@ -551,7 +575,7 @@ export function graph({ onChat, picture }) {
   return {
     node, show,
     reset() {
-      [isMoved, placedFor, focus, state] = [false, '', null, null];
+      [follow, placedFor, focus, state] = [begin, '', null, null];
       byHand.clear();
       search.value = '';
       setText(hits, '');
