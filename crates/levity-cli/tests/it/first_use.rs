@@ -229,18 +229,27 @@ mod terminal {
             return;
         };
         let name = std::env::var("LEVITY_TEST_MODEL").unwrap_or_else(|_| "qwen".to_owned());
-        let (_above, folder) = new_folder("agent");
+        let (above, folder) = new_folder("agent");
         add_settings(
             &folder,
             "instructions = \"Call write_file once, then answer: READY\"",
         );
+        // Without a temperature, the server picks the words of the model at random.
+        let model = format!("compatible:{name}@{}/v1", url.trim_end_matches('/'));
+        let options = json!({"temperature": 0, "max_tokens": 300});
+        let profiles = json!({"profiles": {"small": {"model": model, "options": options}}});
+        let list = above.path().join("models.json");
+        fs::write(&list, profiles.to_string()).unwrap();
         check(
             &in_folder(&folder, &["trust", "--yes"]).output().unwrap(),
             0,
             "is trusted",
         );
-        let model = format!("compatible:{name}@{}/v1", url.trim_end_matches('/'));
-        let mut terminal = Terminal::with_variables(&folder, &[], b"", &[("LEVITY_MODEL", &model)]);
+        let variables = [
+            ("LEVITY_MODELS", list.to_str().unwrap()),
+            ("LEVITY_MODEL", "small"),
+        ];
+        let mut terminal = Terminal::with_variables(&folder, &[], b"", &variables);
         terminal.until("> ");
         let goal = b"Write the text `high water at six` to the file artifacts/tides.md\n";
         terminal.ours.write_all(goal).unwrap();

@@ -27,6 +27,8 @@ mod evidence;
 
 pub(crate) use evidence::{refuses_schema, refuses_tools};
 
+use evidence::cannot_parse_call;
+
 /// The way a request presents its tools to a model.
 ///
 /// The name of a mode in JSON and in `Display` is the same:
@@ -78,6 +80,7 @@ impl fmt::Display for ToolMode {
 /// - the server rejects the tools,
 /// - the reply has no call and the server counted fewer tokens than the tools need, because its
 ///   chat template drops them,
+/// - the server cannot parse a call that the model wrote,
 /// - the server rejects the JSON Schema of the [structured](ToolMode::Structured) mode.
 ///
 /// A reply that violates the JSON Schema also ends the structured mode. A call that the model wrote
@@ -244,6 +247,9 @@ impl<M: Model + 'static> AdaptTools<M> {
 struct Change {
     to: ToolMode,
     reason: String,
+    /// True if only this request is sent in the other mode. One call that the server cannot parse
+    /// says little about the next one.
+    once: bool,
 }
 
 impl<M: Model + 'static> Shared<M> {
@@ -289,10 +295,17 @@ impl<M: Model + 'static> Shared<M> {
             ToolMode::Native | ToolMode::Guided if refuses_tools(error) => Some(Change {
                 to: self.without_tools(),
                 reason: format!("the server does not accept tools ({reason})"),
+                once: false,
+            }),
+            ToolMode::Native | ToolMode::Guided if cannot_parse_call(error) => Some(Change {
+                to: self.without_tools(),
+                reason: format!("the server cannot parse the model's call ({reason})"),
+                once: true,
             }),
             ToolMode::Structured if refuses_schema(error) => Some(Change {
                 to: ToolMode::Text,
                 reason: format!("the server does not accept a JSON Schema ({reason})"),
+                once: false,
             }),
             _ => None,
         }
@@ -317,13 +330,19 @@ impl<M: Model + 'static> Shared<M> {
             reason: format!(
                 "the server does not show the tools to the model (it counted {counted} tokens)"
             ),
+            once: false,
         })
     }
 
     /// Stores the mode for the next requests and returns a notice if it differs from `mode`.
-    fn confirm_mode(&self, mode: ToolMode, wrote_call: bool) -> Option<String> {
+    ///
+    /// Stores nothing if the mode was changed for this request only.
+    fn confirm_mode(&self, mode: ToolMode, wrote_call: bool, once: bool) -> Option<String> {
         let schema_violated =
             mode == ToolMode::Structured && self.schema_violated.swap(false, Ordering::Relaxed);
+        if once {
+            return None;
+        }
         let (next, reason) = match mode {
             ToolMode::Structured if schema_violated => (
                 ToolMode::Text,
@@ -335,14 +354,15 @@ impl<M: Model + 'static> Shared<M> {
             mode => (mode, None),
         };
         self.learn(next);
-        reason.map(|reason| notice_text(reason, next))
+        reason.map(|reason| notice_text(reason, next, false))
     }
 
     /// Sends a request and forwards the reply except for its end. The result contains the mode
     /// change that the reply calls for, if any.
     ///
     /// An error after content or usage ends the call, because the provider may have charged for it.
-    /// Other errors may call for a change of the mode.
+    /// Other errors may call for a change of the mode. A server without a price gets the request
+    /// again even after content, if it cannot parse the model's call.
     async fn attempt(
         &self,
         mode: ToolMode,
@@ -359,7 +379,10 @@ impl<M: Model + 'static> Shared<M> {
             let delta = match delta {
                 Ok(delta) => delta,
                 Err(error) if attempt.shown || tally.now().input.is_some() => {
-                    return Err(error.with_charge());
+                    let error = tally.fail(error.with_charge());
+                    let again = cannot_parse_call(&error) && self.native.card().price.is_none();
+                    let change = self.after_error(mode, &error).filter(|_| again);
+                    return attempt.failed(change, error);
                 }
                 Err(error) => return attempt.failed(self.after_error(mode, &error), error),
             };
@@ -408,18 +431,21 @@ impl Attempt {
 }
 
 /// Returns the text of a notice, such as `the server does not accept tools (..): from now on, ..`.
-fn notice_text(reason: &str, to: ToolMode) -> String {
+fn notice_text(reason: &str, to: ToolMode, once: bool) -> String {
     let effect = match to {
-        ToolMode::Native => "from now on, tools go to the server",
-        ToolMode::Guided => "from now on, the prompt explains when to call a tool",
+        ToolMode::Native => "tools go to the server",
+        ToolMode::Guided => "the prompt explains when to call a tool",
         ToolMode::Structured => {
-            "from now on, the prompt describes the tools and a JSON Schema restricts the replies"
+            "the prompt describes the tools and a JSON Schema restricts the replies"
         }
-        ToolMode::Text => {
-            "from now on, the prompt describes the tools and calls are parsed from the text"
-        }
+        ToolMode::Text => "the prompt describes the tools and calls are parsed from the text",
     };
-    format!("{reason}: {effect}")
+    let time = if once {
+        "for this reply"
+    } else {
+        "from now on"
+    };
+    format!("{reason}: {time}, {effect}")
 }
 
 /// The sentence that the guided mode adds. Of four candidates measured with a small model, it
@@ -466,11 +492,13 @@ impl<M: Model + 'static> Model for AdaptTools<M> {
         let shared = self.shared.clone();
         Ok(flow::deltas(move |out| async move {
             let mut mode = shared.learned().unwrap_or_default();
+            let mut for_this_request = false;
             let mut tally = Tally::default();
             loop {
                 let attempt = shared.attempt(mode, &request, &out, &mut tally).await?;
-                let Some(Change { to, reason }) = attempt.change else {
-                    if let Some(text) = shared.confirm_mode(mode, attempt.wrote_call) {
+                let Some(Change { to, reason, once }) = attempt.change else {
+                    let wrote_call = attempt.wrote_call;
+                    if let Some(text) = shared.confirm_mode(mode, wrote_call, for_this_request) {
                         out.send(Delta::Notice { text }).await;
                     }
                     if let Some(finish) = attempt.finish {
@@ -479,7 +507,7 @@ impl<M: Model + 'static> Model for AdaptTools<M> {
                     break;
                 };
                 out.send(Delta::Notice {
-                    text: notice_text(&reason, to),
+                    text: notice_text(&reason, to, once),
                 })
                 .await;
                 if attempt.shown {
@@ -487,6 +515,7 @@ impl<M: Model + 'static> Model for AdaptTools<M> {
                 }
                 tally.restart(shared.native.card());
                 mode = to;
+                for_this_request |= once;
             }
             out.send(Delta::Usage(tally.total(shared.native.card())))
                 .await;
@@ -500,6 +529,7 @@ impl<M: Model + 'static> Model for AdaptTools<M> {
         if !offers_tools(&request) {
             return shared.model(mode).complete(request).await;
         }
+        let mut for_this_request = false;
         let mut tally = Tally::default();
         loop {
             let change = match shared.model(mode).complete(in_mode(mode, &request)).await {
@@ -514,6 +544,7 @@ impl<M: Model + 'static> Model for AdaptTools<M> {
                             shared.confirm_mode(
                                 mode,
                                 response.message.calls().any(ToolCall::is_from_text),
+                                for_this_request,
                             );
                             return Ok(tally.close(response, shared.native.card()));
                         }
@@ -523,6 +554,7 @@ impl<M: Model + 'static> Model for AdaptTools<M> {
             };
             tally.restart(shared.native.card());
             mode = change.to;
+            for_this_request |= change.once;
         }
     }
 

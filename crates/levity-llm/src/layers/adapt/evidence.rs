@@ -46,6 +46,22 @@ pub(crate) fn refuses_tools(error: &ModelError) -> bool {
     )
 }
 
+/// Returns `true` if the server reports that it cannot parse a call that the model wrote.
+///
+/// Examples: `The model produced output that does not match the expected peg-native format` and
+/// `Failed to parse input at pos 12` of llama.cpp, `error parsing tool call: ..` of Ollama.
+pub(crate) fn cannot_parse_call(error: &ModelError) -> bool {
+    let text = error.to_string().to_lowercase();
+    is_answer_of_server(error)
+        && [
+            "output that does not match the expected",
+            "failed to parse input at pos",
+            "error parsing tool call",
+        ]
+        .iter()
+        .any(|phrase| text.contains(phrase))
+}
+
 /// Returns `true` if the server reports that it does not accept a schema for replies.
 pub(crate) fn refuses_schema(error: &ModelError) -> bool {
     mentions(
@@ -62,15 +78,17 @@ pub(crate) fn refuses_schema(error: &ModelError) -> bool {
 }
 
 /// An error about a key or a rate is never evidence, whatever its text says.
-fn mentions(error: &ModelError, subjects: &[&str]) -> bool {
-    if !matches!(
+fn is_answer_of_server(error: &ModelError) -> bool {
+    matches!(
         error.kind(),
         ModelErrorKind::BadRequest | ModelErrorKind::Server | ModelErrorKind::Malformed
-    ) {
-        return false;
-    }
+    )
+}
+
+fn mentions(error: &ModelError, subjects: &[&str]) -> bool {
     let text = error.to_string().to_lowercase();
-    subjects.iter().any(|subject| text.contains(subject))
+    is_answer_of_server(error)
+        && subjects.iter().any(|subject| text.contains(subject))
         && REFUSALS.iter().any(|refusal| text.contains(refusal))
 }
 

@@ -116,6 +116,61 @@ async fn server_rejecting_tools_gets_them_in_prompt() {
 }
 
 #[tokio::test]
+async fn call_that_server_cannot_parse_is_requested_again() {
+    for text in [
+        "The model produced output that does not match the expected peg-native format",
+        "Failed to parse input at pos 31: <tool_call>",
+        "error parsing tool call: raw='{\"name\": }', err=invalid character '}'",
+    ] {
+        let error = ModelError::new(ModelErrorKind::Server, text);
+        let inner = server()
+            .turn(Turn::new().text("I will").break_off(error.clone()))
+            .reply(CALL)
+            .fail_with(error)
+            .reply(CALL)
+            .call("get_weather", json!({"city": "Rome"}));
+        let model = inner.clone().adapt_tools();
+        let seen = pieces(&model, offered()).await;
+        let named =
+            |delta: &Delta| matches!(delta, Delta::CallStart { name, .. } if name == "get_weather");
+        let restart = |delta: &Delta| matches!(delta, Delta::Restart { .. });
+        let restarted = seen.iter().position(restart).expect("text was shown");
+        assert!(seen[restarted..].iter().any(named), "{seen:?}");
+        let notices = notices(&seen);
+        assert!(
+            notices[0].contains("cannot parse") && notices[0].contains("for this reply"),
+            "{notices:?}"
+        );
+        let reply = model.complete(offered()).await.unwrap();
+        assert_eq!(reply.message.calls().count(), 1);
+        // The next request has its tools as before.
+        model.complete(offered()).await.unwrap();
+        let requests = inner.requests();
+        let native: Vec<_> = requests
+            .iter()
+            .map(|request| !request.tools.is_empty())
+            .collect();
+        assert_eq!(native, [true, false, true, false, true]);
+        assert_eq!(model.mode(), Some(ToolMode::Native));
+    }
+}
+
+#[tokio::test]
+async fn server_with_price_is_not_asked_again_after_content() {
+    let text = "The model produced output that does not match the expected peg-native format";
+    let error = ModelError::new(ModelErrorKind::Server, text);
+    let mut card = ModelCard::new("compatible", "paid");
+    card.price = Some(Price::new(1.0, 2.0));
+    let inner = ScriptedModel::new()
+        .with_card(card)
+        .turn(Turn::new().text("I will").break_off(error));
+    let model = inner.clone().adapt_tools();
+    let (_, error) = support::pieces(&model, offered()).await;
+    assert!(error.unwrap().may_cost());
+    assert_eq!(inner.requests().len(), 1);
+}
+
+#[tokio::test]
 async fn whole_reply_is_adapted_as_well() {
     let inner = server()
         .fail_with(refusal("this model does not support tools"))
