@@ -11,6 +11,9 @@ import { T } from './texts.js';
 /** The number of items that are in the page at once. Older ones are added when a person scrolls up. */
 const SHOWN = 50;
 
+/** The number of items above `SHOWN` at which old ones are removed. They are removed together, because each removal moves all others. */
+const SLACK = 25;
+
 const CHANGES = { written: 'M4 12l1-3 6-6 2 2-6 6z', removed: 'M4 8h8' };
 
 export function chat({ onDecide, onNode }) {
@@ -29,6 +32,8 @@ export function chat({ onDecide, onNode }) {
   let filter = null;
   let isAtEnd = true;
   let heads = '';
+  /** The id of the first item that is shown. */
+  let first = null;
 
   let before = 0;
   node.addEventListener('scroll', () => {
@@ -66,16 +71,26 @@ export function chat({ onDecide, onNode }) {
     // Open questions have their form at the end, and those that were decided are shown by the call.
     const all = state.items.filter((item) => (item.kind !== 'ask' || item.call?.decision) && (!below || below.has(item.node)));
     const tops = group(all, !filter);
-    const hidden = Math.max(0, tops.length - shown) + (filter ? 0 : state.top.dropped || 0);
+    const start = begin(tops);
+    const hidden = start + (filter ? 0 : state.top.dropped || 0);
     older.hidden = hidden === 0;
-    older.disabled = tops.length <= shown;
+    older.disabled = start === 0;
     setText(older, T.dropped(number(hidden)));
-    const visible = tops.slice(-shown);
+    const visible = tops.slice(start);
     items.show(visible);
     drawHeads(state, visible);
     drawWork(items, visible);
     questions.show((state.top.asks || []).filter((ask) => !below || below.has(ask.node)));
     if (isAtEnd) node.scrollTop = node.scrollHeight;
+  }
+
+  /** Returns the index of the first item that is shown: the same item as before, unless too many follow it. */
+  function begin(tops) {
+    let at = Math.max(0, tops.length - shown - SLACK);
+    while (at < tops.length && tops[at].id !== first) at += 1;
+    if (tops.length - at < Math.min(shown, tops.length)) at = Math.max(0, tops.length - shown);
+    first = tops[at]?.id;
+    return at;
   }
 
   /** The items of each child run whose call is shown; they are inside its card. */

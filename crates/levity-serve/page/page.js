@@ -42,6 +42,7 @@ const views = {
 };
 const title = h('h2', { dir: 'auto' });
 const head = h('div', { class: 'facts-line' });
+const [took, spent, used] = [h('span'), h('span'), h('span')];
 const hint = h('p', { class: 'hint', hidden: true });
 const controls = h('div', { class: 'controls' });
 const problem = h('p', { class: 'problem', role: 'alert', hidden: true });
@@ -83,10 +84,10 @@ const drawRun = frame(() => {
   if (runNodes.hidden) return;
   const { top } = now;
   setText(title, top.goal || route.run);
-  memo(head, [now.standing, route.run, top.updated, top.usage], () => {
-    fill(head, badge(now.standing), h('code', {}, route.run), h('span', {}, duration((top.updated || 0) - (top.started || 0))),
-      cost(top.usage) !== undefined && h('span', {}, money(cost(top.usage))), top.usage?.tokens > 0 && h('span', {}, `${number(top.usage.tokens)} ${T.tokens.toLowerCase()}`));
-  });
+  memo(head, [now.standing, route.run], () => fill(head, badge(now.standing), h('code', {}, route.run), took, spent, used));
+  setText(took, duration((top.updated || 0) - (top.started || 0)));
+  setText(spent, cost(top.usage) === undefined ? '' : money(cost(top.usage)));
+  setText(used, top.usage?.tokens > 0 ? `${number(top.usage.tokens)} ${T.tokens.toLowerCase()}` : '');
   drawControls(now);
   history.show(state.run.top);
   comparison.show(now);
