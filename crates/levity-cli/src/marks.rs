@@ -256,7 +256,7 @@ impl OwnJournal {
 }
 
 /// Returns the child runs that the records of a run name.
-fn children(run: &RunId, records: &[Record]) -> impl Iterator<Item = RunId> {
+pub(crate) fn children(run: &RunId, records: &[Record]) -> impl Iterator<Item = RunId> {
     records.iter().filter_map(|record| match &record.entry {
         Entry::Started { effect, note } if note.kind == EffectKind::Child => {
             Some(run.child(*effect))

@@ -9,16 +9,17 @@
 //! long texts are cut at 400 characters, and the number of an effect is printed beside each
 //! question, because `levity runs approve` takes it.
 //!
-//! The same pass finds the calls that were or will be approved (`asked_call`, `approved`). A person
-//! must approve exactly the call that is executed, so the arguments come from the reply of the
-//! model in the records, and a call that no reply contains is shown as unknown and cannot be
+//! The same pass finds the calls that were or will be approved (`asked_calls`, `approved`). A
+//! person must approve exactly the call that is executed, so the arguments come from the reply of
+//! the model in the records, and a call that no reply contains is shown as unknown and cannot be
 //! approved.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use levity::core::{
     ControlCommand, Decision, EffectId, EffectKind, EffectNote, Entry, FileChange, Journal,
-    Outcome, Record, Response, RunId, ToolCall,
+    Outcome, Record,
+    Response, RunId, ToolCall,
 };
 use levity::runtime::__private::RequestedCalls;
 use serde_json::Value;
@@ -128,16 +129,26 @@ fn unknown_call(note: &EffectNote) -> String {
     )
 }
 
-/// Returns the call that a question of a run is about.
-///
-/// Returns `None` if the run has no open question with this number, for example because another
-/// process has decided it.
-pub(super) fn asked_call(records: &[Record], effect: EffectId) -> Option<ApprovalCall> {
+/// Returns the calls that the open questions of a run are about, by the numbers of the questions.
+pub(super) fn asked_calls(records: &[Record]) -> BTreeMap<EffectId, ApprovalCall> {
+    let log = log_of(records);
+    let asks = log.open.iter();
+    let asks = asks.filter(|(_, note)| note.kind == EffectKind::Ask);
+    asks.map(|(effect, note)| (*effect, ApprovalCall::new(&log, note)))
+        .collect()
+}
+
+/// Returns the effects that have started and not finished.
+pub(super) fn open_effects(records: &[Record]) -> BTreeMap<EffectId, EffectNote> {
+    log_of(records).open
+}
+
+fn log_of(records: &[Record]) -> EffectLog {
     let mut log = EffectLog::default();
     records
         .iter()
         .for_each(|record| drop(lines(record, &mut log)));
-    Some(ApprovalCall::new(&log, log.open.get(&effect)?))
+    log
 }
 
 /// Returns the calls of a run that were approved.
@@ -433,7 +444,8 @@ mod tests {
         ];
         let record = |(seq, entry)| Record::new(seq, Timestamp::default(), entry);
         let records: Vec<Record> = (0..).zip(entries).map(record).collect();
-        let text = |effect| asked_call(&records[..4], EffectId::new(effect)).unwrap();
+        let asked = asked_calls(&records[..4]);
+        let text = |effect| &asked[&EffectId::new(effect)];
         assert_eq!(text(1).text, r#"run {"command":"ls"}"#);
         assert_eq!(text(2).text, r#"run {"command":"rm -rf /"}"#);
         assert!(text(1).is_known && text(2).is_known && !text(3).is_known);
