@@ -1,10 +1,62 @@
-//! Tests of journals that another program changes while levity drives a run: no decision is
-//! used for a call that the user has not seen.
+//! Tests of journals that another program changes while levity drives a run or after it: no
+//! decision is used for a call that the user has not seen, and no call is made twice.
+
+use std::fs;
 
 use serde_json::json;
 
 use super::check;
-use super::journals::{PlantedJournal, change};
+use super::journals::{FORMS, PlantedJournal, change};
+
+/// Removes the last record of the run `nightly`, as another program would.
+fn remove_last_record(planted: &PlantedJournal, journal: &str) {
+    let file = planted.path("clone").join(journal);
+    if file.is_file() {
+        let newest = "SELECT max(seq) FROM records";
+        change(
+            &file,
+            &format!("DELETE FROM records WHERE seq = ({newest})"),
+        );
+        change(
+            &file,
+            "UPDATE runs SET records = records - 1, waiting = NULL",
+        );
+    } else {
+        let file = file.join("nightly.jsonl");
+        let text = fs::read_to_string(&file).unwrap();
+        let lines: Vec<_> = text.lines().collect();
+        let rest = lines[..lines.len() - 1].join("\n");
+        fs::write(&file, rest + "\n").unwrap();
+    }
+}
+
+#[test]
+fn run_without_its_last_record_is_refused() {
+    for journal in FORMS {
+        let planted = PlantedJournal::waiting(journal);
+        let own = |args: &[&str]| planted.call("stranger", args);
+        remove_last_record(&planted, journal);
+        for action in ["resume", "fork", "approve"] {
+            let refused = own(&["runs", action, "nightly"]);
+            check(&refused, 1, "another program changed the records");
+        }
+        assert!(!planted.is_written());
+    }
+}
+
+/// Otherwise the call would be made a second time.
+#[test]
+fn run_without_end_of_its_call_is_refused() {
+    for journal in FORMS {
+        let planted = PlantedJournal::waiting(journal);
+        let own = |args: &[&str]| planted.call("stranger", args);
+        check(&own(&["runs", "approve", "nightly"]), 0, "resume run");
+        remove_last_record(&planted, journal);
+        let refused = own(&["runs", "resume", "nightly"]);
+        check(&refused, 1, "another program changed the records");
+        assert!(!planted.is_written());
+    }
+}
 
 /// The list of the journal names the number of a later call. A decision that the user sends for it
 /// would be used when that call is asked.
