@@ -236,6 +236,25 @@ impl OwnJournal {
         }
     }
 
+    /// Reads the records of any run to show them. Prints a note if the user started the run and
+    /// another program changed its records.
+    ///
+    /// # Errors
+    /// Returns an error if the journal cannot be read.
+    pub(crate) async fn read_to_show(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
+        if let Ok(records) = self.read_to_continue(run).await {
+            return Ok(records);
+        }
+        let records = self.inner.read(run).await?;
+        if !self.is_foreign(run, &records) {
+            note(&format!(
+                "another program changed the records of run `{run}`, so what they show may not \
+                    have happened"
+            ));
+        }
+        Ok(records)
+    }
+
     /// Returns `true` if the session of this run belongs to the user or is trusted.
     ///
     /// A session remains usable without the records of its run, so the id alone counts if they were

@@ -17,13 +17,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use levity::core::{
-    ControlCommand, Decision, EffectId, EffectKind, EffectNote, Entry, FileChange, Journal,
-    Outcome, Record,
+    ControlCommand, Decision, EffectId, EffectKind, EffectNote, Entry, FileChange, Outcome, Record,
     Response, RunId, ToolCall,
 };
 use levity::runtime::__private::RequestedCalls;
 use serde_json::Value;
 
+use crate::marks::OwnJournal;
 use crate::terminal::{is_shown_in_full, omit_middle};
 
 /// The maximum number of characters of a text in a line; `--json` prints all of it.
@@ -33,7 +33,7 @@ const MAX_CHARS: usize = 400;
 ///
 /// A child run that the journal cannot read appears without lines; the timeline of the parent is
 /// still useful then.
-pub(super) async fn render(journal: &dyn Journal, run: &RunId, records: &[Record]) -> String {
+pub(super) async fn render(journal: &OwnJournal, run: &RunId, records: &[Record]) -> String {
     let mut timeline = Timeline {
         text: String::new(),
         indent: 0,
@@ -194,7 +194,7 @@ pub(super) fn approved(records: &[Record]) -> Vec<ApprovalCall> {
 
 impl Timeline {
     /// Formats one run and recurses into its child runs.
-    async fn run(&mut self, journal: &dyn Journal, run: &RunId, records: &[Record]) {
+    async fn run(&mut self, journal: &OwnJournal, run: &RunId, records: &[Record]) {
         let mut log = EffectLog::default();
         // A child run that was resumed is formatted only once.
         let mut shown_children = BTreeSet::new();
@@ -208,7 +208,7 @@ impl Timeline {
             {
                 let child = run.child(*effect);
                 self.line(record.seq, &format!("as run {child}:"));
-                let below = journal.read(&child).await.unwrap_or_default();
+                let below = journal.read_to_show(&child).await.unwrap_or_default();
                 self.indent += 1;
                 Box::pin(self.run(journal, &child, &below)).await;
                 self.indent -= 1;

@@ -58,6 +58,32 @@ fn run_without_end_of_its_call_is_refused() {
     }
 }
 
+/// The user reads a run before approving its calls.
+#[test]
+fn changed_run_is_shown_with_note() {
+    let part = "another program changed the records of run `nightly`";
+    for journal in FORMS {
+        let planted = PlantedJournal::waiting(journal);
+        for show in [
+            &["runs", "show", "nightly"][..],
+            &["runs", "show", "nightly", "--json"],
+        ] {
+            let shown = planted.call("stranger", show);
+            check(&shown, 0, "");
+            let notes = String::from_utf8_lossy(&shown.stderr);
+            assert!(!notes.contains(part), "{notes}");
+        }
+        remove_last_record(&planted, journal);
+        check(
+            &planted.call("stranger", &["runs", "show", "nightly"]),
+            0,
+            part,
+        );
+        let json = ["runs", "show", "nightly", "--json"];
+        check(&planted.call("stranger", &json), 0, part);
+    }
+}
+
 /// The list of the journal names the number of a later call. A decision that the user sends for it
 /// would be used when that call is asked.
 #[cfg(unix)]
