@@ -15,7 +15,8 @@
 //!
 //! Data that levity writes, such as journals, stays protected in later calls that do not name it: a
 //! call without `--journal` could otherwise forge an approval that a later call uses. The paths of
-//! such data are remembered in the state folder.
+//! such data are remembered in the state folder. Another call may name such data while this process
+//! runs, so `denied_later` reads the list again when it has changed.
 //!
 //! Files that a `levity.toml` names are protected in each workspace to which they belong, even if
 //! the call ignores the settings or runs in another folder.
@@ -27,11 +28,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Component, Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::SystemTime;
 
 use clap::ArgMatches;
 use levity::llm::Models;
-use levity::sandbox::WorkspaceBuilder;
+use levity::sandbox::{DeniedPaths, WorkspaceBuilder};
 use levity_system::{Replace, files};
 
 /// Options whose files only levity itself may read and write. They hold conversations or secrets,
@@ -145,6 +147,75 @@ static REGISTERED: OnceLock<Vec<Registered>> = OnceLock::new();
 /// Data of earlier calls, by absolute paths.
 static REMEMBERED: OnceLock<Vec<PathBuf>> = OnceLock::new();
 
+/// Data of calls that started after this one.
+static NEWER: Mutex<NewerFiles> = Mutex::new(NewerFiles {
+    list: None,
+    state: None,
+    lines: 0,
+    own: Vec::new(),
+    paths: Vec::new(),
+});
+
+/// The paths in the list of remembered files that other processes added.
+struct NewerFiles {
+    /// The list, if there is a state folder.
+    list: Option<PathBuf>,
+    /// The state of the list when it was read last.
+    state: Option<ListState>,
+    /// The number of lines that are no news.
+    lines: usize,
+    /// The paths that this call names, which are denied from the start.
+    own: Vec<PathBuf>,
+    /// The paths, which only become more.
+    paths: Vec<PathBuf>,
+}
+
+/// Identifies a version of the list.
+#[derive(Clone, PartialEq, Eq)]
+struct ListState {
+    length: u64,
+    modified: Option<SystemTime>,
+    #[cfg(unix)]
+    inode: u64,
+}
+
+impl ListState {
+    fn of(list: &Path) -> Option<Self> {
+        let found = fs::metadata(list).ok()?;
+        Some(Self {
+            length: found.len(),
+            modified: found.modified().ok(),
+            #[cfg(unix)]
+            inode: std::os::unix::fs::MetadataExt::ino(&found),
+        })
+    }
+}
+
+impl NewerFiles {
+    fn lock() -> MutexGuard<'static, Self> {
+        NEWER.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads the list if it has changed, and returns the paths.
+    fn update(&mut self) -> &[PathBuf] {
+        let state = self.list.as_deref().and_then(ListState::of);
+        if let Some(list) = self.list.as_deref().filter(|_| state != self.state) {
+            let remembered = REMEMBERED.get().map(Vec::as_slice).unwrap_or_default();
+            let all = read_list(list);
+            // A list that was shortened has been replaced.
+            self.lines = self.lines.min(all.len());
+            for (at, path) in all.iter().enumerate() {
+                let is_new = at >= self.lines || !remembered.contains(path);
+                if is_new && !self.own.contains(path) && !self.paths.contains(path) {
+                    self.paths.push(path.clone());
+                }
+            }
+            self.state = state;
+        }
+        &self.paths
+    }
+}
+
 /// Registers the files that the command line and the environment name.
 ///
 /// Descends through all subcommands, since options belong to the level at which they are declared.
@@ -252,21 +323,30 @@ fn remember(paths: Vec<PathBuf>) -> Vec<PathBuf> {
         return Vec::new();
     };
     let list = folder.join("data-files");
-    let text = files::read_at_most(&list, MAX_LIST).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let known: Vec<PathBuf> = text
-        .lines()
-        .filter_map(|line| serde_json::from_str(line).ok())
-        .collect();
-    // A path that is not UTF-8 cannot be stored, and tools cannot name it.
-    let is_new = |path: &PathBuf| path.to_str().is_some() && !known.contains(path);
-    let mut new: Vec<_> = paths.into_iter().filter(is_new).collect();
+    let known = read_list(&list);
+    // A path that is not UTF-8 cannot be stored, and tools cannot name it. A missing file is added
+    // again, because processes that run now do not protect it.
+    let is_new = |path: &PathBuf| {
+        path.to_str().is_some() && (!known.contains(path) || path.symlink_metadata().is_err())
+    };
+    let mut new: Vec<_> = paths.iter().filter(|path| is_new(path)).cloned().collect();
     new.dedup();
+    let mut newer = NewerFiles::lock();
+    (newer.list, newer.lines, newer.own) = (Some(list.clone()), known.len(), paths);
     if !new.is_empty() && crate::state::create(&folder).is_ok() {
         // A list that cannot be written leaves later calls without this protection, and no other.
         let _ = store(&list, &known, &new);
     }
     known
+}
+
+/// Returns the paths of the list, one for each line.
+fn read_list(list: &Path) -> Vec<PathBuf> {
+    let text = files::read_at_most(list, MAX_LIST).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    text.lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect()
 }
 
 /// Appends to the list, so that two processes do not lose each other's paths; a long list is
@@ -280,7 +360,11 @@ fn store(list: &Path, known: &[PathBuf], new: &[PathBuf]) -> io::Result<()> {
         let mut file = files::options().append(true).create(true).open(list)?;
         return file.write_all(lines(new)?.as_bytes());
     }
-    let existing: Vec<_> = known.iter().filter(|path| path.exists()).cloned().collect();
+    let mut seen = BTreeSet::new();
+    let existing = known
+        .iter()
+        .filter(|path| path.exists() && seen.insert(*path));
+    let existing: Vec<_> = existing.cloned().collect();
     let newest = existing.len().saturating_sub(MAX_REMEMBERED / 2);
     let all = [&existing[newest..], new].concat();
     Replace::new(list).write(lines(&all)?.as_bytes())
@@ -342,10 +426,79 @@ pub(crate) fn deny(folder: &Path, builder: WorkspaceBuilder) -> Result<Workspace
     let trusted = crate::settings::trusted_files(&root);
     let builder = globs(&root, &trusted)?
         .into_iter()
-        .fold(builder, WorkspaceBuilder::deny);
+        .fold(builder, WorkspaceBuilder::deny)
+        .deny_from(denied_later(root.clone()));
     Ok(reserved(&root, trusted)?
         .into_iter()
         .fold(builder, WorkspaceBuilder::reserve))
+}
+
+/// Returns a source of the paths in a workspace that other calls name from now on. Tools can
+/// access them until then.
+///
+/// A file may be missing when it is named. It is denied at once, but commands may create it until
+/// it exists: an empty folder in its place would be in the way of the process that creates it.
+fn denied_later(root: PathBuf) -> impl Fn() -> Option<DeniedPaths> + Send + Sync + 'static {
+    let seen = Mutex::new(LaterState::default());
+    move || {
+        let mut newer = NewerFiles::lock();
+        let paths = newer.update();
+        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_within = |path: &PathBuf| places(path).iter().any(|place| place.starts_with(&root));
+        let added: Vec<_> = paths[seen.paths..]
+            .iter()
+            .cloned()
+            .filter(is_within)
+            .collect();
+        seen.paths = paths.len();
+        drop(newer);
+        let missing_before = seen.missing.len();
+        seen.missing.retain(|path| path.symlink_metadata().is_err());
+        if added.is_empty() && missing_before == seen.missing.len() {
+            return None;
+        }
+        let missing = added.iter().filter(|path| path.symlink_metadata().is_err());
+        seen.missing.extend(missing.cloned());
+        seen.within.extend(added);
+        Some(denied_paths(&root, &seen.within))
+    }
+}
+
+/// The paths that a source has returned.
+#[derive(Default)]
+struct LaterState {
+    /// The number of paths of the list that were compared with the workspace.
+    paths: usize,
+    within: Vec<PathBuf>,
+    /// Those that did not exist yet.
+    missing: Vec<PathBuf>,
+}
+
+/// Returns the globs of files in a workspace, and the paths of existing databases among them and of
+/// links that commands must not create.
+fn denied_paths(root: &Path, paths: &[PathBuf]) -> DeniedPaths {
+    // A path that is not UTF-8 is not in the list.
+    let globs = paths
+        .iter()
+        .flat_map(|path| globs_of(root, path).unwrap_or_default());
+    let denied = globs.fold(DeniedPaths::new(), DeniedPaths::deny);
+    let databases = paths
+        .iter()
+        .filter(|path| path.exists() && is_database(path));
+    let databases = databases
+        .flat_map(|path| places(path))
+        .flat_map(|path| with_neighbors(&path));
+    let links = paths
+        .iter()
+        .filter(|path| link_within(root, path).is_some());
+    let reserved = databases.chain(links.flat_map(|path| places(path)));
+    let reserved: BTreeSet<_> = reserved
+        .filter_map(|place| Some(place.strip_prefix(root).ok()?.to_str()?.to_owned()))
+        .filter(|below| !below.is_empty())
+        .collect();
+    // Each is a mount. The files themselves are denied in any case.
+    let reserved = reserved.into_iter().take(MAX_RESERVED);
+    reserved.fold(denied, DeniedPaths::reserve)
 }
 
 /// Refuses a path that leads through a link in the workspace.
@@ -501,28 +654,35 @@ fn globs(root: &Path, trusted: &[PathBuf]) -> Result<Vec<String>, String> {
     let named = REGISTERED.get().into_iter().flatten().map(|one| &one.path);
     let settings = crate::settings::named_files(root);
     for path in named.chain(remembered()).chain(&settings).chain(trusted) {
-        for place in places(path) {
-            let below = place.strip_prefix(root).ok();
-            let Some(below) = below.filter(|below| !below.as_os_str().is_empty()) else {
-                continue;
-            };
-            let below = below
-                .to_str()
-                .ok_or_else(|| format!("`{}` is not UTF-8", path.display()))?;
-            let (folder, name) = below
-                .rsplit_once('/')
-                .map_or(("", below), |(folder, name)| (folder, name));
-            let folder = if folder.is_empty() {
-                String::new()
-            } else {
-                format!("/{}", literal(folder))
-            };
-            let name = literal(name);
-            let neighbors = NEIGHBORS
-                .iter()
-                .map(|(prefix, suffix)| format!("{folder}/{prefix}{name}{suffix}"));
-            globs.extend(neighbors);
-        }
+        globs.extend(globs_of(root, path)?);
+    }
+    Ok(globs)
+}
+
+/// Returns the globs of one of these files below a folder, and of the files next to it.
+fn globs_of(root: &Path, path: &Path) -> Result<Vec<String>, String> {
+    let mut globs = Vec::new();
+    for place in places(path) {
+        let below = place.strip_prefix(root).ok();
+        let Some(below) = below.filter(|below| !below.as_os_str().is_empty()) else {
+            continue;
+        };
+        let below = below
+            .to_str()
+            .ok_or_else(|| format!("`{}` is not UTF-8", path.display()))?;
+        let (folder, name) = below
+            .rsplit_once('/')
+            .map_or(("", below), |(folder, name)| (folder, name));
+        let folder = if folder.is_empty() {
+            String::new()
+        } else {
+            format!("/{}", literal(folder))
+        };
+        let name = literal(name);
+        let neighbors = NEIGHBORS
+            .iter()
+            .map(|(prefix, suffix)| format!("{folder}/{prefix}{name}{suffix}"));
+        globs.extend(neighbors);
     }
     Ok(globs)
 }

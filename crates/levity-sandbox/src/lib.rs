@@ -76,6 +76,6 @@ pub use net::{
 };
 pub use policy::{CommandLine, CommandPolicy, ReadScope};
 pub use workspace::{
-    Change, ChangeKind, Dir, EntryKind, Excerpt, FolderEntry, Listing, Metadata, OpenFile,
-    PathError, Workspace, WorkspaceBuilder, WriteOptions, WrittenFile,
+    Change, ChangeKind, DeniedPaths, Dir, EntryKind, Excerpt, FolderEntry, Listing, Metadata,
+    OpenFile, PathError, Workspace, WorkspaceBuilder, WriteOptions, WrittenFile,
 };

@@ -21,6 +21,7 @@ mod dir;
 mod error;
 mod file;
 mod fold;
+mod later;
 mod meta;
 mod path;
 mod resolve;
@@ -44,10 +45,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 pub use builder::WorkspaceBuilder;
 use change::Listeners;
 pub use change::{Change, ChangeKind};
-use deny::Deny;
 pub use dir::{Dir, FolderEntry, Listing};
 pub use error::PathError;
 pub use file::{Excerpt, OpenFile};
+pub use later::DeniedPaths;
+use later::LiveDeny;
 pub use meta::{EntryKind, Metadata};
 use resolve::{Place, ResolveOptions, error as failed};
 use sys::{Fd, Purpose, SysError};
@@ -114,7 +116,7 @@ struct Inner {
     hard_links: bool,
     /// `true` if the kernel resolves paths (`openat2`).
     kernel: bool,
-    deny: Deny,
+    deny: LiveDeny,
     /// Relative paths that commands must not create.
     #[cfg_attr(not(all(feature = "commands", target_os = "linux")), allow(dead_code))]
     reserved: Vec<String>,
@@ -202,8 +204,20 @@ impl Workspace {
 
     /// Returns the relative paths that commands must not create.
     #[cfg(all(feature = "commands", target_os = "linux"))]
-    pub(crate) fn reserved(&self) -> &[String] {
-        &self.0.reserved
+    pub(crate) fn reserved(&self) -> Vec<String> {
+        [&self.0.reserved[..], &self.0.deny.reserved()].concat()
+    }
+
+    /// Returns `true` if paths can become denied while the workspace is open.
+    #[cfg(feature = "commands")]
+    pub(crate) fn can_deny_more(&self) -> bool {
+        self.0.deny.can_change()
+    }
+
+    /// Updates the denied paths, and returns the number of their changes.
+    #[cfg(feature = "commands")]
+    pub(crate) fn refresh_denied(&self) -> u64 {
+        self.0.deny.refresh()
     }
 
     /// Returns `true` if a rule matches more than the last name of a path.

@@ -81,6 +81,10 @@ impl WorkspaceSource for Files {
             return Vec::new();
         };
         let mut changes = before.changes_to(&now);
+        // A file that is denied since then is not listed, but it was not removed.
+        changes.retain(|change| {
+            change.kind != FileChangeKind::Removed || !self.0.denies(&change.path)
+        });
         changes.truncate(ChangeRecorder::MAX_CHANGES);
         let mut written: Vec<(u64, &mut FileChange)> = changes
             .iter_mut()

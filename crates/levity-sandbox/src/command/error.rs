@@ -114,6 +114,13 @@ pub enum CommandError {
         .0.to_string_lossy().escape_debug()
     )]
     Exposed(PathBuf),
+    /// Paths became denied while the command ran, so the sandbox ended it: a running command can
+    /// still access them. See [`WorkspaceBuilder::deny_from`](crate::WorkspaceBuilder::deny_from).
+    #[error(
+        "the command was ended because files of its workspace were denied to commands while it \
+         ran; run the command again"
+    )]
+    Changed,
     /// Some processes of the command could not be killed.
     #[error("{0} processes of the command could not be killed")]
     Survivors(u32),

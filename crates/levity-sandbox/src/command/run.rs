@@ -20,6 +20,9 @@ use super::error::CommandError;
 use super::finished::CommandOutput;
 use super::limits::Limits;
 
+/// The interval at which a running command asks which paths are denied.
+const DENIED_INTERVAL: Duration = Duration::from_millis(50);
+
 pub(super) type Listener = dyn Fn(Stream, &str) + Send + Sync;
 
 /// A command that has not started.
@@ -212,10 +215,27 @@ impl Command {
         };
         // The watcher kills the command when this end is closed, even if that is because this
         // process died.
-        let (control, _alive) = io::pipe().map_err(setup)?;
+        let (control, alive) = io::pipe().map_err(setup)?;
         let runtime = Handle::try_current().map_err(|_| CommandError::NoRuntime)?;
+        let workspace = sandbox.workspace().clone();
+        let denied = workspace.refresh_denied();
         let work = move || sandbox.0.system.run(&spec, &control);
-        match runtime.spawn_blocking(work).await {
+        let mut work = runtime.spawn_blocking(work);
+        let finished = loop {
+            if !workspace.can_deny_more() {
+                break (&mut work).await;
+            }
+            match tokio::time::timeout(DENIED_INTERVAL, &mut work).await {
+                Ok(finished) => break finished,
+                Err(_) if workspace.refresh_denied() == denied => {}
+                Err(_) => {
+                    drop(alive);
+                    let _ = work.await;
+                    return Err(CommandError::Changed);
+                }
+            }
+        };
+        match finished {
             Ok(result) => result,
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),

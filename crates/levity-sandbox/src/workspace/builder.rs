@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::change::Listeners;
 use super::deny::Rules;
+use super::later::{DeniedPaths, DenySource, LiveDeny};
 use super::targets::Targets;
 use super::{Inner, PathError, Workspace, sys};
 
@@ -41,6 +42,7 @@ pub struct WorkspaceBuilder {
     kernel: bool,
     rules: Rules,
     reserved: Vec<String>,
+    source: DenySource,
 }
 
 impl WorkspaceBuilder {
@@ -53,6 +55,7 @@ impl WorkspaceBuilder {
             kernel: true,
             rules: Rules::standard(),
             reserved: Vec::new(),
+            source: DenySource::default(),
         }
     }
 
@@ -130,6 +133,38 @@ impl WorkspaceBuilder {
         self
     }
 
+    /// Denies more paths while the workspace is open, in addition to its other rules.
+    ///
+    /// The workspace calls `source` before it opens a path, before a command starts, and several
+    /// times per second while a command runs. `None` means that nothing has changed since the last
+    /// call. Other results replace the last one. If the paths change while a command runs, the
+    /// command ends with [`CommandError::Changed`](crate::CommandError::Changed), because it can
+    /// access paths that are denied now.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicBool, Ordering};
+    /// use levity_sandbox::{DeniedPaths, Workspace};
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// static CHANGED: AtomicBool = AtomicBool::new(false);
+    /// let source = || {
+    ///     let changed = CHANGED.swap(false, Ordering::Relaxed);
+    ///     changed.then(|| DeniedPaths::new().deny("/runs.db"))
+    /// };
+    /// let workspace = Workspace::builder(folder.path()).deny_from(source).build()?;
+    /// assert!(!workspace.denies("runs.db"));
+    /// CHANGED.store(true, Ordering::Relaxed);
+    /// assert!(workspace.denies("runs.db"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn deny_from(
+        mut self,
+        source: impl Fn() -> Option<DeniedPaths> + Send + Sync + 'static,
+    ) -> Self {
+        self.source = DenySource::new(source);
+        self
+    }
+
     /// Removes all rules: only globs that you [`deny`](Self::deny) after this call are denied.
     ///
     /// ```
@@ -169,7 +204,7 @@ impl WorkspaceBuilder {
     /// or if the system is not supported. It also fails if following the links with denied names
     /// takes longer than five seconds.
     pub fn build(self) -> Result<Workspace, PathError> {
-        let deny = self.rules.compile()?;
+        let deny = LiveDeny::new(self.rules.compile()?, self.source);
         let shown = || self.root.to_string_lossy().into_owned();
         let failed = |source: std::io::Error| match source.kind() {
             std::io::ErrorKind::NotFound => PathError::NotFound(shown()),

@@ -599,6 +599,88 @@ fn journal_of_earlier_call_is_out_of_reach_of_later_call() {
     assert!(folder.path().join("free.txt").exists(), "{results:#?}");
 }
 
+/// Starts a call whose agent first writes `started`, then waits for `go`, then does `last`.
+#[cfg(target_os = "linux")]
+fn waiting_call(folder: &Folder, last: &str) -> std::process::Child {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let script = folder.path().join("wait.sh");
+    let wait = "echo > started\nwhile ! [ -e go ]; do sleep 0.05; done\n";
+    fs::write(&script, format!("#!/bin/sh\n{wait}")).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let wait = r#"{"call": {"name": "run_command", "args": {"command": "./wait.sh"}}}"#;
+    let steps = format!(r#"[{wait}, {last}, {{"reply": "Done."}}]"#);
+    fs::write(folder.path().join("s.json"), steps).unwrap();
+    let args = "run Go --script s.json --workspace . --allow ./wait.sh --json";
+    let args: Vec<_> = args.split(' ').collect();
+    let mut call = command(&args);
+    call.current_dir(folder.path())
+        .env("PATH", "/usr/bin:/bin")
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped());
+    let mut call = call.spawn().unwrap();
+    while !folder.path().join("started").exists() && call.try_wait().unwrap().is_none() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    call
+}
+
+/// Ends the first command of a waiting call, and returns the results of its tools; `None` if the
+/// system cannot run commands.
+#[cfg(target_os = "linux")]
+fn results_after(folder: &Folder, call: std::process::Child, args: &[&str]) -> Option<Vec<String>> {
+    let mut later = command(args);
+    later.current_dir(folder.path()).output().unwrap();
+    // If the command was not ended, it ends now.
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    fs::write(folder.path().join("go"), "").unwrap();
+    let output = call.wait_with_output().unwrap();
+    let notes = String::from_utf8_lossy(&output.stderr);
+    let has_commands = !notes.contains("the agent cannot run commands");
+    has_commands.then(|| tool_results(&output))
+}
+
+/// A call that runs for long, such as a server, must not reach files that another call names.
+#[cfg(target_os = "linux")]
+#[test]
+fn files_that_later_call_names_are_out_of_reach_of_running_call() {
+    const SERVERS: &str = r#"{"mcpServers": {"a": {"command": "/bin/true"}}}"#;
+    let last = r#"{"call": {"name": "write_file",
+        "args": {"path": "mcp.json", "content": "forged"}}}"#;
+    let folder = Folder::new(&[("mcp.json", SERVERS)]);
+    let call = waiting_call(&folder, last);
+    let args = ["run", "hi", "--mcp", "mcp.json", "--mcp-wait", "1"];
+    let Some(results) = results_after(&folder, call, &args) else {
+        return;
+    };
+    assert!(
+        results[0].contains("were denied to commands while it ran"),
+        "{results:#?}"
+    );
+    assert!(!results[0].contains("removed"), "{results:#?}");
+    assert!(results[1].contains("is denied to tools"), "{results:#?}");
+    let text = fs::read_to_string(folder.path().join("mcp.json")).unwrap();
+    assert_eq!(text, SERVERS);
+}
+
+/// The journal does not exist when the command starts.
+#[cfg(target_os = "linux")]
+#[test]
+fn running_command_ends_when_other_call_creates_journal() {
+    let last = r#"{"call": {"name": "read_file", "args": {"path": "runs.db"}}}"#;
+    let folder = Folder::new(&[]);
+    let call = waiting_call(&folder, last);
+    let args = ["run", "hi", "--journal", "runs.db", "--id", "one"];
+    let Some(results) = results_after(&folder, call, &args) else {
+        return;
+    };
+    assert!(
+        results[0].contains("were denied to commands while it ran"),
+        "{results:#?}"
+    );
+    assert!(results[1].contains("is denied to tools"), "{results:#?}");
+}
+
 /// The file of `--bus` is written at the end of the run, when a command may have replaced its
 /// folder.
 #[cfg(target_os = "linux")]

@@ -117,7 +117,8 @@ impl Placeholders {
         workspace: &Workspace,
         covers: &mut Vec<Cover>,
     ) -> io::Result<()> {
-        if workspace.reserved().is_empty() {
+        let reserved = workspace.reserved();
+        if reserved.is_empty() {
             return Ok(());
         }
         let failed = |path: &str, error: Errno| {
@@ -127,7 +128,7 @@ impl Placeholders {
         };
         let root = openat(CWD, workspace.root(), LIST, Mode::empty())?;
         let mut filler = Filler::new(workspace, covers, self);
-        for path in workspace.reserved() {
+        for path in &reserved {
             filler
                 .reserve(&root, path)
                 .map_err(|error| failed(path, error))?;
