@@ -38,7 +38,7 @@ use levity::core::{
 use levity::runtime::SystemWorld;
 
 use crate::runs::approved_calls;
-use crate::seals::{self, Seal, SentDecisions};
+use crate::seals::{self, RecordChain, Seal, SentDecisions};
 use crate::state;
 use crate::terminal::{note, shell_quote};
 
@@ -202,9 +202,57 @@ impl OwnJournal {
             if let Some(first) = records.first() {
                 self.marks.add(&member, first);
             }
-            self.marks.seal(&member, &records);
+            self.marks.seal(&member, &chain_of(&member, &records)?);
         }
         Ok(())
+    }
+
+    /// Stores a decision in the state folder, with the question that it decides. A denial needs no
+    /// question, so that it also stops runs of others.
+    async fn store_decision(&self, run: &RunId, post: &RunRequest) -> Result<(), JournalError> {
+        let chain = if seals::denies(post) {
+            None
+        } else {
+            Some(chain_of(run, &self.read_to_continue(run).await?)?)
+        };
+        let Some(sent) = self.marks.sent_decisions(run) else {
+            return Ok(());
+        };
+        match sent.add(post, chain.as_ref()) {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                let message = format!(
+                    "run `{run}` does not wait for this decision, or another process has decided; \
+                        `levity runs show {}` shows its state",
+                    shell_quote(run.as_str())
+                );
+                Err(JournalError::new(JournalErrorKind::Refused, message))
+            }
+            Err(error) => {
+                let message =
+                    "levity cannot store that you sent a decision, so no run would accept it";
+                Err(JournalError::new(JournalErrorKind::Io, message).with_source(error))
+            }
+        }
+    }
+
+    /// Reads the records of any run to show them. Prints a note if the user started the run and
+    /// another program changed its records.
+    ///
+    /// # Errors
+    /// Returns an error if the journal cannot be read.
+    pub(crate) async fn read_to_show(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
+        if let Ok(records) = self.read_to_continue(run).await {
+            return Ok(records);
+        }
+        let records = self.inner.read(run).await?;
+        if !self.is_foreign(run, &records) {
+            note(&format!(
+                "another program changed the records of run `{run}`, so what they show may not \
+                    have happened"
+            ));
+        }
+        Ok(records)
     }
 
     /// Returns `true` if the session of this run belongs to the user or is trusted.
@@ -255,8 +303,18 @@ impl OwnJournal {
     }
 }
 
+/// Computes the hashes of a run's records.
+fn chain_of(run: &RunId, records: &[Record]) -> Result<RecordChain, JournalError> {
+    RecordChain::new(run, records).map_err(|error| unreadable(run, error))
+}
+
+fn unreadable(run: &RunId, error: io::Error) -> JournalError {
+    let message = format!("levity cannot write the records of run `{run}` as JSON");
+    JournalError::new(JournalErrorKind::Io, message).with_source(error)
+}
+
 /// Returns the child runs that the records of a run name.
-fn children(run: &RunId, records: &[Record]) -> impl Iterator<Item = RunId> {
+pub(crate) fn children(run: &RunId, records: &[Record]) -> impl Iterator<Item = RunId> {
     records.iter().filter_map(|record| match &record.entry {
         Entry::Started { effect, note } if note.kind == EffectKind::Child => {
             Some(run.child(*effect))
@@ -339,8 +397,13 @@ impl Marks {
 
     /// Returns `true` if only levity has written the records of a run.
     fn is_sealed(&self, run: &RunId, records: &[Record]) -> bool {
-        let path = self.beside("seals").map(|folder| seals::path(&folder, run));
-        records.is_empty() || path.is_some_and(|path| Seal::matches(&path, run, records))
+        records.is_empty() || Seal::matches(&self.read_seal(run), run, records)
+    }
+
+    /// Returns the content of a run's seal; nothing if the run has none.
+    fn read_seal(&self, run: &RunId) -> Vec<u8> {
+        let folder = self.beside("seals");
+        folder.map_or_else(Vec::new, |folder| Seal::read(&seals::path(&folder, run)))
     }
 
     fn rejection_of_changed(&self, run: &RunId) -> JournalError {
@@ -359,9 +422,9 @@ impl Marks {
 
     /// Starts the seal of a run that is about to be driven. A run that cannot be sealed is driven
     /// anyway, but rejected later, so a warning is printed now.
-    fn seal(&self, run: &RunId, records: &[Record]) -> Option<Seal> {
+    fn seal(&self, run: &RunId, chain: &RecordChain) -> Option<Seal> {
         let path = seals::path(&self.beside("seals")?, run);
-        Seal::start(&path, run, records)
+        Seal::start(&path, chain)
             .map_err(|error| self.warn(&format!("cannot write `{}`: {error}", path.display())))
             .ok()
     }
@@ -374,20 +437,26 @@ impl Marks {
         Some(path.into())
     }
 
-    /// Returns the decisions that levity sent to runs of this journal.
-    fn sent_decisions(&self) -> Option<SentDecisions> {
-        self.beside("sent").map(SentDecisions::new)
+    /// Returns the decisions that levity sent to a run.
+    fn sent_decisions(&self, run: &RunId) -> Option<SentDecisions> {
+        let folder = self.beside("decisions")?;
+        let mark = self.mark(run).unwrap_or_default();
+        Some(SentDecisions::new(seals::path(&folder, run), mark))
     }
 
     /// Drops the decisions for a run that levity did not send.
-    fn drop_forged(&self, run: &RunId, mut requests: Vec<RunRequest>) -> Vec<RunRequest> {
-        if self.is_private {
+    fn drop_forged(
+        &self,
+        run: &RunId,
+        chain: &RecordChain,
+        mut requests: Vec<RunRequest>,
+    ) -> Vec<RunRequest> {
+        if self.is_private || !requests.iter().any(seals::decides) {
             return requests;
         }
-        let mark = self.mark(run).unwrap_or_default();
         let dropped = self
-            .sent_decisions()
-            .map_or(0, |sent| sent.drop_others(&mark, &mut requests));
+            .sent_decisions(run)
+            .map_or(0, |sent| sent.drop_others(chain, &mut requests));
         if dropped > 0 {
             note(&format!(
                 "run {run}: levity dropped decisions in its inbox ({dropped}), because another \
@@ -439,6 +508,9 @@ impl Marks {
         }
         if let Some(folder) = self.beside("seals") {
             seals::remove(&seals::path(&folder, run));
+        }
+        if let Some(sent) = self.sent_decisions(run) {
+            sent.remove_all();
         }
         let name = sha256(run.as_str().as_bytes());
         self.lock().by_id.insert(name.clone(), REMOVED.to_owned());
@@ -565,10 +637,12 @@ impl Journal for OwnJournal {
             // run.
             open.log.posted_by_now().await?;
         }
+        let chain = chain_of(run, &open.records)?;
         let log = OwnLog {
             inner: open.log,
             run: run.clone(),
-            seal: self.marks.seal(run, &open.records),
+            seal: self.marks.seal(run, &chain),
+            chain,
             marks: self.marks.clone(),
             marked,
         };
@@ -589,14 +663,17 @@ impl Journal for OwnJournal {
         self.inner.read(run).await
     }
 
-    /// Checks the records that it returns. A run in progress is sealed just before it is written,
-    /// so its seal may be newer than the records.
+    /// Checks the records that it returns. A run in progress may have one append more between two
+    /// of the steps here, so its seal is read before and after the records.
     async fn read_to_continue(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
         let mut attempts = READ_ATTEMPTS;
         loop {
+            let seal = self.marks.read_seal(run);
             let records = self.inner.read(run).await?;
             let is_own = !self.is_foreign(run, &records);
-            if self.marks.trusted || (is_own && self.marks.is_sealed(run, &records)) {
+            let is_sealed =
+                || Seal::matches(&seal, run, &records) || self.marks.is_sealed(run, &records);
+            if self.marks.trusted || (is_own && is_sealed()) {
                 return Ok(records);
             }
             if !is_own {
@@ -623,11 +700,8 @@ impl Journal for OwnJournal {
 
     /// Stores a decision in the state folder before it is posted, so that the run accepts it.
     async fn post(&self, run: &RunId, post: &RunRequest) -> Result<(), JournalError> {
-        let mark = self.marks.mark(run).unwrap_or_default();
-        let sent = self.marks.sent_decisions();
-        if let Some(Err(error)) = sent.map(|sent| sent.add(&mark, post)) {
-            let message = "levity cannot store that you sent a decision, so no run would accept it";
-            return Err(JournalError::new(JournalErrorKind::Io, message).with_source(error));
+        if !self.marks.is_private && seals::decides(post) {
+            self.store_decision(run, post).await?;
         }
         self.inner.post(run, post).await
     }
@@ -674,26 +748,58 @@ struct OwnLog {
     run: RunId,
     /// The seal; `None` if it cannot be written.
     seal: Option<Seal>,
+    chain: RecordChain,
     marks: Arc<Marks>,
     marked: bool,
+}
+
+impl OwnLog {
+    /// Stops sealing after an error.
+    fn keep_seal(&mut self, written: io::Result<()>) {
+        if let Err(error) = written {
+            self.marks.warn(&format!("cannot write its seal: {error}"));
+            self.seal = None;
+        }
+    }
 }
 
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl RunLog for OwnLog {
-    /// Marks a new run before its first record, seals the records, and then forwards.
+    /// Marks a new run before its first record, seals the records, and then forwards. When the
+    /// records are stored, the seal matches only with them, and the decisions that they contain
+    /// cannot be used again.
     async fn append(&mut self, records: &[Record]) -> Result<(), JournalError> {
+        if records.is_empty() {
+            return self.inner.append(records).await;
+        }
         if let Some(first) = records.first().filter(|_| !self.marked) {
             self.marks.add(&self.run, first);
             self.marked = true;
         }
-        if let Some(seal) = self.seal.as_mut().filter(|_| !records.is_empty())
-            && let Err(error) = seal.extend(records).await
-        {
-            self.marks.warn(&format!("cannot write its seal: {error}"));
-            self.seal = None;
+        let finished = self.chain.finished_keys(records);
+        let lines = self.chain.extend(records);
+        let lines = lines.map_err(|error| unreadable(&self.run, error))?;
+        if let Some(seal) = &self.seal {
+            let written = seal.write(lines).await;
+            self.keep_seal(written);
         }
-        self.inner.append(records).await
+        self.inner.append(records).await?;
+        if let Some(seal) = &self.seal {
+            let written = seal.write_soon(self.chain.line()).await;
+            self.keep_seal(written);
+        }
+        let has_ended = |record: &Record| matches!(record.entry, Entry::Ended(_));
+        let has_ended = records.iter().any(has_ended);
+        if (has_ended || !finished.is_empty())
+            && let Some(sent) = self.marks.sent_decisions(&self.run)
+        {
+            match has_ended {
+                true => sent.remove_all(),
+                false => sent.remove(&finished),
+            }
+        }
+        Ok(())
     }
 
     fn takes_snapshots(&self) -> bool {
@@ -710,11 +816,11 @@ impl RunLog for OwnLog {
 
     async fn posted(&mut self) -> Result<Vec<RunRequest>, JournalError> {
         let requests = self.inner.posted().await?;
-        Ok(self.marks.drop_forged(&self.run, requests))
+        Ok(self.marks.drop_forged(&self.run, &self.chain, requests))
     }
 
     async fn posted_by_now(&mut self) -> Result<Vec<RunRequest>, JournalError> {
         let requests = self.inner.posted_by_now().await?;
-        Ok(self.marks.drop_forged(&self.run, requests))
+        Ok(self.marks.drop_forged(&self.run, &self.chain, requests))
     }
 }

@@ -111,6 +111,14 @@ impl RunArg {
         Ok((journal, records))
     }
 
+    /// Reads the records of any run to show them, with a note if another program changed them.
+    async fn shown_records(&self) -> Result<(Arc<OwnJournal>, Vec<Record>), String> {
+        let (journal, id) = (self.place.open_own(Trust::NONE)?, self.id());
+        let records = journal.read_to_show(&id).await;
+        let records = existing(&id, records.map_err(|error| chain(&error))?)?;
+        Ok((journal, records))
+    }
+
     /// Reads the records of a run that is to be stopped, which may belong to anyone.
     async fn any_records(&self) -> Result<(Arc<OwnJournal>, Vec<Record>), String> {
         let journal = Arc::new(self.place.open_any()?);
@@ -166,6 +174,11 @@ pub(crate) fn approved_calls(records: &[Record]) -> impl Iterator<Item = String>
 /// advice.
 async fn read(journal: &dyn Journal, run: &RunId) -> Result<Vec<Record>, String> {
     let records = journal.read(run).await.map_err(|error| chain(&error))?;
+    existing(run, records)
+}
+
+/// Returns the records, unless there are none.
+fn existing(run: &RunId, records: Vec<Record>) -> Result<Vec<Record>, String> {
     if records.is_empty() {
         return Err(format!(
             "there is no run `{run}`; `levity runs list` shows all runs"

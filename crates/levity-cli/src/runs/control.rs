@@ -9,22 +9,26 @@
 //! without `--long-call`. Commands that let a run go on (approve, answer, resolve) require a run of
 //! this user; those that only stop something (deny, cancel) do not.
 //!
+//! The records decide which questions are open, not the list of the journal. Another program could
+//! put the number of a later call into the list, and use the decision when that call is asked.
+//!
 //! Exit codes: 0 if the request is stored or sent, 1 otherwise, 2 for a wrong call.
 
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{ArgGroup, Args};
 use levity::core::{
-    ControlCommand, EffectId, Entry, Journal, Record, Resolution, RunId, RunRequest, RunSummary,
-    ToolOutput, Waiting,
+    ControlCommand, EffectId, EffectKind, Entry, Journal, Record, Resolution, RunId, RunRequest,
+    RunSummary, ToolOutput,
 };
 use levity::prelude::*;
 use levity::runtime::Delivery;
 
-use super::timeline::asked_call;
+use super::timeline::{ApprovalCall, asked_calls, open_effects};
 use super::{CommandResult, RunArg};
-use crate::marks::Trust;
+use crate::marks::{OwnJournal, Trust, children};
 use crate::terminal::{advise, chain, print_text, shell_quote};
 
 #[derive(Args)]
@@ -47,29 +51,23 @@ impl Approve {
     /// long to show, is refused.
     pub(super) async fn send(self) -> CommandResult {
         let (journal, records) = self.run_arg.own_records(self.trust).await?;
-        let (run, effect) = question(&*journal, &self.run_arg.id(), &records, self.effect).await?;
-        let asking = if run == self.run_arg.id() {
-            records
-        } else {
-            let read = journal.read_to_continue(&run).await;
-            read.map_err(|error| chain(&error))?
-        };
-        if let Some(call) = asked_call(&asking, effect) {
-            if !call.is_known {
-                return Err(format!(
-                    "the journal does not contain the call to approve: {}; `levity runs resume` \
-                        shows it at a terminal and asks for approval",
-                    call.text
-                ));
-            }
-            print_text(&format!("approving {}\n", call.text));
-            if !call.is_complete && !self.long_call {
-                return Err(format!(
-                    "the call is too long to be shown in full, so it is not approved; `levity runs \
-                        show {run} --json` prints all of it, and `--long-call` approves it",
-                    run = shell_quote(run.as_str())
-                ));
-            }
+        let id = self.run_arg.id();
+        let question = question(&journal, Check::Sealed, &id, &records, self.effect).await?;
+        let Question { run, effect, call } = question;
+        if !call.is_known {
+            return Err(format!(
+                "the journal does not contain the call to approve: {}; `levity runs resume` shows \
+                    it at a terminal and asks for approval",
+                call.text
+            ));
+        }
+        print_text(&format!("approving {}\n", call.text));
+        if !call.is_complete && !self.long_call {
+            return Err(format!(
+                "the call is too long to be shown in full, so it is not approved; `levity runs \
+                    show {run} --json` prints all of it, and `--long-call` approves it",
+                run = shell_quote(run.as_str())
+            ));
         }
         send_request(
             journal,
@@ -99,7 +97,9 @@ impl Deny {
     /// Denies the call; the model receives the reason.
     pub(super) async fn send(self) -> CommandResult {
         let (journal, records) = self.run_arg.any_records().await?;
-        let (run, effect) = question(&*journal, &self.run_arg.id(), &records, self.effect).await?;
+        let id = self.run_arg.id();
+        let question = question(&journal, Check::Any, &id, &records, self.effect).await?;
+        let Question { run, effect, .. } = question;
         send_request(
             journal,
             &run,
@@ -130,7 +130,9 @@ impl Answer {
     /// Answers a question of the model, or replaces the result of a call.
     pub(super) async fn send(self) -> CommandResult {
         let (journal, records) = self.run_arg.own_records(self.trust).await?;
-        let (run, effect) = question(&*journal, &self.run_arg.id(), &records, self.effect).await?;
+        let id = self.run_arg.id();
+        let question = question(&journal, Check::Sealed, &id, &records, self.effect).await?;
+        let Question { run, effect, .. } = question;
         send_request(
             journal,
             &run,
@@ -197,7 +199,8 @@ impl Resolve {
             None => Resolution::Unknown,
         };
         let effect = EffectId::new(self.effect);
-        let (journal, _) = self.run_arg.own_records(self.trust).await?;
+        let (journal, records) = self.run_arg.own_records(self.trust).await?;
+        check_unfinished(&self.run_arg.id(), &records, effect)?;
         send_request(
             journal,
             &self.run_arg.id(),
@@ -207,68 +210,134 @@ impl Resolve {
     }
 }
 
+/// An open question of a run.
+struct Question {
+    run: RunId,
+    effect: EffectId,
+    call: ApprovalCall,
+}
+
+/// The records in which questions are looked up.
+#[derive(Clone, Copy)]
+enum Check {
+    /// Those that levity itself wrote, for decisions that let a run go on.
+    Sealed,
+    /// Those of any program, for decisions that only stop something.
+    Any,
+}
+
 /// Returns the question with this number, or the only one.
 ///
 /// A number refers to the named run itself; without a number, child runs are searched too, because
 /// a user usually knows only the id of the run that was started.
+///
+/// # Errors
+/// The errors differ in their advice: the run has ended, it has no question, or one has to be
+/// chosen; the last one lists ready options for each.
 async fn question(
-    journal: &dyn Journal,
+    journal: &OwnJournal,
+    check: Check,
     run: &RunId,
     records: &[Record],
     effect: Option<u64>,
-) -> Result<(RunId, EffectId), String> {
-    match effect {
-        Some(effect) => Ok((run.clone(), EffectId::new(effect))),
-        None => only_question(journal, run, records).await,
+) -> Result<Question, String> {
+    let mut found = open_questions(journal, check, run, records).await?;
+    let wanted = |question: &Question| match effect {
+        Some(effect) => question.run == *run && question.effect == EffectId::new(effect),
+        None => true,
+    };
+    let position = found.iter().position(wanted);
+    if let Some(position) = position.filter(|_| effect.is_some() || found.len() == 1) {
+        return Ok(found.swap_remove(position));
     }
+    let id = shell_quote(run.as_str());
+    if has_ended(records) {
+        return Err(format!(
+            "run `{run}` has ended, so it has no open question; `levity runs show {id}` shows its \
+                answer"
+        ));
+    }
+    if found.is_empty() {
+        return Err(format!(
+            "run `{run}` has no open question; `levity runs show {id}` shows its state"
+        ));
+    }
+    let list: Vec<_> = found
+        .iter()
+        .map(|one| format!("{} --effect {}", shell_quote(one.run.as_str()), one.effect))
+        .collect();
+    let list = list.join(", ");
+    Err(match effect {
+        Some(effect) => {
+            format!("run `{run}` has no open question with effect {effect}; choose one: {list}")
+        }
+        None => format!(
+            "there are {} open questions; choose one: {list}",
+            found.len()
+        ),
+    })
 }
 
-/// Returns the only open question of a run and its child runs.
-///
-/// Waits with a time are no questions. The three errors differ in their advice: the run has ended,
-/// it has no question, or it has several; the last one lists ready options for each.
-async fn only_question(
-    journal: &dyn Journal,
+/// Returns the open questions of a run and of the child runs that its records name.
+async fn open_questions(
+    journal: &OwnJournal,
+    check: Check,
     run: &RunId,
     records: &[Record],
-) -> Result<(RunId, EffectId), String> {
-    let query = levity::core::RunQuery::new().below(run.clone());
-    let runs = journal.list(&query).await.map_err(|error| chain(&error))?;
-    let asks = |waiting: &Waiting| waiting.until.is_none();
-    let found: Vec<(RunId, EffectId)> = runs
-        .iter()
-        .flat_map(|run| {
-            run.waiting
-                .iter()
-                .filter(|w| asks(w))
-                .map(|w| (run.run.clone(), w.effect))
-        })
-        .collect();
-    match &*found {
-        [only] => Ok(only.clone()),
-        [] if has_ended(records) => Err(format!(
-            "run `{run}` has ended, so it has no open question; `levity runs show {}` shows its \
-             answer",
-            shell_quote(run.as_str())
-        )),
-        [] => {
-            let id = shell_quote(run.as_str());
-            Err(format!(
-                "run `{run}` has no open question; `levity runs show {id}` shows its state"
-            ))
+) -> Result<Vec<Question>, String> {
+    let of = |run: &RunId, records: &[Record]| -> Vec<Question> {
+        let calls = if is_ending(records) {
+            BTreeMap::new()
+        } else {
+            asked_calls(records)
+        };
+        let question = |(effect, call)| Question {
+            run: run.clone(),
+            effect,
+            call,
+        };
+        calls.into_iter().map(question).collect()
+    };
+    let mut found = of(run, records);
+    let (mut seen, mut queue) = (BTreeSet::from([run.clone()]), VecDeque::new());
+    queue.extend(children(run, records));
+    while let Some(child) = queue.pop_front() {
+        if !seen.insert(child.clone()) {
+            continue;
         }
-        many => {
-            let list: Vec<_> = many
-                .iter()
-                .map(|(run, effect)| format!("{} --effect {effect}", shell_quote(run.as_str())))
-                .collect();
-            Err(format!(
-                "there are {} open questions; choose one: {}",
-                many.len(),
-                list.join(", ")
-            ))
-        }
+        let records = match check {
+            Check::Sealed => journal.read_to_continue(&child).await,
+            Check::Any => journal.read(&child).await,
+        };
+        let records = records.map_err(|error| chain(&error))?;
+        found.extend(of(&child, &records));
+        queue.extend(children(&child, &records));
     }
+    Ok(found)
+}
+
+/// Checks that a call has started and not finished, so that its result can be stated.
+fn check_unfinished(run: &RunId, records: &[Record], effect: EffectId) -> Result<(), String> {
+    let open = open_effects(records).into_iter();
+    let calls = open.filter(|(_, note)| note.kind == EffectKind::Tool && !note.class.may_repeat());
+    let calls: Vec<_> = calls.map(|(effect, _)| effect).collect();
+    if calls.contains(&effect) && !has_ended(records) {
+        return Ok(());
+    }
+    let list: Vec<_> = calls
+        .iter()
+        .map(|effect| format!("--effect {effect}"))
+        .collect();
+    let advice = match &*list {
+        [] => format!(
+            "`levity runs show {}` shows its state",
+            shell_quote(run.as_str())
+        ),
+        list => format!("choose one: {}", list.join(", ")),
+    };
+    Err(format!(
+        "run `{run}` has no call with effect {effect} whose result is unknown; {advice}"
+    ))
 }
 
 /// Returns the run to resume so that this one continues.
@@ -293,6 +362,16 @@ fn has_ended(records: &[Record]) -> bool {
         records.last().map(|record| &record.entry),
         Some(Entry::Ended(_))
     )
+}
+
+/// A run that was cancelled or stopped ends without its answers.
+fn is_ending(records: &[Record]) -> bool {
+    records.iter().any(|record| {
+        matches!(
+            record.entry,
+            Entry::Commanded(ControlCommand::Cancel { .. }) | Entry::Stopped(_) | Entry::Ended(_)
+        )
+    })
 }
 
 /// Tells the user which of the two happened: a living driver has the request, or the run must be

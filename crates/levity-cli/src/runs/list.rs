@@ -2,7 +2,8 @@
 //!
 //! None of these commands needs the right to drive a run: they open the journal for reading, take
 //! no lease, and work while other processes drive the same runs. They accept runs of strangers too,
-//! because nothing in them is executed.
+//! because nothing in them is executed. `show` prints a note if another program changed a run of
+//! this user, because the user reads the run before approving its calls.
 //!
 //! `list` prints one line for each run, for example `2026-01-02T03:04:05.678Z  3f2a  12 records
 //! waiting for an answer`; `--json` prints the whole summaries. Exit codes: 0, or 1 if the journal
@@ -146,11 +147,11 @@ pub(crate) struct Show {
 impl Show {
     /// Prints the timeline with child runs, or with `--json` the records of this run alone.
     pub(super) async fn show(self) -> CommandResult {
-        let (journal, records) = self.run_arg.records().await?;
+        let (journal, records) = self.run_arg.shown_records().await?;
         if self.json {
             records.iter().for_each(print_json);
         } else {
-            print_text(&timeline::render(&*journal, &self.run_arg.id(), &records).await);
+            print_text(&timeline::render(&journal, &self.run_arg.id(), &records).await);
         }
         Ok(ExitCode::SUCCESS)
     }

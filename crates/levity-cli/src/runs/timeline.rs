@@ -9,20 +9,21 @@
 //! long texts are cut at 400 characters, and the number of an effect is printed beside each
 //! question, because `levity runs approve` takes it.
 //!
-//! The same pass finds the calls that were or will be approved (`asked_call`, `approved`). A person
-//! must approve exactly the call that is executed, so the arguments come from the reply of the
-//! model in the records, and a call that no reply contains is shown as unknown and cannot be
+//! The same pass finds the calls that were or will be approved (`asked_calls`, `approved`). A
+//! person must approve exactly the call that is executed, so the arguments come from the reply of
+//! the model in the records, and a call that no reply contains is shown as unknown and cannot be
 //! approved.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use levity::core::{
-    ControlCommand, Decision, EffectId, EffectKind, EffectNote, Entry, FileChange, Journal,
-    Outcome, Record, Response, RunId, ToolCall,
+    ControlCommand, Decision, EffectId, EffectKind, EffectNote, Entry, FileChange, Outcome, Record,
+    Response, RunId, ToolCall,
 };
 use levity::runtime::__private::RequestedCalls;
 use serde_json::Value;
 
+use crate::marks::OwnJournal;
 use crate::terminal::{is_shown_in_full, omit_middle};
 
 /// The maximum number of characters of a text in a line; `--json` prints all of it.
@@ -32,7 +33,7 @@ const MAX_CHARS: usize = 400;
 ///
 /// A child run that the journal cannot read appears without lines; the timeline of the parent is
 /// still useful then.
-pub(super) async fn render(journal: &dyn Journal, run: &RunId, records: &[Record]) -> String {
+pub(super) async fn render(journal: &OwnJournal, run: &RunId, records: &[Record]) -> String {
     let mut timeline = Timeline {
         text: String::new(),
         indent: 0,
@@ -128,16 +129,26 @@ fn unknown_call(note: &EffectNote) -> String {
     )
 }
 
-/// Returns the call that a question of a run is about.
-///
-/// Returns `None` if the run has no open question with this number, for example because another
-/// process has decided it.
-pub(super) fn asked_call(records: &[Record], effect: EffectId) -> Option<ApprovalCall> {
+/// Returns the calls that the open questions of a run are about, by the numbers of the questions.
+pub(super) fn asked_calls(records: &[Record]) -> BTreeMap<EffectId, ApprovalCall> {
+    let log = log_of(records);
+    let asks = log.open.iter();
+    let asks = asks.filter(|(_, note)| note.kind == EffectKind::Ask);
+    asks.map(|(effect, note)| (*effect, ApprovalCall::new(&log, note)))
+        .collect()
+}
+
+/// Returns the effects that have started and not finished.
+pub(super) fn open_effects(records: &[Record]) -> BTreeMap<EffectId, EffectNote> {
+    log_of(records).open
+}
+
+fn log_of(records: &[Record]) -> EffectLog {
     let mut log = EffectLog::default();
     records
         .iter()
         .for_each(|record| drop(lines(record, &mut log)));
-    Some(ApprovalCall::new(&log, log.open.get(&effect)?))
+    log
 }
 
 /// Returns the calls of a run that were approved.
@@ -183,7 +194,7 @@ pub(super) fn approved(records: &[Record]) -> Vec<ApprovalCall> {
 
 impl Timeline {
     /// Formats one run and recurses into its child runs.
-    async fn run(&mut self, journal: &dyn Journal, run: &RunId, records: &[Record]) {
+    async fn run(&mut self, journal: &OwnJournal, run: &RunId, records: &[Record]) {
         let mut log = EffectLog::default();
         // A child run that was resumed is formatted only once.
         let mut shown_children = BTreeSet::new();
@@ -197,7 +208,7 @@ impl Timeline {
             {
                 let child = run.child(*effect);
                 self.line(record.seq, &format!("as run {child}:"));
-                let below = journal.read(&child).await.unwrap_or_default();
+                let below = journal.read_to_show(&child).await.unwrap_or_default();
                 self.indent += 1;
                 Box::pin(self.run(journal, &child, &below)).await;
                 self.indent -= 1;
@@ -433,7 +444,8 @@ mod tests {
         ];
         let record = |(seq, entry)| Record::new(seq, Timestamp::default(), entry);
         let records: Vec<Record> = (0..).zip(entries).map(record).collect();
-        let text = |effect| asked_call(&records[..4], EffectId::new(effect)).unwrap();
+        let asked = asked_calls(&records[..4]);
+        let text = |effect| &asked[&EffectId::new(effect)];
         assert_eq!(text(1).text, r#"run {"command":"ls"}"#);
         assert_eq!(text(2).text, r#"run {"command":"rm -rf /"}"#);
         assert!(text(1).is_known && text(2).is_known && !text(3).is_known);

@@ -15,7 +15,7 @@ const WRITTEN: &str = "written-by-the-call";
 
 /// A folder with a journal whose run `nightly` was approved by another user, and the homes of both
 /// users.
-struct PlantedJournal {
+pub(crate) struct PlantedJournal {
     dir: tempfile::TempDir,
     journal: &'static str,
 }
@@ -32,7 +32,7 @@ impl PlantedJournal {
     }
 
     /// The same folder before the approval.
-    fn waiting(journal: &'static str) -> Self {
+    pub(crate) fn waiting(journal: &'static str) -> Self {
         let planted = Self {
             dir: tempfile::tempdir().unwrap(),
             journal,
@@ -64,17 +64,17 @@ impl PlantedJournal {
         planted
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    fn is_written(&self) -> bool {
+    pub(crate) fn is_written(&self) -> bool {
         self.path("clone").join(WRITTEN).exists()
     }
 
     /// Returns a command in the clone, on its journal. Commands that run agents get the script and
     /// the workspace.
-    fn command(&self, home: &str, args: &[&str]) -> std::process::Command {
+    pub(crate) fn command(&self, home: &str, args: &[&str]) -> std::process::Command {
         let drives = match args {
             ["runs", what, ..] => ["resume", "fork"].contains(what),
             _ => true,
@@ -91,7 +91,7 @@ impl PlantedJournal {
         command
     }
 
-    fn call(&self, home: &str, args: &[&str]) -> Output {
+    pub(crate) fn call(&self, home: &str, args: &[&str]) -> Output {
         self.command(home, args).output().unwrap()
     }
 
@@ -131,7 +131,7 @@ impl PlantedJournal {
     }
 }
 
-const FORMS: [&str; 2] = ["runs", "runs.db"];
+pub(crate) const FORMS: [&str; 2] = ["runs", "runs.db"];
 
 #[test]
 fn no_command_resumes_planted_run_without_trust() {
@@ -190,7 +190,7 @@ fn trust_is_stored_for_existing_runs() {
 }
 
 /// Changes an SQLite journal as a stranger would.
-fn change(file: &Path, sql: &str) {
+pub(crate) fn change(file: &Path, sql: &str) {
     let file = rusqlite::Connection::open(file).unwrap();
     assert!(file.execute(sql, []).unwrap() > 0, "{sql}");
 }

@@ -35,6 +35,7 @@ mod plan;
 #[cfg(target_os = "linux")]
 mod plan_terminal;
 mod promises;
+mod seals;
 mod serve;
 mod serve_mcp;
 mod settings;
