@@ -202,6 +202,15 @@ test(`${HOSTILE.length} hostile texts run nothing and load nothing`, async ({ pa
   assert.deepEqual(foreign, []);
 });
 
+test('Arguments of a call show characters that have no width or change the direction', async ({ page }) => {
+  const shown = await page.evaluate(async () => {
+    const { argumentsOf } = await import(new URL('page/asks.js', document.baseURI));
+    const args = { 'na\u200bme': 'cp a\u202etxt.b \u{e0041}\u00ad\n\tnext é 漢 🌊', command: 'rm\u00a0x\u2066' };
+    return argumentsOf(args).textContent;
+  });
+  for (const part of ['na\\u{200b}me', 'cp a\\u{202e}txt.b \\u{e0041}\\u{ad}\n\tnext é 漢 🌊', 'rm\\u{a0}x\\u{2066}']) assert.ok(shown.includes(part), JSON.stringify(shown));
+});
+
 test('Markdown of any text is formatted in linear time', async ({ page }) => {
   const times = await page.evaluate(async () => {
     const { markdown, showMarkdown } = await import(new URL('page/markdown.js', document.baseURI));

@@ -47,6 +47,10 @@ async function reply(request, { text, think, call }) {
     for (const word of ['First ', 'I ', 'compare.']) think(word);
     return text('It is *four*.');
   }
+  if (goal.includes('many calls') && results < 90) {
+    for (let n = results; n < results + 10; n += 1) call('write_file', { path: `calls/${n}.txt`, content: `${n}` });
+    return undefined;
+  }
   if (goal.includes('draw') && !results) return call('mcp_media_draw', {});
   if (goal.includes('artifacts') && !results) {
     call('write_file', { path: 'report.md', content: '# Tides\n\n| port | height |\n|---|---|\n| Dover | 6.8 |\n' });
@@ -105,6 +109,32 @@ test('card of a call has arguments, result, files and duration', async ({ page }
   await card.locator('.args:has-text("Tides")').waitFor();
   assert.ok((await card.locator('.result').textContent()).length > 0);
   await page.waitForSelector('.changes:has-text("report.md")');
+});
+
+test('chat shows the newest items, and older ones when a person scrolls up', async ({ page }) => {
+  await startRun(page, 'make many calls');
+  await state(page, 'answered');
+  await page.waitForSelector('.i-answer, .i-text');
+  const first = () => page.locator('.chat .call .brief').first().textContent();
+  const count = await page.locator('.chat .items > .item').count();
+  assert.ok(count >= 50 && count <= 75, `${count} items`);
+  const isAtEnd = () => page.evaluate(() => {
+    const chat = document.querySelector('.chat');
+    return chat.scrollHeight - chat.scrollTop - chat.clientHeight < 2;
+  });
+  assert.ok(await isAtEnd());
+  const before = await first();
+  for (let n = 0; n < 20 && await first() !== 'calls/0.txt'; n += 1) {
+    await page.evaluate(() => { document.querySelector('.chat').scrollTop = 0; });
+    await page.waitForTimeout(100);
+  }
+  assert.notEqual(before, 'calls/0.txt');
+  assert.equal(await first(), 'calls/0.txt');
+  assert.ok(await page.locator('.chat .items > .item').count() > 90);
+  assert.ok(!await isAtEnd(), 'the chat stays where the person scrolled to');
+  await page.click('.newest');
+  await page.waitForTimeout(100);
+  assert.ok(await isAtEnd());
 });
 
 test('artifacts have a preview that runs nothing', async ({ page }) => {

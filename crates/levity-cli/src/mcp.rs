@@ -112,7 +112,7 @@ impl ConfigArg {
     /// A config with errors in some servers is usable for the others; one that names no server at
     /// all is a wrong call.
     fn read(&self) -> Result<Config, String> {
-        let config = read(self.config.as_deref());
+        let config = read_or_from_env(self.config.as_deref());
         problems_in(&config, self.config.as_deref()).for_each(|problem| note(&problem));
         if !config.servers().is_empty() || !config.problems().is_empty() {
             return Ok(config);
@@ -126,16 +126,44 @@ impl ConfigArg {
 }
 
 /// Reads the named file, else `LEVITY_MCP_SERVERS`. Placeholders in the file are filled from the
-/// environment. A file that `levity.toml` names is not read again after its hash was checked.
-fn read(file: Option<&Path>) -> Config {
-    match file {
-        Some(file) => match settings::control_text("mcp", file) {
-            Some(text) => parse(file, text),
-            None if is_yaml(file) => parse(file, read_text(file)),
-            None => Config::load(file, variable),
-        },
-        None => Config::from_env(),
+/// environment.
+fn read_or_from_env(file: Option<&Path>) -> Config {
+    file.map_or_else(Config::from_env, |file| read(file, &variable))
+}
+
+/// Reads a file, with a function that returns variables for its placeholders. A file that
+/// `levity.toml` names is not read again after its hash was checked.
+fn read(file: &Path, variable: &dyn Fn(&str) -> Option<String>) -> Config {
+    match settings::control_text("mcp", file) {
+        Some(text) => parse(file, text, variable),
+        None if is_yaml(file) => parse(file, read_text(file), variable),
+        None => Config::load(file, variable),
     }
+}
+
+/// Returns the servers that are missing in the config because a variable is not set. They start as
+/// soon as it is, so a list that a person relies on must contain them.
+///
+/// `read` reads the same config again, with other variables. What a variable stands for is unknown:
+/// a number is also a valid host and port, and an address is valid where a whole URL is missing.
+fn servers_without_variables(
+    config: &Config,
+    read: impl Fn(&dyn Fn(&str) -> Option<String>) -> Config,
+) -> Vec<ServerConfig> {
+    let mut found: Vec<ServerConfig> = Vec::new();
+    if config.problems().is_empty() {
+        return found;
+    }
+    for value in ["1", "https://unset.invalid"] {
+        let any = read(&|name| variable(name).or_else(|| Some(value.to_owned())));
+        for server in any.servers() {
+            let mut known = config.servers().iter().chain(&found);
+            if known.all(|known| known.name() != server.name()) {
+                found.push(server.clone());
+            }
+        }
+    }
+    found
 }
 
 /// Returns a variable of the environment, for a placeholder in a config.
@@ -150,7 +178,11 @@ fn is_yaml(file: &Path) -> bool {
 }
 
 /// Parses the text of a file by its name, as JSON or as YAML.
-fn parse(file: &Path, text: Result<String, String>) -> Config {
+fn parse(
+    file: &Path,
+    text: Result<String, String>,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Config {
     let json = text.and_then(|text| match is_yaml(file) {
         true => yaml_to_json(&text)
             .map(|json| json.to_string())
@@ -254,7 +286,13 @@ impl List {
     /// Words are quoted for a shell, so the shown program can be copied and tried.
     fn list(self) -> CommandResult {
         let config = self.source.read()?;
-        for server in config.servers() {
+        let not_startable = match &self.source.config {
+            Some(file) => servers_without_variables(&config, |variable| read(file, variable)),
+            None => Vec::new(),
+        };
+        let not_startable = not_startable.iter().map(|server| (server, NOT_STARTABLE));
+        let all = config.servers().iter().map(|server| (server, ""));
+        for (server, note) in all.chain(not_startable) {
             if self.json {
                 print_json(&json!({
                     "name": server.name(),
@@ -267,7 +305,7 @@ impl List {
                     "sets": server.env_names(),
                 }));
             } else {
-                print_text(&line(&description(server)));
+                print_text(&line(&(description(server) + note)));
             }
         }
         Ok(if config.is_valid() {
@@ -277,6 +315,9 @@ impl List {
         })
     }
 }
+
+/// The end of the description of a server that lacks a variable.
+const NOT_STARTABLE: &str = "  (does not start: a variable is not set)";
 
 /// Describes a server: the program with its arguments, or the address, and its variables.
 ///
@@ -312,11 +353,16 @@ fn description(server: &ServerConfig) -> String {
 
 /// Describes each server in the text of a file, and each problem in it, on one line. Nothing is
 /// started.
-pub(crate) fn programs(file: &Path, text: Result<String, String>) -> Vec<String> {
-    let config = parse(file, text);
+pub(crate) fn programs(file: &Path, text: &Result<String, String>) -> Vec<String> {
+    let config = parse(file, text.clone(), &variable);
+    let not_startable =
+        servers_without_variables(&config, |variable| parse(file, text.clone(), variable));
     let servers = config.servers().iter().map(description);
+    let not_startable = not_startable
+        .iter()
+        .map(|server| description(server) + NOT_STARTABLE);
     let problems = problems_in(&config, Some(file));
-    let lines = servers.chain(problems);
+    let lines = servers.chain(not_startable).chain(problems);
     lines.map(|text| text.replace('\n', "\u{fffd}")).collect()
 }
 

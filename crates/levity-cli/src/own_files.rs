@@ -40,7 +40,7 @@ use levity_system::{Replace, files};
 /// or control what levity does and which programs it starts.
 ///
 /// These are the ids that clap gives to options, with underscores.
-const OPTIONS: [&str; 22] = [
+const OPTIONS: [&str; 23] = [
     "journal",
     "memory",
     "sessions",
@@ -57,6 +57,7 @@ const OPTIONS: [&str; 22] = [
     "tls_key",
     "access_log",
     "mcp",
+    "config",
     "tools",
     "agents",
     "prompts",
@@ -67,7 +68,7 @@ const OPTIONS: [&str; 22] = [
 
 /// Options whose files levity remembers for later calls: it writes them itself and trusts their
 /// content, or they name programs that levity starts without a sandbox.
-const REMEMBERED_OPTIONS: [&str; 9] = [
+const REMEMBERED_OPTIONS: [&str; 10] = [
     "journal",
     "memory",
     "sessions",
@@ -77,6 +78,7 @@ const REMEMBERED_OPTIONS: [&str; 9] = [
     "named_tokens",
     "cache",
     "mcp",
+    "config",
 ];
 
 /// The maximum number of remembered files. When it is exceeded, those that no longer exist and the
@@ -86,7 +88,7 @@ const MAX_REMEMBERED: usize = 2_000;
 /// The maximum size of the list of remembered files.
 const MAX_LIST: u64 = 16 << 20;
 
-/// Variables that name such files by their absolute paths.
+/// Variables that name such files by their absolute paths. levity remembers these files as well.
 const VARIABLES: [&str; 4] = [
     "LEVITY_MCP_SERVERS",
     "MCP_SERVERS_CONFIG",
@@ -136,6 +138,8 @@ struct Registered {
     must_exist: bool,
     /// `true` if the path may be that of an SQLite file.
     may_be_database: bool,
+    /// `true` if levity protects the file in later calls too.
+    is_remembered: bool,
 }
 
 /// The files that options and variables name.
@@ -224,7 +228,6 @@ impl NewerFiles {
 pub(crate) fn register(mut matches: &ArgMatches) {
     let mut named = in_environment();
     named.extend(credentials_in_env_file());
-    let mut data = Vec::new();
     loop {
         for option in OPTIONS {
             let paths = matches
@@ -235,15 +238,12 @@ pub(crate) fn register(mut matches: &ArgMatches) {
                 .flatten();
             let source =
                 |path: &PathBuf| format!("--{} {}", option.replace('_', "-"), path.display());
-            let paths: Vec<_> = paths.collect();
-            if REMEMBERED_OPTIONS.contains(&option) {
-                data.extend(paths.iter().flat_map(|path| places(path)));
-            }
-            named.extend(paths.into_iter().map(|path| Registered {
+            named.extend(paths.map(|path| Registered {
                 source: source(path),
                 path: path.clone(),
                 must_exist: false,
                 may_be_database: DATABASE_OPTIONS.contains(&option),
+                is_remembered: REMEMBERED_OPTIONS.contains(&option),
             }));
         }
         match matches.subcommand() {
@@ -257,8 +257,11 @@ pub(crate) fn register(mut matches: &ArgMatches) {
             path: PathBuf::from(crate::settings::FILE),
             must_exist: false,
             may_be_database: false,
+            is_remembered: false,
         });
     }
+    let data = named.iter().filter(|file| file.is_remembered);
+    let data = data.flat_map(|file| places(&file.path)).collect();
     let _ = REGISTERED.set(named);
     let _ = REMEMBERED.set(remember(data));
 }
@@ -268,7 +271,7 @@ pub(crate) fn register(mut matches: &ArgMatches) {
 fn in_environment() -> Vec<Registered> {
     let own = VARIABLES
         .iter()
-        .map(|name| ((*name).to_owned(), true, true, false));
+        .map(|name| ((*name).to_owned(), true, true, (false, true)));
     let options = OPTIONS.iter().map(|option| {
         let setting = option.replace('_', "-");
         let controls = crate::settings::names_control_file(&setting);
@@ -277,22 +280,23 @@ fn in_environment() -> Vec<Registered> {
             crate::settings::variable_name(&setting),
             controls,
             false,
-            is_data,
+            (is_data, REMEMBERED_OPTIONS.contains(option)),
         )
     });
-    let named =
-        own.chain(options)
-            .filter_map(|(name, must_exist, is_absolute, may_be_database)| {
-                let text = std::env::var(&name).ok()?;
-                let path = PathBuf::from(text.trim());
-                let is_path = !matches!(text.trim(), "" | "0" | "1" | "false" | "true");
-                (is_path && (path.is_absolute() || !is_absolute)).then(|| Registered {
-                    source: format!("{name}={}", path.display()),
-                    path,
-                    must_exist,
-                    may_be_database,
-                })
-            });
+    let named = own.chain(options).filter_map(
+        |(name, must_exist, is_absolute, (may_be_database, is_remembered))| {
+            let text = std::env::var(&name).ok()?;
+            let path = PathBuf::from(text.trim());
+            let is_path = !matches!(text.trim(), "" | "0" | "1" | "false" | "true");
+            (is_path && (path.is_absolute() || !is_absolute)).then(|| Registered {
+                source: format!("{name}={}", path.display()),
+                path,
+                must_exist,
+                may_be_database,
+                is_remembered,
+            })
+        },
+    );
     named.collect()
 }
 
@@ -306,6 +310,7 @@ fn credentials_in_env_file() -> Option<Registered> {
         path: path.to_owned(),
         must_exist: true,
         may_be_database: false,
+        is_remembered: true,
     })
 }
 
@@ -796,4 +801,37 @@ fn literal(path: &str) -> String {
         glob.push(char);
     }
     glob
+}
+
+#[cfg(test)]
+mod tests {
+    use std::any::TypeId;
+    use std::collections::BTreeSet;
+
+    use clap::{Command, CommandFactory as _};
+
+    use super::*;
+
+    /// Options whose files a tool may read and change, since the user works on them.
+    const OF_USER: [&str; 5] = ["data", "files", "images", "python", "workspace"];
+
+    fn file_options(command: &Command, found: &mut BTreeSet<String>) {
+        let is_file = |arg: &&clap::Arg| {
+            !arg.is_positional() && arg.get_value_parser().type_id() == TypeId::of::<PathBuf>()
+        };
+        let options = command.get_arguments().filter(is_file);
+        found.extend(options.map(|arg| arg.get_id().to_string()));
+        for inner in command.get_subcommands() {
+            file_options(inner, found);
+        }
+    }
+
+    #[test]
+    fn each_option_with_file_is_protected_or_known_to_be_of_user() {
+        let mut found = BTreeSet::new();
+        file_options(&crate::Cli::command(), &mut found);
+        assert!(found.contains("journal") && found.len() > 15, "{found:?}");
+        found.retain(|id| !OPTIONS.contains(&&**id) && !OF_USER.contains(&&**id));
+        assert!(found.is_empty(), "add to OPTIONS or OF_USER: {found:?}");
+    }
 }

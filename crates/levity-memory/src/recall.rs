@@ -49,8 +49,9 @@ const MAX_SOURCE_BYTES: usize = 1 << 10;
 const DEFAULT_MAX_FACTS: usize = 100_000;
 /// The maximum number of facts that one call finds or lists.
 const MAX_RESULTS: usize = 1_000;
-/// The minimum number of facts that are ranked, even for a smaller limit.
-const MIN_CANDIDATES: usize = 50;
+/// The minimum numbers of facts that are ranked by words and by meaning, even for a smaller limit.
+const MIN_CANDIDATES_BY_WORDS: usize = 1_000;
+const MIN_CANDIDATES_BY_MEANING: usize = 50;
 /// The maximum file size, in bytes, for a rewrite after forgetting one fact, and after forgetting a
 /// scope.
 const VACUUM_AFTER_FACT_BYTES: u64 = 4 << 20;
@@ -507,8 +508,8 @@ type QueryVector = Result<(Arc<str>, Vec<f32>), ModelError>;
 
 /// Finds the best facts by their words and, with a vector, by their meaning.
 ///
-/// At least 50 candidates of each ranking are fused, even for a small limit: a fact that is tenth
-/// in both may be the best overall.
+/// At least 1,000 candidates by words and 50 by meaning are fused, even for a small limit: a fact
+/// that is tenth in both may be the best overall.
 fn search(
     view: &Connection,
     scopes: &[Scope],
@@ -517,22 +518,26 @@ fn search(
     limit: usize,
 ) -> rusqlite::Result<Vec<RecalledFact>> {
     let scopes = rows::scope_keys(view, scopes)?;
-    let candidates = limit.max(MIN_CANDIDATES);
-    let mut lists = Vec::new();
-    if let Some((card, vector, min_cosine)) = vector
-        && let Some(embedder) = vectors::embedder(view, card)?
-    {
-        lists.push(vectors::nearest(
+    let words = rows::by_words(view, &scopes, query, limit.max(MIN_CANDIDATES_BY_WORDS))?;
+    let embedder = match vector {
+        Some((card, ..)) => vectors::embedder(view, card)?,
+        None => None,
+    };
+    let cosines = match vector.zip(embedder) {
+        Some(((_, vector, min_cosine), embedder)) => Some(vectors::nearest(
             view,
             embedder,
             &scopes,
             (vector, *min_cosine),
-            candidates,
-        )?);
-    }
-    lists.push(rows::by_words(view, &scopes, query, candidates)?);
+            (
+                &words.iter().map(|(id, _)| *id).collect(),
+                limit.max(MIN_CANDIDATES_BY_MEANING),
+            ),
+        )?),
+        None => None,
+    };
     let mut facts = Vec::new();
-    for (id, score) in rank::fuse(&lists).into_iter().take(limit) {
+    for (id, score) in rank::fuse(&words, cosines.as_ref()).into_iter().take(limit) {
         facts.extend(rows::fact(view, &scopes, id, score)?);
     }
     Ok(facts)

@@ -2,7 +2,7 @@
 
 import { h, fill } from './dom.js';
 import { button } from './parts.js';
-import { pretty, readable } from './format.js';
+import { pretty, readable, visible } from './format.js';
 import { T } from './texts.js';
 
 /** Returns the form for one question. `onDecide` sends the decision; `onOpen` opens the run. */
@@ -32,16 +32,16 @@ export function askForm(ask, onDecide, onOpen) {
   if (ask.goal || onOpen) node.append(h('p', { class: 'note of', dir: 'auto' }, ask.goal || '', onOpen && h('a', { href: `#run=${encodeURIComponent(root)}`, onclick: onOpen }, T.openRun)));
   node.append(h('p', { class: 'reason', dir: 'auto' }, ask.reason || ''));
   if (ask.wanted !== 'answer' && call) {
-    node.append(h('p', { class: 'call-name' }, h('code', {}, call.name)), argumentsOf(call.args ?? call.arguments));
+    node.append(h('p', { class: 'call-name' }, h('code', {}, visible(call.name))), argumentsOf(call.args ?? call.arguments));
   }
   node.append(h('div', { class: 'decide' }, ask.wanted === 'answer' ? answerForm(ask, decide) : approval(call, decide, fail)), problem);
   return node;
 }
 
-/** Shows arguments: texts of several lines as they are, the rest as JSON. */
+/** Shows arguments: texts of several lines as they are, the rest as JSON. Every character is visible. */
 export function argumentsOf(args) {
-  return h('div', { class: 'args' }, readable(args).map(([name, text]) => [name && h('p', { class: 'label', dir: 'auto' }, name),
-    h('pre', { tabindex: 0, dir: 'auto' }, text)]));
+  return h('div', { class: 'args' }, readable(args).map(([name, text]) => [name && h('p', { class: 'label', dir: 'auto' }, visible(name)),
+    h('pre', { tabindex: 0, dir: 'auto' }, visible(text))]));
 }
 
 /** Selects the name of the field that a JSON pointer leads to. */

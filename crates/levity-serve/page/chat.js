@@ -44,7 +44,13 @@ export function chat({ onDecide, onNode }) {
     newer.hidden = isAtEnd;
     if (before < 20 && !isAtEnd && !older.hidden && !older.disabled) showOlder();
   }, { passive: true });
-  new ResizeObserver(() => { if (isAtEnd) node.scrollTop = node.scrollHeight; }).observe(inner);
+  new ResizeObserver(() => { if (isAtEnd) scrollToEnd(); }).observe(inner);
+
+  function scrollToEnd() {
+    node.scrollTop = node.scrollHeight;
+    // Removed items reduce the position as well, and no person scrolled then.
+    before = node.scrollTop;
+  }
 
   /** Shows older items above, while those in sight stay where they are. */
   function showOlder() {
@@ -58,7 +64,7 @@ export function chat({ onDecide, onNode }) {
   function follow() {
     isAtEnd = true;
     newer.hidden = true;
-    node.scrollTop = node.scrollHeight;
+    scrollToEnd();
   }
 
   function show(state) {
@@ -81,7 +87,7 @@ export function chat({ onDecide, onNode }) {
     drawHeads(state, visible);
     drawWork(items, visible);
     questions.show((state.top.asks || []).filter((ask) => !below || below.has(ask.node)));
-    if (isAtEnd) node.scrollTop = node.scrollHeight;
+    if (isAtEnd) scrollToEnd();
   }
 
   /** Returns the index of the first item that is shown: the same item as before, unless too many follow it. */

@@ -50,6 +50,14 @@ export function pretty(value) {
   return JSON.stringify(value, null, 2);
 }
 
+// Control characters, and characters that have no width or change the direction of text.
+const INVISIBLE = /[\u0000-\u0008\u000b-\u001f\u007f-\u00a0\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\u{e0000}-\u{e0fff}]/gu;
+
+/** Replaces characters that a reader cannot see by their codes, for texts that a person approves. */
+export function visible(text) {
+  return text.replace(INVISIBLE, (char) => `\\u{${char.codePointAt(0).toString(16)}}`);
+}
+
 /**
  * Returns arguments as parts for people: the texts of several lines on their own, each with its
  * name, and everything else as JSON.

@@ -12,10 +12,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use levity_core::text::is_blank;
 use levity_core::{
-    Ask, ConversationId, Decision, Ending, Event, EventKind, JournalError, Message, RunId,
-    RunQuery, RunSummary, SharedError, World,
+    Ask, Ending, Event, EventKind, JournalError, RunId, RunQuery, RunSummary, SharedError, World,
 };
 use levity_observe::RunView;
 use levity_runtime::{Runtime, Watcher};
@@ -26,20 +24,24 @@ use crate::access::{Caller, tenant_of};
 use crate::error::{Error, Result};
 use crate::feed::{EventReader, Feed};
 use crate::quota::{Quota, TokenShare};
-use crate::runner::{MessageSink, ModelRunner, OfferedModel, RunSetup, Runner, StartedRun};
+use crate::runner::{ModelRunner, RunSetup, Runner, StartedRun};
 
 mod briefs;
 mod commands;
 mod event_cache;
 mod live;
+mod models;
+mod new_run;
 mod queue;
 mod reads;
+mod settings;
 mod status;
 mod views;
 
 pub(crate) use briefs::MAX_GOAL;
 pub(crate) use commands::CommandKind;
 pub use live::{LiveRun, RunOutcome};
+pub use new_run::NewRun;
 use queue::ReservedSlot;
 pub use status::RunStatus;
 pub use views::NewFork;
@@ -126,156 +128,6 @@ struct Known {
     reserved: usize,
 }
 
-/// A run to be started.
-///
-/// ```
-/// use levity_serve::NewRun;
-/// let run = NewRun::new("Summarize the notes").id("notes-1").conversation("c7");
-/// assert_eq!(run.id.as_ref().unwrap().as_str(), "notes-1");
-/// assert!(!format!("{run:?}").contains("Summarize"), "the goal is confidential");
-/// ```
-#[derive(Clone)]
-#[non_exhaustive]
-pub struct NewRun {
-    /// The goal of the run, as text.
-    pub goal: String,
-    /// The conversation that the run is part of.
-    pub conversation: Option<ConversationId>,
-    /// The id of the run; random by default.
-    pub id: Option<RunId>,
-    /// The name of a model that [`Runs::offer_model`] offers; the default model otherwise.
-    pub model: Option<Arc<str>>,
-    watcher: Option<Watcher>,
-    on_messages: Option<MessageSink>,
-}
-
-impl NewRun {
-    /// Creates a run for a goal.
-    pub fn new(goal: impl Into<String>) -> Self {
-        Self {
-            goal: goal.into(),
-            conversation: None,
-            id: None,
-            model: None,
-            watcher: None,
-            on_messages: None,
-        }
-    }
-
-    /// Makes the run part of a conversation.
-    ///
-    /// The runner must keep conversations; see [`Runs::supports_conversations`]. If another run
-    /// uses the conversation, this one waits for it.
-    #[must_use]
-    pub fn conversation(mut self, id: impl Into<ConversationId>) -> Self {
-        self.conversation = Some(id.into());
-        self
-    }
-
-    /// Sets the id of the run.
-    ///
-    /// Ids with a dot are rejected, because a dot separates a run from its child runs. An id that
-    /// the journal already has makes the start fail.
-    #[must_use]
-    pub fn id(mut self, id: impl Into<RunId>) -> Self {
-        self.id = Some(id.into());
-        self
-    }
-
-    /// Chooses a model of [`Runs::models`] by its name.
-    ///
-    /// ```
-    /// use levity_loop::Agent;
-    /// use levity_serve::{Error, NewRun, Runs};
-    /// use levity_test::ScriptedModel;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let large = Agent::builder(ScriptedModel::new().reply("42.")).build()?;
-    /// let runs = Runs::new(Agent::builder(ScriptedModel::new()).build()?)
-    ///     .offer_model("large", large);
-    /// let run = runs.start(NewRun::new("How many?").model("large"))?;
-    /// assert_eq!(run.outcome().await.ending().unwrap().text, "42.");
-    /// let unknown = runs.start(NewRun::new("How many?").model("huge"));
-    /// assert!(matches!(unknown, Err(Error::UnknownModel { .. })));
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn model(mut self, name: impl Into<Arc<str>>) -> Self {
-        self.model = Some(name.into());
-        self
-    }
-
-    /// Calls `watcher` with each event of the run. The function must not block.
-    ///
-    /// The watchers of [`Runs::on_event`] are called as well.
-    ///
-    /// ```
-    /// use std::sync::{Arc, atomic::{AtomicUsize, Ordering}};
-    /// use levity_loop::Agent;
-    /// use levity_serve::{NewRun, Runs};
-    /// use levity_test::ScriptedModel;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let runs = Runs::new(Agent::builder(ScriptedModel::new().reply("Yes.")).build()?);
-    /// let count = Arc::new(AtomicUsize::new(0));
-    /// let seen = count.clone();
-    /// let new = NewRun::new("Is it?").on_event(move |_| {
-    ///     seen.fetch_add(1, Ordering::Relaxed);
-    /// });
-    /// runs.start(new)?.outcome().await;
-    /// assert!(count.load(Ordering::Relaxed) > 0);
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn on_event(mut self, watcher: impl Fn(&Event) + Send + Sync + 'static) -> Self {
-        self.watcher = Some(Arc::new(watcher));
-        self
-    }
-
-    /// Calls `sink` with the messages of an answered run, before its outcome is known. Only agents
-    /// have messages.
-    ///
-    /// ```
-    /// use std::sync::{Arc, Mutex};
-    /// use levity_loop::Agent;
-    /// use levity_serve::{NewRun, Runs};
-    /// use levity_test::ScriptedModel;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let runs = Runs::new(Agent::builder(ScriptedModel::new().reply("Yes.")).build()?);
-    /// let texts = Arc::new(Mutex::new(Vec::new()));
-    /// let sink = texts.clone();
-    /// let new = NewRun::new("Is it?").on_messages(move |messages| {
-    ///     sink.lock().unwrap().extend(messages.iter().map(|message| message.text().to_string()));
-    /// });
-    /// runs.start(new)?.outcome().await;
-    /// assert_eq!(*texts.lock().unwrap(), ["Is it?", "Yes."]);
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn on_messages(mut self, sink: impl Fn(&[Arc<Message>]) + Send + Sync + 'static) -> Self {
-        self.on_messages = Some(Arc::new(sink));
-        self
-    }
-}
-
-/// Omits the goal, which may be confidential.
-impl fmt::Debug for NewRun {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NewRun")
-            .field("conversation", &self.conversation)
-            .field("id", &self.id)
-            .field("model", &self.model)
-            .finish_non_exhaustive()
-    }
-}
-
 impl Runs {
     /// The default maximum number of runs in progress: 64.
     pub const DEFAULT_MAX_RUNS: usize = 64;
@@ -334,233 +186,6 @@ impl Runs {
                 briefs: briefs::BriefCache::default(),
             }),
         }
-    }
-
-    /// Sets the maximum number of runs in progress; [`DEFAULT_MAX_RUNS`](Self::DEFAULT_MAX_RUNS) by
-    /// default. Call it before the first run.
-    ///
-    /// ```
-    /// use levity_loop::Agent;
-    /// use levity_serve::{Error, NewRun, Runs};
-    /// use levity_test::ScriptedModel;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let agent = Agent::builder(ScriptedModel::new().hang()).build()?;
-    /// let runs = Runs::new(agent).max_runs(1);
-    /// let first = runs.start(NewRun::new("Wait."))?;
-    /// assert!(matches!(runs.start(NewRun::new("Me, too")), Err(Error::Full { limit: 1 })));
-    /// # drop(first);
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn max_runs(self, runs: usize) -> Self {
-        let settings = Settings {
-            max_runs: runs,
-            ..self.inner.settings.clone()
-        };
-        Self::from_parts(self.inner.runner.clone(), settings, self.inner.boot.clone())
-    }
-
-    /// Sets the maximum length of a prompt; [`DEFAULT_PROMPT_LIMIT`](Self::DEFAULT_PROMPT_LIMIT) by
-    /// default. It applies to HTTP, MCP and the bridge. Call it before the first run.
-    ///
-    /// Messages to a run, answers to its questions, and reasons of denials and cancellations are
-    /// limited in the same way.
-    #[must_use]
-    pub fn prompt_limit(self, bytes: usize) -> Self {
-        let settings = Settings {
-            prompt_limit: bytes,
-            ..self.inner.settings.clone()
-        };
-        Self::from_parts(self.inner.runner.clone(), settings, self.inner.boot.clone())
-    }
-
-    /// Sets the share of each limit that one named token may use, in percent; 25 by default, and at
-    /// least one unit. It applies to runs, to reads and lists of the journal, and to the tool calls
-    /// and readers of an [`HttpApi`](crate::http::HttpApi). Tokens of one tenant share it, and
-    /// tokens with the scope `admin` are exempt. Call it before the first run.
-    ///
-    /// Values above 100 count as 100. With 64 runs and the default share, one tenant has at most 16
-    /// of them.
-    #[must_use]
-    pub fn token_share(self, percent: u8) -> Self {
-        let settings = Settings {
-            share: TokenShare::percent(percent),
-            ..self.inner.settings.clone()
-        };
-        Self::from_parts(self.inner.runner.clone(), settings, self.inner.boot.clone())
-    }
-
-    /// Calls `check` before any run of the journal is resumed. A journal may contain runs that
-    /// other users started, with calls that other users approved. A
-    /// [`BridgeHost`](crate::bridge::BridgeHost) also writes no signal file for a task of an
-    /// earlier process if its run is rejected. The function must not block. Call this method before
-    /// the first run.
-    ///
-    /// ```
-    /// use levity_core::{JournalError, JournalErrorKind};
-    /// use levity_loop::Agent;
-    /// use levity_serve::Runs;
-    /// use levity_test::ScriptedModel;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let runs = Runs::new(Agent::builder(ScriptedModel::new()).build()?).resume_if(|run| {
-    ///     match run.as_str().starts_with("mine-") {
-    ///         true => Ok(()),
-    ///         false => Err(JournalError::new(JournalErrorKind::Refused, "it is not your run")),
-    ///     }
-    /// });
-    /// let error = runs.resume(&"other-1".into()).await.unwrap_err();
-    /// assert!(error.to_string().contains("not your run"));
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn resume_if(
-        self,
-        check: impl Fn(&RunId) -> std::result::Result<(), JournalError> + Send + Sync + 'static,
-    ) -> Self {
-        let settings = Settings {
-            may_resume: Some(Arc::new(check)),
-            ..self.inner.settings.clone()
-        };
-        Self::from_parts(self.inner.runner.clone(), settings, self.inner.boot.clone())
-    }
-
-    /// Sets the name under which clients see the model of this set of runs. Without a name, they
-    /// cannot choose it. Call it before the first run.
-    #[must_use]
-    pub fn default_model(self, name: impl Into<Arc<str>>) -> Self {
-        let runner = (*self.inner.runner).clone().with_default_name(name.into());
-        let settings = self.inner.settings.clone();
-        Self::from_parts(Arc::new(runner), settings, self.inner.boot.clone())
-    }
-
-    /// Offers clients a model under a name. `runner` is usually the same agent with another model.
-    /// Call it before the first run.
-    ///
-    /// Clients choose among these names only, so they can neither make the server send its key to
-    /// another address nor use a model that is not offered. The name is recorded in the journal: a
-    /// resumed run continues with its model, and fails with [`Error::ModelNotOffered`] if the model
-    /// is no longer offered. The runner must use the same [`Runtime`] as that of
-    /// [`new`](Self::new).
-    ///
-    /// ```
-    /// use levity_loop::Agent;
-    /// use levity_serve::Runs;
-    /// use levity_test::ScriptedModel;
-    ///
-    /// let agent = Agent::builder(ScriptedModel::new()).build()?;
-    /// let large = agent.to_builder().model(ScriptedModel::new()).build()?;
-    /// let runs = Runs::new(agent).default_model("small").offer_model("large", large);
-    /// assert_eq!(runs.models().len(), 2);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub fn offer_model(self, name: impl Into<Arc<str>>, runner: impl Runner + 'static) -> Self {
-        let offered = (*self.inner.runner).clone();
-        let runner = offered.with_model(name.into(), Arc::new(runner));
-        let settings = self.inner.settings.clone();
-        Self::from_parts(Arc::new(runner), settings, self.inner.boot.clone())
-    }
-
-    /// Returns the models that clients may choose, the default first if it has a name.
-    pub fn models(&self) -> Vec<OfferedModel> {
-        self.inner.runner.models()
-    }
-
-    /// Leaves runs alone in [`resume_all`](Self::resume_all) and [`cancel_all`](Self::cancel_all).
-    ///
-    /// Use it if other programs store runs in the same journal. Clients can still resume such a run
-    /// by its id.
-    ///
-    /// ```
-    /// use levity_loop::Agent;
-    /// use levity_serve::Runs;
-    /// use levity_test::ScriptedModel;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let runs = Runs::new(Agent::builder(ScriptedModel::new()).build()?)
-    ///     .skip_at_start(|run| !run.as_str().starts_with("server-"));
-    /// assert!(runs.resume_all().await?.is_empty());
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn skip_at_start(
-        self,
-        is_skipped: impl Fn(&RunId) -> bool + Send + Sync + 'static,
-    ) -> Self {
-        let settings = Settings {
-            is_skipped: Some(Arc::new(is_skipped)),
-            ..self.inner.settings.clone()
-        };
-        Self::from_parts(self.inner.runner.clone(), settings, self.inner.boot.clone())
-    }
-
-    pub(crate) fn share(&self) -> TokenShare {
-        self.inner.settings.share
-    }
-
-    /// Validates a prompt before it is used.
-    ///
-    /// ```
-    /// use levity_loop::Agent;
-    /// use levity_serve::{Error, Runs};
-    /// use levity_test::ScriptedModel;
-    ///
-    /// let runs = Runs::new(Agent::builder(ScriptedModel::new()).build()?).prompt_limit(10);
-    /// assert!(runs.check_prompt("Go.").is_ok());
-    /// assert!(matches!(runs.check_prompt(" \u{200b}"), Err(Error::EmptyPrompt)));
-    /// let error = runs.check_prompt("far too long").unwrap_err();
-    /// assert!(matches!(error, Error::PromptTooLong { limit: 10 }));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Fails if the prompt has no visible characters, or exceeds the length limit.
-    pub fn check_prompt(&self, prompt: &str) -> Result<()> {
-        self.check_length(prompt)?;
-        match is_blank(prompt) {
-            true => Err(Error::EmptyPrompt),
-            false => Ok(()),
-        }
-    }
-
-    /// Fails if a text of a client exceeds the length limit of prompts. All such texts are written
-    /// to the journal.
-    pub(crate) fn check_length(&self, text: &str) -> Result<()> {
-        let limit = self.inner.settings.prompt_limit;
-        match text.len() > limit {
-            true => Err(Error::PromptTooLong { limit }),
-            false => Ok(()),
-        }
-    }
-
-    /// Fails if the text of a decision exceeds the length limit of prompts. Edited arguments are
-    /// limited by the size of their request.
-    pub(crate) fn check_decision(&self, decision: &Decision) -> Result<()> {
-        match decision {
-            Decision::Answer { text, .. } => self.check_length(text),
-            Decision::Deny { reason, .. } => self.check_length(reason),
-            _ => Ok(()),
-        }
-    }
-
-    /// Calls `watcher` with each event of every run. The function must not block. Call this method
-    /// before the first run.
-    ///
-    /// Several watchers are called in the order in which they were added. Events of child runs are
-    /// included.
-    #[must_use]
-    pub fn on_event(self, watcher: impl Fn(&Event) + Send + Sync + 'static) -> Self {
-        let mut settings = self.inner.settings.clone();
-        settings.watchers.push(Arc::new(watcher));
-        Self::from_parts(self.inner.runner.clone(), settings, self.inner.boot.clone())
     }
 
     /// Returns the runtime that drives the runs.

@@ -118,7 +118,7 @@ impl SharedFile {
         };
         file.resolve_links()?;
         file.check()?;
-        file.make_private();
+        file.make_private()?;
         let mut connection = file.open(true)?;
         // Its creator may have been killed halfway, and SQLite has rolled that back by now.
         if marks(&connection).map_err(|error| file.failed("read", error))? == (0, 0) {
@@ -141,10 +141,10 @@ impl SharedFile {
     }
 
     /// Creates a missing file as private to its owner. SQLite gives its companion files the same
-    /// mode. If it cannot be created, SQLite reports the reason.
-    fn make_private(&self) {
+    /// mode. Its own error for a file that it cannot create would not name the reason.
+    fn make_private(&self) -> Result<(), Error> {
         if fs::metadata(&self.path).is_ok() {
-            return;
+            return Ok(());
         }
         let mut options = fs::OpenOptions::new();
         // Do not open a file that another process created meanwhile: closing it would release this
@@ -152,7 +152,12 @@ impl SharedFile {
         options.write(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        drop(options.open(&self.path));
+        match options.open(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                Err(self.failed_io("created", error))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns a warning if other users can read the file or its companions. It changes nothing,

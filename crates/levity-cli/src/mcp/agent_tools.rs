@@ -18,7 +18,7 @@ use levity::core::World as _;
 use levity::mcp::{ServerState, Servers, WaitFor};
 use levity::runtime::SystemWorld;
 
-use super::{problems_in, read};
+use super::{problems_in, read_or_from_env};
 use crate::settings;
 use crate::terminal::chain;
 
@@ -49,7 +49,7 @@ impl McpArgs {
     /// A file was named and has no usable server, or a name or setting of the servers is invalid. A
     /// problem of a single server is only reported.
     pub(crate) async fn start(&self, report: impl Fn(&str)) -> Result<McpServers, String> {
-        let config = read(self.mcp.as_deref());
+        let config = read_or_from_env(self.mcp.as_deref());
         problems_in(&config, self.mcp.as_deref()).for_each(|problem| report(&problem));
         if config.servers().is_empty() {
             // A folder of `levity init` has a file without servers.

@@ -162,7 +162,8 @@ fn proposed(ask: &Ask) -> String {
         return PlanView::of_plan(plan)
             .with_goal("the plan")
             .tree(TreeOptions::new())
-            + &details;
+            + &details
+            + &other_fields(args, &["steps"]);
     }
     match Diff::deserialize(args) {
         Ok(diff) => {
@@ -174,10 +175,33 @@ fn proposed(ask: &Ask) -> String {
             diff.remove
                 .iter()
                 .for_each(|step| text += &line("removes", step.as_str(), ""));
-            text
+            text + &other_fields(args, &["reason", "add", "change", "remove"])
         }
         Err(_) => args.to_string(),
     }
+}
+
+/// Returns the fields of a proposed plan or change that no other line shows, such as the values that
+/// it gives to its steps. Empty fields are left out.
+fn other_fields(args: &serde_json::Value, shown: &[&str]) -> String {
+    let fields = args.as_object().into_iter().flatten();
+    fields
+        .filter(|(name, value)| {
+            !shown.contains(&&***name)
+                && !value.is_null()
+                && value.as_object().is_none_or(|map| !map.is_empty())
+                && value.as_array().is_none_or(|list| !list.is_empty())
+        })
+        .map(|(name, value)| field(name, value))
+        .collect()
+}
+
+/// Returns one field; continued lines are indented.
+fn field(name: &str, value: &serde_json::Value) -> String {
+    let text = value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned);
+    format!("    {name}: {}\n", text.replace('\n', "\n      "))
 }
 
 /// Returns all fields of a step of a proposed plan, because the user approves all of them.
@@ -188,10 +212,7 @@ fn details(step: &Step) -> String {
     let mut text = format!("  step {}:\n", step.id);
     if let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(step) {
         for (name, value) in fields.iter().filter(|(name, _)| *name != "id") {
-            let value = value
-                .as_str()
-                .map_or_else(|| value.to_string(), str::to_owned);
-            text += &format!("    {name}: {}\n", value.replace('\n', "\n      "));
+            text += &field(name, value);
         }
     }
     text

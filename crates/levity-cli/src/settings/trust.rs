@@ -346,7 +346,7 @@ fn show(settings: &[&Setting], agreement: &Agreement, contents: &Contents, every
         lines.push(format!("      {}", allows(&setting.name)));
         if let ("mcp", Value::Texts(texts)) = (&*setting.name, &setting.value) {
             let paths = texts.iter().map(Path::new);
-            let programs = paths.flat_map(|path| mcp::programs(path, contents.text(path)));
+            let programs = paths.flat_map(|path| mcp::programs(path, &contents.text(path)));
             let programs = programs.map(|line| format!("      - {}", plain(&line)));
             lines.extend(shortened(programs.collect(), everything));
         }

@@ -131,7 +131,9 @@ fn list_shows_servers_and_config_errors() {
     let output = config.mcp(&["list"]);
     assert_eq!(
         text(&output),
-        "files  stdio  npx -y\nsearch  http  https://h/mcp  (disabled)\n"
+        "files  stdio  npx -y\nsearch  http  https://h/mcp  (disabled)\n\
+            bad  stdio  x  gets LEVITY_NO_SUCH_VARIABLE  sets KEY  \
+            (does not start: a variable is not set)\n"
     );
     check(
         &output,

@@ -168,6 +168,42 @@ fn plan_approval_is_asked_below_view() {
 }
 
 #[test]
+fn plan_approval_shows_values_that_plan_gives_to_steps() {
+    let plan = |notes: &str| {
+        let plan = serde_json::json!({
+            "steps": [{"id": "save", "agent": "Coder", "prompt": "x", "reads": ["notes"],
+                "writes": ["out"]}],
+            "given": {"notes": notes},
+        });
+        serde_json::json!([{"reply": plan.to_string()}]).to_string()
+    };
+    let ask = |name: &str, notes: &str, prompt: &str| {
+        let script = crate::file(name, &plan(notes));
+        let script = script.to_str().unwrap();
+        let args = [
+            "plan",
+            "Go",
+            "--script",
+            script,
+            "--ask-plan",
+            "--view",
+            "plain",
+        ];
+        let mut terminal = Terminal::new(&args, b"");
+        terminal.until(&format!("given: {{\"notes\":\"{}", &notes[..10]));
+        terminal.until(prompt);
+        terminal.ours.write_all(b"no\n").unwrap();
+        terminal.until("the user denied the plan");
+    };
+    ask("given.json", "delete all", "[y/N, or describe the change] ");
+    ask(
+        "long-given.json",
+        &"pad ".repeat(5_000),
+        "too long to be shown in full",
+    );
+}
+
+#[test]
 fn question_is_asked_once_and_ignores_earlier_typing() {
     let plan = r#"{"steps": [
         {"id": "one", "agent": "Clarification", "prompt": "x", "writes": ["x"]},

@@ -384,6 +384,26 @@ fn workspace_hides_files_that_its_settings_name_from_every_call() {
     assert_eq!(settings_now, settings);
 }
 
+/// The agreement covers the server, which starts as soon as the variable is set.
+#[test]
+fn program_of_server_without_variable_is_listed() {
+    let mcp = r#"{"mcpServers": {
+        "log": {"command": "touch", "args": ["made"], "env": {"A": "${LEVITY_TEST_NOT_SET}"}},
+        "far": {"url": "${LEVITY_TEST_NOT_SET}", "headers": {"Key": "x"}},
+        "near": {"url": "http://localhost:${LEVITY_TEST_NOT_SET}/mcp"}
+    }}"#;
+    let place = folder(&[("levity.toml", "mcp = \"mcp.json\"\n"), ("mcp.json", mcp)]);
+    let shown = text(&levity_in(place.path(), &["trust", "--show"]));
+    for part in [
+        "touch made",
+        "far  http",
+        "near  http",
+        "`LEVITY_TEST_NOT_SET` is not set",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn name_of_file_cannot_imitate_list_of_settings() {

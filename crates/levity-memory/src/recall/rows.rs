@@ -233,8 +233,8 @@ pub(super) fn fact(
     fact.query_row([id], row).optional().map(Option::flatten)
 }
 
-/// Returns the facts that contain some of the question's words, best first by BM25: rare words and
-/// short texts count more.
+/// Returns the facts that contain some of the question's words and their scores, best first by BM25:
+/// rare words and short texts count more.
 ///
 /// SQLite's own BM25 would count matches in all scopes, so the order would reveal the words of
 /// others. This function counts within the given scopes only.
@@ -243,7 +243,7 @@ pub(super) fn by_words(
     scopes: &[(i64, Scope)],
     question: &str,
     limit: usize,
-) -> rusqlite::Result<Vec<i64>> {
+) -> rusqlite::Result<Vec<(i64, f64)>> {
     if scopes.is_empty() {
         return Ok(Vec::new());
     }
@@ -272,8 +272,7 @@ pub(super) fn by_words(
         }
     }
     let scores = take_best(scores.into_iter().collect(), limit.max(MIN_LENGTH_WEIGHTED));
-    let scores = take_best(by_length(view, scores)?, limit);
-    Ok(scores.into_iter().map(|(id, _)| id).collect())
+    Ok(take_best(by_length(view, scores)?, limit))
 }
 
 /// Returns the highest scores first; among equal scores, the newest fact.

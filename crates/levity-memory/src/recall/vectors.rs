@@ -4,11 +4,12 @@
 //! holds. Eight bits per component keep the file small; the error of the cosine is below 0.01.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashSet};
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::Scope;
+use super::rank::Cosines;
 use super::rows::{first_column, place};
 
 /// The number of components that can be summed without overflow.
@@ -125,17 +126,18 @@ pub(super) fn save(
         .map(drop)
 }
 
-/// Returns the facts of these scopes with the closest vectors, closest first. Facts with a cosine
-/// of at most 0, or below `min_cosine`, are left out.
+/// Returns the facts of these scopes with the closest vectors, closest first, and the cosines of
+/// the `wanted` ones. Facts with a cosine of at most 0, or below `min_cosine`, are not found.
 pub(super) fn nearest(
     view: &Connection,
     embedder: i64,
     scopes: &[(i64, Scope)],
     (vector, min_cosine): (&[f32], f32),
-    limit: usize,
-) -> rusqlite::Result<Vec<i64>> {
+    (wanted, limit): (&HashSet<i64>, usize),
+) -> rusqlite::Result<Cosines> {
     let (query_scale, query) = quantize_query(vector);
     let mut best: BinaryHeap<Reverse<Candidate>> = BinaryHeap::with_capacity(limit + 1);
+    let mut cosines = Cosines::default();
     let mut all = view.prepare_cached(
         "SELECT place, scale, data FROM vectors WHERE place >= ?1 AND place < ?2 AND embedder = ?3",
     )?;
@@ -148,23 +150,27 @@ pub(super) fn nearest(
             }
             let scale: f32 = row.get(1)?;
             let cosine = dot(&query, data) as f32 * scale * query_scale;
-            let candidate = Candidate {
-                cosine,
-                id: row.get::<_, i64>(0)? - place(*scope, 0),
-            };
-            if candidate.cosine > 0.0 && candidate.cosine >= min_cosine {
-                best.push(Reverse(candidate));
+            let id = row.get::<_, i64>(0)? - place(*scope, 0);
+            cosines.range = Some(match cosines.range {
+                Some((lowest, highest)) => (cosine.min(lowest), cosine.max(highest)),
+                None => (cosine, cosine),
+            });
+            if wanted.contains(&id) {
+                cosines.known.insert(id, cosine);
+            }
+            if cosine > 0.0 && cosine >= min_cosine {
+                best.push(Reverse(Candidate { cosine, id }));
             }
             if best.len() > limit {
                 best.pop();
             }
         }
     }
-    Ok(best
-        .into_sorted_vec()
-        .into_iter()
-        .map(|Reverse(candidate)| candidate.id)
-        .collect())
+    for Reverse(Candidate { cosine, id }) in best.into_sorted_vec() {
+        cosines.found.push(id);
+        cosines.known.insert(id, cosine);
+    }
+    Ok(cosines)
 }
 
 /// A fact and its cosine; among equal cosines, the newer fact comes first.

@@ -187,3 +187,37 @@ impl Later {
         }
     }
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::super::Workspace;
+    use super::*;
+
+    /// Returns a workspace whose source returns these paths once.
+    fn workspace(folder: &tempfile::TempDir, paths: DeniedPaths) -> Workspace {
+        let next = Mutex::new(Some(paths));
+        let source = move || next.lock().unwrap().take();
+        let builder = Workspace::builder(folder.path()).deny_from(source);
+        builder.build().unwrap()
+    }
+
+    #[test]
+    fn paths_of_source_are_denied_in_addition() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = DeniedPaths::new().deny("/data/runs.db").reserve("x");
+        let workspace = workspace(&folder, paths).clone();
+        assert!(workspace.denies("data/runs.db") && workspace.denies(".env"));
+        assert!(!workspace.denies("runs.db") && !workspace.denies("data/a"));
+        assert!(workspace.write("data/runs.db", b"").is_err());
+        workspace.write("data/a", b"").unwrap();
+        let listing = workspace.list("data", 9).unwrap();
+        assert_eq!(listing.entries.len(), 1);
+    }
+
+    #[test]
+    fn source_with_broken_glob_denies_every_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = workspace(&folder, DeniedPaths::new().deny("a/{b"));
+        assert!(workspace.denies("x"));
+    }
+}

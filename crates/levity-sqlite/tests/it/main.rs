@@ -132,6 +132,21 @@ fn make_rejects_folder() {
 
 #[cfg(unix)]
 #[test]
+fn make_in_missing_folder_names_reason_of_system() {
+    let folder = TestFolder::new();
+    let path = folder.0.path().join("missing/notes.db");
+    let error = SharedFile::open_or_create(&path, &NOTES).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+    assert_eq!(
+        error.to_string(),
+        "the notes `notes.db` could not be created"
+    );
+    let source = error.into_source().unwrap();
+    let source = source.downcast_ref::<std::io::Error>().unwrap();
+    assert_eq!(source.kind(), std::io::ErrorKind::NotFound);
+}
+
+#[test]
 fn check_place_detects_replaced_file() {
     let folder = TestFolder::new();
     let (file, _connection) = SharedFile::open_or_create(&folder.path(), &NOTES).unwrap();

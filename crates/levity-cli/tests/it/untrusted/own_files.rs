@@ -681,6 +681,38 @@ fn running_command_ends_when_other_call_creates_journal() {
     assert!(results[1].contains("is denied to tools"), "{results:#?}");
 }
 
+#[test]
+fn mcp_config_of_earlier_call_is_out_of_reach_of_later_call() {
+    let steps = r#"[
+        {"call": {"name": "write_file", "args": {"path": "mcp.json", "content": "{}"}}},
+        {"reply": "Done."}
+    ]"#;
+    let config = r#"{"mcpServers": {}}"#;
+    for earlier in [&["--config", "mcp.json"][..], &["--mcp", "mcp.json"], &[]] {
+        let folder = Folder::new(&[("s.json", steps), ("mcp.json", config)]);
+        let mut list = command(&[&["mcp", "list"], earlier].concat());
+        if earlier.is_empty() {
+            list.env("LEVITY_MCP_SERVERS", folder.path().join("mcp.json"));
+        }
+        list.current_dir(folder.path()).output().unwrap();
+        let args = [
+            "run",
+            "hi",
+            "--script",
+            "s.json",
+            "--workspace",
+            ".",
+            "--json",
+        ];
+        let output = command(&args).current_dir(folder.path()).output().unwrap();
+        check(&output, 0, "Done.");
+        let results = tool_results(&output);
+        assert!(results[0].contains("denied"), "{earlier:?}: {results:#?}");
+        let now = fs::read_to_string(folder.path().join("mcp.json")).unwrap();
+        assert_eq!(now, config);
+    }
+}
+
 /// The file of `--bus` is written at the end of the run, when a command may have replaced its
 /// folder.
 #[cfg(target_os = "linux")]

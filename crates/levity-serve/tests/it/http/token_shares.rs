@@ -438,7 +438,7 @@ async fn reads_of_old_runs_leave_room_for_other_tokens() {
         let path = format!("/v1/runs/r{path}");
         asking.spawn(async move { TokenClient(client, &token).get(&path).await.status });
     }
-    while site.as_("ann").get("/v1/runs").await.status != 429 {
+    while site.as_("ann").get("/v1/tools").await.status != 429 {
         tokio::task::yield_now().await;
     }
     site.as_("bob").get("/v1/runs/r").await.is(200);
@@ -606,14 +606,14 @@ async fn disconnected_client_holds_its_permit_until_its_read_ends() {
         let token = token.clone();
         asking.spawn(async move { TokenClient(client, &token).get("/v1/runs/r").await.status });
         // The read is in progress: this token has one permit.
-        while site.as_("ann").get("/v1/runs").await.status != 429 {
+        while site.as_("ann").get("/v1/tools").await.status != 429 {
             tokio::task::yield_now().await;
         }
         while journal.counts().0 == before && before < 2 {
             tokio::task::yield_now().await;
         }
         asking.abort_all();
-        while site.as_("ann").get("/v1/runs").await.status == 429 {
+        while site.as_("ann").get("/v1/tools").await.status == 429 {
             tokio::task::yield_now().await;
         }
     }

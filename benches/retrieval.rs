@@ -1,0 +1,172 @@
+//! Measures how well a search finds the relevant texts, on public collections with judgements.
+//!
+//! `.ci/retrieval-data FOLDER` prepares the collections. Then:
+//!
+//! ```console
+//! $ LEVITY_RETRIEVAL_DATA=FOLDER LEVITY_TEST_WORDLLAMA=TABLE cargo bench --bench retrieval
+//! ```
+//!
+//! `TABLE` is the folder of a static word table, as for the embedder's tests. The figures do not
+//! depend on the machine, so `--quick` changes nothing.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::path::Path;
+
+use levity_llm::StaticEmbedder;
+use levity_memory::{Recall, Scope};
+use serde_json::Value;
+use tokio::runtime::Builder;
+
+/// The number of results for each query.
+const RESULTS: usize = 20;
+
+struct Collection {
+    name: String,
+    documents: Vec<(String, String)>,
+    queries: Vec<Query>,
+}
+
+struct Query {
+    text: String,
+    relevant: HashSet<String>,
+}
+
+/// The means over all queries.
+#[derive(Default)]
+struct Quality {
+    ndcg_10: f64,
+    recall_10: f64,
+    recall_20: f64,
+}
+
+fn main() {
+    let Ok(folder) = std::env::var("LEVITY_RETRIEVAL_DATA") else {
+        println!("SKIPPED: LEVITY_RETRIEVAL_DATA names no folder (.ci/retrieval-data makes it)");
+        return;
+    };
+    let embedder = std::env::var("LEVITY_TEST_WORDLLAMA").ok().map(|table| {
+        let table = Path::new(&table);
+        StaticEmbedder::open(
+            table.join("weights/l2_supercat_256.safetensors"),
+            table.join("tokenizers/l2_supercat_tokenizer_config.json"),
+        )
+        .expect("the table of words can be read")
+    });
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    println!("{:<12} {:<18} nDCG@10  R@10   R@20", "collection", "search");
+    for collection in collections(Path::new(&folder)) {
+        let words = runtime.block_on(quality(&collection, None));
+        print_row(&collection, "words", &words);
+        let Some(embedder) = embedder.clone() else {
+            continue;
+        };
+        let both = runtime.block_on(quality(&collection, Some(embedder)));
+        print_row(&collection, "words and vectors", &both);
+        assert!(
+            both.ndcg_10 >= words.ndcg_10,
+            "vectors make the search worse"
+        );
+    }
+}
+
+fn print_row(collection: &Collection, search: &str, quality: &Quality) {
+    let Quality {
+        ndcg_10,
+        recall_10,
+        recall_20,
+    } = quality;
+    let name = &collection.name;
+    println!("{name:<12} {search:<18} {ndcg_10:.3}    {recall_10:.3}  {recall_20:.3}");
+}
+
+async fn quality(collection: &Collection, embedder: Option<StaticEmbedder>) -> Quality {
+    let mut recall = Recall::in_memory().unwrap();
+    if let Some(embedder) = embedder {
+        recall = recall.with_embedder(embedder);
+    }
+    let scope = Scope::user("bench");
+    for (id, text) in &collection.documents {
+        recall.remember(&scope, text, id).await.unwrap();
+    }
+    recall.embed_missing().await.unwrap();
+    let mut sum = Quality::default();
+    for query in &collection.queries {
+        let found = recall
+            .recall(std::slice::from_ref(&scope), &query.text, RESULTS)
+            .await
+            .unwrap();
+        let found: Vec<&str> = found.facts.iter().map(|fact| &*fact.source).collect();
+        sum.ndcg_10 += ndcg(&found, &query.relevant, 10);
+        sum.recall_10 += recalled(&found, &query.relevant, 10);
+        sum.recall_20 += recalled(&found, &query.relevant, 20);
+    }
+    let count = collection.queries.len() as f64;
+    Quality {
+        ndcg_10: sum.ndcg_10 / count,
+        recall_10: sum.recall_10 / count,
+        recall_20: sum.recall_20 / count,
+    }
+}
+
+/// Returns the discounted gain of the first results, relative to the best possible order.
+fn ndcg(found: &[&str], relevant: &HashSet<String>, results: usize) -> f64 {
+    let gain = |rank: usize| 1.0 / ((rank + 2) as f64).log2();
+    let found = found.iter().take(results).enumerate();
+    let gained: f64 = found
+        .filter(|(_, id)| relevant.contains(**id))
+        .map(|(rank, _)| gain(rank))
+        .sum();
+    gained / (0..relevant.len().min(results)).map(gain).sum::<f64>()
+}
+
+fn recalled(found: &[&str], relevant: &HashSet<String>, results: usize) -> f64 {
+    let found = found.iter().take(results);
+    found.filter(|id| relevant.contains(**id)).count() as f64 / relevant.len() as f64
+}
+
+/// Reads each folder of the given folder as one collection.
+fn collections(folder: &Path) -> Vec<Collection> {
+    let mut folders: Vec<_> = fs::read_dir(folder)
+        .expect("the folder of collections can be read")
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir())
+        .collect();
+    folders.sort();
+    folders.iter().map(|folder| collection(folder)).collect()
+}
+
+fn collection(folder: &Path) -> Collection {
+    let text = |row: &Value, name: &str| row[name].as_str().unwrap().to_owned();
+    let mut relevant: HashMap<String, HashSet<String>> = HashMap::new();
+    for row in rows(&folder.join("judgements.jsonl")) {
+        relevant
+            .entry(text(&row, "query"))
+            .or_default()
+            .insert(text(&row, "document"));
+    }
+    let documents = rows(&folder.join("documents.jsonl"));
+    let queries = rows(&folder.join("queries.jsonl"));
+    Collection {
+        name: folder.file_name().unwrap().to_string_lossy().into_owned(),
+        documents: documents
+            .iter()
+            .map(|row| (text(row, "id"), text(row, "text")))
+            .collect(),
+        queries: queries
+            .iter()
+            .filter_map(|row| {
+                let relevant = relevant.remove(&text(row, "id"))?;
+                let text = text(row, "text");
+                Some(Query { text, relevant })
+            })
+            .collect(),
+    }
+}
+
+fn rows(path: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{path:?}: {error}")))
+        .collect()
+}
