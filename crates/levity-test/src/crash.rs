@@ -60,25 +60,8 @@
 //! # }
 //! ```
 //!
-//! With an agent, a scenario is as short:
-//!
-//! ```ignore
-//! let report = crash::after_every_record(MemoryJournal::new, async |life| {
-//!     let runtime = Runtime::new().with_journal(life.journal.clone());
-//!     let mail = Mail(life.world.clone());
-//!     let agent = Agent::builder(model()).tools(mail).runtime(runtime).build().unwrap();
-//!     let answer = match life.knows("r").await {
-//!         true => agent.resume("r").await,
-//!         false => agent.run("Write to Ada.").id("r").await,
-//!     };
-//!     answer.unwrap().text().to_owned()
-//! })
-//! .await;
-//! report.assert_same();
-//! for end in &report.stops {
-//!     assert!(end.world.remaining("mail") <= 1, "{end}");
-//! }
-//! ```
+//! With an agent, the closure calls `agent.resume("r")` if `life.knows("r")` returns `true`, and
+//! otherwise starts a run with the id `r`.
 //!
 //! Every record has two moments. At [`Moment::Written`], nothing that follows from it has started.
 //! At [`Moment::BeforeNext`], everything that follows from it was done and not recorded. Records

@@ -35,14 +35,7 @@ use crate::crash::{Crashes, Life};
 /// Not checked: limits, messages to the run, and effects that happen twice, for which
 /// [`crash`](crate::crash) has a tally.
 ///
-/// ```ignore
-/// conformance::runnable(
-///     |runtime| Agent::builder(script().by_history()).tool(add).runtime(runtime).build().unwrap(),
-///     || "What is 2 + 5?".into(),
-///     |answer| answer.text().to_owned(),
-/// )
-/// .await;
-/// ```
+/// The chapter on kinds of runs shows the suite with a run of its own kind.
 ///
 /// # Panics
 /// Panics at the first broken promise, with its name, and when called outside a tokio runtime.

@@ -122,6 +122,9 @@ mod unix {
         group: Option<Pid>,
         /// The mark in the environment of all these processes.
         mark: String,
+        /// The processes that the last scan killed.
+        #[cfg(target_os = "linux")]
+        killed: Vec<super::super::scan::Found>,
         /// While this exists, the watchdog kills the processes when the host ends.
         _guard: Option<Guard>,
     }
@@ -133,6 +136,8 @@ mod unix {
             Self {
                 group: None,
                 mark,
+                #[cfg(target_os = "linux")]
+                killed: Vec::new(),
                 _guard: Some(Guard::new()),
             }
         }
@@ -164,11 +169,12 @@ mod unix {
         /// Kills remaining processes. Returns `true` if there were any.
         #[cfg(target_os = "linux")]
         pub(super) fn kill_remaining(&mut self) -> bool {
-            let remaining = super::super::scan::find_family(self.group, &self.mark);
-            for id in &remaining {
-                let _ = rustix::process::kill_process(*id, Signal::KILL);
+            let remaining = super::super::scan::find_family(self.group, &self.mark, &self.killed);
+            for process in &remaining {
+                let _ = rustix::process::kill_process(process.id, Signal::KILL);
             }
-            !remaining.is_empty()
+            self.killed = remaining;
+            !self.killed.is_empty()
         }
 
         #[cfg(not(target_os = "linux"))]
