@@ -449,11 +449,11 @@ fn denied_later(root: PathBuf) -> impl Fn() -> Option<DeniedPaths> + Send + Sync
         let mut newer = NewerFiles::lock();
         let paths = newer.update();
         let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_within = |path: &PathBuf| places(path).iter().any(|place| place.starts_with(&root));
+        let is_within = |path: &Path| places(path).iter().any(|place| place.starts_with(&root));
         let added: Vec<_> = paths[seen.paths..]
             .iter()
+            .filter(|path| is_within(path))
             .cloned()
-            .filter(is_within)
             .collect();
         seen.paths = paths.len();
         drop(newer);

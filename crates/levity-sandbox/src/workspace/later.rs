@@ -205,9 +205,10 @@ mod tests {
     fn paths_of_source_are_denied_in_addition() {
         let folder = tempfile::tempdir().unwrap();
         let paths = DeniedPaths::new().deny("/data/runs.db").reserve("x");
-        let workspace = workspace(&folder, paths).clone();
+        let workspace = workspace(&folder, paths);
         assert!(workspace.denies("data/runs.db") && workspace.denies(".env"));
         assert!(!workspace.denies("runs.db") && !workspace.denies("data/a"));
+        workspace.create_dir("data").unwrap();
         assert!(workspace.write("data/runs.db", b"").is_err());
         workspace.write("data/a", b"").unwrap();
         let listing = workspace.list("data", 9).unwrap();
