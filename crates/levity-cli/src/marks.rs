@@ -308,6 +308,7 @@ fn chain_of(run: &RunId, records: &[Record]) -> Result<RecordChain, JournalError
     RecordChain::new(run, records).map_err(|error| unreadable(run, error))
 }
 
+/// Returns the error for records whose hashes cannot be computed.
 fn unreadable(run: &RunId, error: io::Error) -> JournalError {
     let message = format!("levity cannot write the records of run `{run}` as JSON");
     JournalError::new(JournalErrorKind::Io, message).with_source(error)
@@ -406,6 +407,7 @@ impl Marks {
         folder.map_or_else(Vec::new, |folder| Seal::read(&seals::path(&folder, run)))
     }
 
+    /// Returns the error for a run whose records do not match its seal, with the ways to continue.
     fn rejection_of_changed(&self, run: &RunId) -> JournalError {
         let (id, journal) = (
             shell_quote(run.as_str()),

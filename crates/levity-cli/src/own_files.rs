@@ -132,7 +132,9 @@ const MAX_LINKS: usize = 40;
 
 /// A file, and the option or variable that names it.
 struct Registered {
+    /// The option or variable with its value, for errors.
     source: String,
+    /// The path as the user wrote it, which may be relative.
     path: PathBuf,
     /// `true` if a command that creates the file would control the next start.
     must_exist: bool,

@@ -53,6 +53,7 @@ impl Link {
         }
     }
 
+    /// Returns the link after one more record. Its hash covers this link and the record as JSON.
     fn next(&self, record: &Record) -> io::Result<Self> {
         let mut bytes = self.hash.clone().into_bytes();
         serde_json::to_writer(&mut bytes, record)?;
@@ -62,10 +63,12 @@ impl Link {
         })
     }
 
+    /// Returns the line of this link in the file of a seal.
     fn line(&self) -> String {
         format!("{:020} {}\n", self.count, self.hash)
     }
 
+    /// Reads such a line. The rest of a line that was cut is no link.
     fn parse(line: &[u8]) -> Option<Self> {
         let line = std::str::from_utf8(line).ok()?.strip_suffix('\n')?;
         let (count, hash) = line.split_once(' ')?;
@@ -97,6 +100,7 @@ impl RecordChain {
         Ok(chain)
     }
 
+    /// Adds a record, and notes which effects are open after it.
     fn add(&mut self, record: &Record) -> io::Result<()> {
         self.last = self.last.next(record)?;
         match &record.entry {
@@ -150,6 +154,7 @@ impl RecordChain {
         self.starts.get(&effect)?.as_deref()
     }
 
+    /// Returns `true` if the records contain the end of an effect.
     fn has_finished(&self, effect: EffectId) -> bool {
         self.starts.get(&effect).is_some_and(Option::is_none)
     }
@@ -204,6 +209,7 @@ impl Seal {
         self.put(lines, |_| Ok(())).await
     }
 
+    /// Writes lines to the beginning of the file, on a thread that may wait for the disk.
     async fn put(&self, lines: String, flush: fn(&File) -> io::Result<()>) -> io::Result<()> {
         let file = self.0.clone();
         let write = move || {
@@ -263,6 +269,7 @@ impl SentDecisions {
         dropped
     }
 
+    /// Returns `true` if levity sent this decision about the question that the records contain.
     fn contains(&self, chain: &RecordChain, request: &RunRequest) -> bool {
         let Some(key) = key(request, Some(chain)) else {
             return false;
@@ -286,6 +293,7 @@ impl SentDecisions {
         let _ = fs::remove_dir_all(&self.folder);
     }
 
+    /// Returns the file with the hashes of the decisions for one question.
     fn file(&self, key: &str) -> PathBuf {
         self.folder.join(sha256(key.as_bytes()))
     }
@@ -315,6 +323,7 @@ pub(crate) fn denies(request: &RunRequest) -> bool {
     )
 }
 
+/// Returns the effect that a request decides about.
 fn effect(request: &RunRequest) -> Option<EffectId> {
     match request {
         RunRequest::Decide { effect, .. } | RunRequest::Resolve { effect, .. } => Some(*effect),
@@ -332,6 +341,7 @@ fn key(request: &RunRequest, chain: Option<&RecordChain>) -> Option<String> {
     Some(chain?.start(effect)?.to_owned())
 }
 
+/// Returns the key of a denial, which applies to any call with this number.
 fn denial_key(effect: EffectId) -> String {
     format!("deny {effect}")
 }

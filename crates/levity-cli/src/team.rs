@@ -113,10 +113,13 @@ struct TeamSession<'a> {
 struct GoalCost {
     goal: String,
     usage: Usage,
+    /// The time from the goal to its answer, with the time for questions.
     seconds: f64,
 }
 
 impl<'a> TeamSession<'a> {
+    /// Opens the stores that the options name, and starts the MCP servers. The caller stops them at
+    /// the end of the session.
     async fn open(args: &'a TeamArgs) -> Result<(Self, McpServers), String> {
         let given = args.given.open()?;
         let logs = Arc::new(args.common.logs.open()?);

@@ -51,9 +51,9 @@ pub(crate) fn source(env: &str, named: Option<&Path>, name: &str) -> Result<Sour
 /// levity creates it with a new token and prints the token once.
 ///
 /// The folder is created only for the default file; the folder of a file that the user named must
-/// exist, because a mistyped path should not leave new folders behind. The note about the token goes
-/// to standard error, so standard output remains free for the protocol. `levity ui` needs the token
-/// twice, and prints the note once.
+/// exist, because a mistyped path should not leave new folders behind. The note about the token
+/// goes to standard error, so standard output remains free for the protocol. `levity ui` needs the
+/// token twice, and prints the note once.
 pub(crate) fn token(env: &str, named: Option<&Path>, name: &str) -> Result<Token, String> {
     let path = match source(env, named, name)? {
         Source::Env(token) => {

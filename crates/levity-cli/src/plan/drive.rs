@@ -92,6 +92,7 @@ impl RunDisplay for PlanDisplay {
         decision_from_line(ask, line)
     }
 
+    /// Returns the time until the view has to be drawn again.
     fn pause(&self, now: Timestamp) -> Duration {
         self.lock().screen.pause(now)
     }
@@ -108,6 +109,7 @@ impl RunDisplay for PlanDisplay {
         self.lock().screen.clear();
     }
 
+    /// Notes whether a question is open, which a redrawn view would hide.
     fn hold(&self, asking: bool) {
         self.lock().asking = asking;
     }
@@ -181,8 +183,9 @@ fn proposed(ask: &Ask) -> String {
     }
 }
 
-/// Returns the fields of a proposed plan or change that no other line shows, such as the values that
-/// it gives to its steps. Empty fields are left out.
+/// Returns the fields of a proposed plan or change that no other line shows, such as the values
+/// that it gives to its steps. The user approves them as well, so the length of the plan counts
+/// them too. Empty fields are left out.
 fn other_fields(args: &serde_json::Value, shown: &[&str]) -> String {
     let fields = args.as_object().into_iter().flatten();
     fields
@@ -196,7 +199,8 @@ fn other_fields(args: &serde_json::Value, shown: &[&str]) -> String {
         .collect()
 }
 
-/// Returns one field; continued lines are indented.
+/// Returns one field of a proposal as text, or as JSON if it is not a text. Continued lines are
+/// indented, so that no value can imitate another field.
 fn field(name: &str, value: &serde_json::Value) -> String {
     let text = value
         .as_str()

@@ -143,6 +143,7 @@ pub(super) fn open_effects(records: &[Record]) -> BTreeMap<EffectId, EffectNote>
     log_of(records).open
 }
 
+/// Returns what is known about each effect after all records.
 fn log_of(records: &[Record]) -> EffectLog {
     let mut log = EffectLog::default();
     records

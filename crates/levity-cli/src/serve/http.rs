@@ -138,8 +138,8 @@ type OfferedModel<'a> = (&'a str, Arc<dyn Model>);
 
 /// Returns the runs of an agent, with the models that clients may choose.
 ///
-/// Clients send the names as the operator wrote them. They cannot name an address, so no key goes to
-/// a server that a client chose.
+/// Clients send the names as the operator wrote them. They cannot name an address, so no key goes
+/// to a server that a client chose.
 fn offer_models(agent: &Agent, offered: Vec<OfferedModel<'_>>) -> Result<Runs, String> {
     let card = agent.card();
     let default = format!("{}:{}", card.provider, card.id);

@@ -233,8 +233,8 @@ pub(super) fn fact(
     fact.query_row([id], row).optional().map(Option::flatten)
 }
 
-/// Returns the facts that contain some of the question's words and their scores, best first by BM25:
-/// rare words and short texts count more.
+/// Returns the facts that contain some of the question's words and their scores, best first by
+/// BM25: rare words and short texts count more.
 ///
 /// SQLite's own BM25 would count matches in all scopes, so the order would reveal the words of
 /// others. This function counts within the given scopes only.

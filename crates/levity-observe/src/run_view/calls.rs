@@ -102,8 +102,8 @@ impl RunView {
         }
     }
 
-    /// Settles a call whose run ended before it. Nobody knows whether the call had an effect, so its
-    /// status is unknown and not failed.
+    /// Settles a call whose run ended before it. Nobody knows whether the call had an effect, so
+    /// its status is unknown and not failed.
     pub(super) fn close_call(&mut self, call: &(RunId, u64), at: Timestamp) {
         if let Some(id) = self.calls.remove(call) {
             self.update_call(&id, |call| {

@@ -80,8 +80,8 @@ fn every(time: Duration) -> Interval {
     timer
 }
 
-/// Waits for a change, and until the pace allows the next event. The change stays unseen, so nothing
-/// is lost if the future is dropped in between.
+/// Waits for a change, and until the pace allows the next event. The change stays unseen, so
+/// nothing is lost if the future is dropped in between.
 async fn paced_change(changes: &mut watch::Receiver<u64>, pace: &mut Interval) {
     if changes.changed().await.is_err() {
         std::future::pending::<()>().await;

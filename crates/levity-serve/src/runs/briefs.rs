@@ -48,7 +48,7 @@ impl RunBrief {
     }
 }
 
-/// The remembered runs.
+/// The runs whose entries are remembered.
 #[derive(Default)]
 pub(super) struct BriefCache(Mutex<BTreeMap<RunId, Arc<RunBrief>>>);
 

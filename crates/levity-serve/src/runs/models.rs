@@ -20,8 +20,9 @@ impl Runs {
     ///
     /// Clients choose among these names only, so they can neither make the server send its key to
     /// another address nor use a model that is not offered. The name is recorded in the journal: a
-    /// resumed run continues with its model, and fails with [`Error::ModelNotOffered`](crate::Error::ModelNotOffered) if the model
-    /// is no longer offered. The runner must use the same [`Runtime`](levity_runtime::Runtime) as that of
+    /// resumed run continues with its model, and fails with
+    /// [`Error::ModelNotOffered`](crate::Error::ModelNotOffered) if the model is no longer offered.
+    /// The runner must use the same [`Runtime`](levity_runtime::Runtime) as that of
     /// [`new`](Self::new).
     ///
     /// ```

@@ -25,7 +25,8 @@ pub struct NewRun {
     pub conversation: Option<ConversationId>,
     /// The id of the run; random by default.
     pub id: Option<RunId>,
-    /// The name of a model that [`Runs::offer_model`](super::Runs::offer_model) offers; the default model otherwise.
+    /// The name of a model that [`Runs::offer_model`](super::Runs::offer_model) offers; the default
+    /// model otherwise.
     pub model: Option<Arc<str>>,
     pub(super) watcher: Option<Watcher>,
     pub(super) on_messages: Option<MessageSink>,
