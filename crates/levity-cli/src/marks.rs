@@ -248,8 +248,8 @@ impl OwnJournal {
         let records = self.inner.read(run).await?;
         if !self.is_foreign(run, &records) {
             note(&format!(
-                "another program changed the records of run `{run}`, so what they show may not \
-                    have happened"
+                "another program changed the records of run `{run}`, or the run is in progress: what \
+                    they show may not have happened"
             ));
         }
         Ok(records)

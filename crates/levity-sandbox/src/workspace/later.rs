@@ -188,7 +188,8 @@ impl Later {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(unix)]
+#[cfg(test)]
 mod tests {
     use super::super::Workspace;
     use super::*;
