@@ -321,7 +321,14 @@ fn check_unfinished(run: &RunId, records: &[Record], effect: EffectId) -> Result
     let open = open_effects(records).into_iter();
     let calls = open.filter(|(_, note)| note.kind == EffectKind::Tool && !note.class.may_repeat());
     let calls: Vec<_> = calls.map(|(effect, _)| effect).collect();
-    if calls.contains(&effect) && !has_ended(records) {
+    if has_ended(records) {
+        return Err(format!(
+            "run `{run}` is not running, so no call of it is interrupted; `levity runs show {}` \
+                shows its answer",
+            shell_quote(run.as_str())
+        ));
+    }
+    if calls.contains(&effect) {
         return Ok(());
     }
     let list: Vec<_> = calls
