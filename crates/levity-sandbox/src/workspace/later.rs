@@ -51,12 +51,15 @@ impl DeniedPaths {
 type Source = dyn Fn() -> Option<DeniedPaths> + Send + Sync;
 
 /// A source of denied paths, which a builder can clone.
+///
+/// The lock keeps an older list from replacing a newer one. It also keeps workspaces safe to use
+/// after a panic, whatever the source contains.
 #[derive(Clone, Default)]
-pub(super) struct DenySource(Option<Arc<Source>>);
+pub(super) struct DenySource(Option<Arc<Mutex<Source>>>);
 
 impl DenySource {
     pub(super) fn new(source: impl Fn() -> Option<DeniedPaths> + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(source)))
+        Self(Some(Arc::new(Mutex::new(source))))
     }
 }
 
@@ -73,8 +76,6 @@ impl fmt::Debug for DenySource {
 pub(super) struct LiveDeny {
     rules: Deny,
     source: DenySource,
-    /// Serializes the calls of the source, so that an older list does not replace a newer one.
-    refresh: Mutex<()>,
     later: RwLock<Arc<Later>>,
     /// The number of lists that the source has returned.
     changes: AtomicU64,
@@ -94,7 +95,6 @@ impl LiveDeny {
         Self {
             rules,
             source,
-            refresh: Mutex::new(()),
             later: RwLock::default(),
             changes: AtomicU64::new(0),
         }
@@ -109,7 +109,7 @@ impl LiveDeny {
     /// Asks the source, and returns the number of its changes.
     pub(super) fn refresh(&self) -> u64 {
         if let Some(source) = &self.source.0 {
-            let _refresh = self.refresh.lock().unwrap_or_else(PoisonError::into_inner);
+            let source = source.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(paths) = source() {
                 *self.later.write().unwrap_or_else(PoisonError::into_inner) =
                     Arc::new(Later::new(paths));
@@ -214,6 +214,14 @@ mod tests {
         workspace.write("data/a", b"").unwrap();
         let listing = workspace.list("data", 9).unwrap();
         assert_eq!(listing.entries.len(), 1);
+    }
+
+    #[test]
+    fn workspaces_are_safe_to_use_after_a_panic() {
+        use std::panic::{RefUnwindSafe, UnwindSafe};
+        fn check<T: UnwindSafe + RefUnwindSafe>() {}
+        check::<Workspace>();
+        check::<super::super::WorkspaceBuilder>();
     }
 
     #[test]
