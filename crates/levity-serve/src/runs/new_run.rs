@@ -47,7 +47,8 @@ impl NewRun {
 
     /// Makes the run part of a conversation.
     ///
-    /// The runner must keep conversations; see [`Runs::supports_conversations`]. If another run
+    /// The runner must keep conversations; see
+    /// [`Runs::supports_conversations`](super::Runs::supports_conversations). If another run
     /// uses the conversation, this one waits for it.
     #[must_use]
     pub fn conversation(mut self, id: impl Into<ConversationId>) -> Self {
@@ -65,7 +66,7 @@ impl NewRun {
         self
     }
 
-    /// Chooses a model of [`Runs::models`] by its name.
+    /// Chooses a model of [`Runs::models`](super::Runs::models) by its name.
     ///
     /// ```
     /// use levity_loop::Agent;
@@ -92,7 +93,7 @@ impl NewRun {
 
     /// Calls `watcher` with each event of the run. The function must not block.
     ///
-    /// The watchers of [`Runs::on_event`] are called as well.
+    /// The watchers of [`Runs::on_event`](super::Runs::on_event) are called as well.
     ///
     /// ```
     /// use std::sync::{Arc, atomic::{AtomicUsize, Ordering}};
