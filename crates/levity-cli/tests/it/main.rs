@@ -85,9 +85,13 @@ fn output_within_minute(command: &mut Command) -> Output {
         })
 }
 
-/// Writes a file for this test run.
+/// Writes a file for the calling test.
 fn file(name: &str, text: &str) -> PathBuf {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    // The thread has the name of the test.
+    let test = std::thread::current().name().unwrap().replace("::", "-");
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(test);
+    fs::create_dir_all(&folder).unwrap();
+    let path = folder.join(name);
     fs::write(&path, text).unwrap();
     path
 }
