@@ -71,7 +71,14 @@ async fn follow(client: Client) -> Result<(), Box<dyn std::error::Error>> {
         }
         if let Some(ask) = event["kind"].get("asked") {
             println!("{} {} ? yes", ask["call"]["name"], ask["call"]["args"]);
-            let ask = format!("{path}/asks/{}", ask["effect"]);
+            // The id of a question contains a fingerprint of its call.
+            let asks = client
+                .ask("GET", &format!("{path}/asks"), Value::Null)
+                .await?;
+            let ask = format!(
+                "{path}/asks/{}",
+                asks["asks"][0]["id"].as_str().unwrap_or_default()
+            );
             client
                 .ask("POST", &ask, json!({"decision": "allow"}))
                 .await?;

@@ -20,6 +20,8 @@ async function reply({ goal, results, isClosed }, { text, call }) {
     const hostile = HOSTILE[Number(goal.match(/\d+/)[0])];
     if (!results) call('write_file', { path: 'hostile.txt', content: hostile.slice(0, 2000) });
     else text(hostile);
+  } else if (goal.includes('write a long') && !results) {
+    call('write_file', { path: 'long.txt', content: `${'a'.repeat(70_000)}END` });
   } else if (goal.includes('write') && !results) {
     call('write_file', { path: 'note.txt', content: 'first' });
   } else if (goal.includes('slow')) {
@@ -200,6 +202,78 @@ test(`${HOSTILE.length} hostile texts run nothing and load nothing`, async ({ pa
   }
   const foreign = requests.filter((url) => !url.startsWith(origin) && !url.startsWith('data:'));
   assert.deepEqual(foreign, []);
+});
+
+test('question of a replaced run is not approved by a tab that did not draw', async ({ page }) => {
+  const send = (method, route, body) => fetch(`${origin}/v1/${route}`, { method,
+    headers: { Authorization: `Bearer ${TOKEN}`, 'Content-Type': 'application/json' }, body: body && JSON.stringify(body) });
+  const begin = async (goal) => {
+    await send('POST', 'runs', { id: 'swap', goal });
+    for (;;) {
+      const { asks } = await (await send('GET', 'runs/swap/asks')).json();
+      if (asks.length) return asks[0].id;
+      await pause(20);
+    }
+  };
+  const first = await begin('write a note');
+  await page.click('.top >> text=Questions');
+  await page.waitForSelector(`dialog .ask[data-ask="${first}"]`);
+  // A hidden tab gets no frames.
+  await page.evaluate(() => {
+    window.held = [];
+    window.realFrames = window.requestAnimationFrame;
+    window.requestAnimationFrame = (draw) => window.held.push(draw);
+  });
+  await send('POST', 'runs/swap/cancel', {});
+  for (;;) if ((await send('DELETE', 'runs/swap')).status === 204) break;
+  const second = await begin('write a long note');
+  assert.notEqual(first, second);
+  await page.click(`dialog .ask[data-ask="${first}"] >> text=Allow`);
+  await page.waitForSelector('dialog .problem:has-text("read its questions again")');
+  assert.ok(!fs.existsSync(path.join(work, 'long.txt')));
+  await page.evaluate(() => {
+    window.requestAnimationFrame = window.realFrames;
+    window.held.forEach((draw) => draw());
+  });
+  await page.waitForSelector(`dialog .ask[data-ask="${first}"]`, { state: 'detached' });
+  await page.click(`dialog .ask[data-ask="${second}"] >> text=Deny`);
+  await page.waitForSelector('dialog .ask', { state: 'detached' });
+});
+
+test('long call is approved only complete and confirmed', async ({ page }) => {
+  await startRun(page, 'write a long note');
+  await page.waitForSelector('.chat .ask .confirm input');
+  assert.ok((await page.locator('.chat .ask').textContent()).includes('aEND'));
+  const isDisabled = () => page.locator('.chat .ask button').evaluateAll((all) => all.map((one) => [one.textContent, one.disabled]).filter(([, off]) => off).map(([text]) => text));
+  assert.deepEqual(await isDisabled(), ['Allow', 'Edit arguments', 'Allow with these arguments']);
+  await page.check('.chat .ask .confirm input');
+  assert.deepEqual(await isDisabled(), []);
+  await page.click('.chat .ask button:text-is("Allow")');
+  await page.waitForSelector('.chat .ask', { state: 'detached' });
+  await page.waitForSelector('.reply h4:has-text("Done")');
+  assert.equal(fs.statSync(path.join(work, 'long.txt')).size, 70_003);
+});
+
+test('large integers are shown and edited without rounding', async ({ page }) => {
+  const text = '{"account":9007199254740993}';
+  const [loading, shown, sent] = await page.evaluate(async (text) => {
+    const { askForm } = await import(new URL('page/asks.js', document.baseURI));
+    const send = window.fetch;
+    const list = `{"asks":[{"id":"x:1:0","run":"x","reason":"","call":{"name":"pay","args":${text}},"args_text":${JSON.stringify(text)}}]}`;
+    window.fetch = async () => new Response(list);
+    let sent = null;
+    const form = askForm({ id: 'x:1:0', run: 'x', reason: '', call: { name: 'pay', args: JSON.parse(text) } }, (ask, decision) => { sent = decision; });
+    const button = (text) => [...form.querySelectorAll('button')].find((one) => one.textContent === text);
+    const loading = button('Allow').disabled;
+    await new Promise((resume) => setTimeout(resume, 100));
+    window.fetch = send;
+    const shown = form.textContent;
+    button('Edit arguments').click();
+    button('Allow with these arguments').click();
+    return [loading, shown, sent];
+  }, text);
+  assert.deepEqual([loading, sent], [true, { decision: 'edit', argsText: text }]);
+  assert.ok(shown.includes(text), shown);
 });
 
 test('Arguments of a call show characters that have no width or change the direction', async ({ page }) => {

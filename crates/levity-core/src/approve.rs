@@ -2,9 +2,10 @@ use std::fmt;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::{EffectId, RunId, ToolCall};
+use crate::__private::sha256;
+use crate::{EffectId, RunId, Timestamp, ToolCall};
 
 /// Decides on calls that the policy does not allow automatically.
 ///
@@ -124,6 +125,34 @@ impl Ask {
     pub fn for_answer(mut self) -> Self {
         self.wanted = AskKind::Answer;
         self
+    }
+
+    /// Returns a fingerprint of the question, 32 hexadecimal digits, given the time at which the
+    /// run first asked it.
+    ///
+    /// A decision by run and effect alone can reach another question: a later run can have the same
+    /// id, and then asks with the same number. The fingerprint covers the id, the name and the
+    /// arguments of the call, and the time, so it fits only the question that a person has read.
+    ///
+    /// ```
+    /// # use levity_core::{Ask, EffectId, RunId, Timestamp, ToolCall};
+    /// # use serde_json::json;
+    /// let ask = |path| {
+    ///     let call = ToolCall::new("c1", "delete", json!({"path": path}));
+    ///     Ask::new(RunId::new("r1"), EffectId::new(2), call, "it deletes a file")
+    /// };
+    /// let (first, later) = (Timestamp::from_millis(1), Timestamp::from_millis(2));
+    /// let seen = ask("draft.txt").fingerprint(first);
+    /// assert_eq!((seen.len(), &seen), (32, &ask("draft.txt").fingerprint(first)));
+    /// assert_ne!(seen, ask("thesis.txt").fingerprint(first));
+    /// assert_ne!(seen, ask("draft.txt").fingerprint(later));
+    /// ```
+    pub fn fingerprint(&self, asked: Timestamp) -> String {
+        let call = &self.call;
+        let parts = json!([asked.as_millis(), call.id, call.name, call.args]);
+        let mut hash = sha256(parts.to_string().as_bytes());
+        hash.truncate(32);
+        hash
     }
 }
 

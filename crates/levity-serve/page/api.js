@@ -39,7 +39,7 @@ async function send(method, path, body, options = {}) {
   let answer;
   try {
     answer = await fetch(address(path), {
-      method, headers, body: body === undefined ? undefined : JSON.stringify(body),
+      method, headers, body: body === undefined || typeof body === 'string' ? body : JSON.stringify(body),
       cache: 'no-store', credentials: 'omit', redirect: 'error', referrerPolicy: 'no-referrer',
       ...options,
     });
@@ -68,8 +68,11 @@ export const api = {
   view: (id, at) => json('GET', `${run(id)}/view${at === undefined || at === null ? '' : `?at=${at}`}`),
   command: (id, verb, body) => json('POST', `${run(id)}/${verb}`, body || {}),
   remove: (id) => json('DELETE', run(id)),
-  decide: (ask, decision) => json('POST',
-    `${run(ask.run)}/asks/${encodeURIComponent(ask.id)}`, decision),
+  /** Decides a question. Edited arguments are sent as the text that the person wrote, so no number in them is rounded. */
+  decide: (ask, { argsText, ...decision }) => json('POST', `${run(ask.run)}/asks/${encodeURIComponent(ask.id)}`,
+    argsText === undefined ? decision : `{"decision":"edit","args":${argsText}}`),
+  /** Returns the pending questions of a run with complete arguments. */
+  asks: async (id) => (await json('GET', `${run(id)}/asks`)).asks,
   fork: (id, body) => json('POST', `${run(id)}/fork`, body),
   costs: (query) => json('GET', `v1/costs?${new URLSearchParams(query)}`),
   sessions: (query) => json('GET', `v1/sessions?${new URLSearchParams(query)}`),

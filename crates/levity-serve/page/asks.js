@@ -1,16 +1,25 @@
 // Forms for the questions of runs: allow, deny, edit the arguments, or answer.
+//
+// A person must see all of what they approve. Lists of questions contain the beginning of a long
+// call only, and JavaScript rounds large integers. In both cases, the form loads the complete call
+// before it can be approved. A long call also needs a confirmation, because most of it is out of
+// sight.
 
+import { api } from './api.js';
 import { h, fill } from './dom.js';
 import { button } from './parts.js';
-import { pretty, readable, visible } from './format.js';
+import { hasUnsafeNumber, number, pretty, readable, visible } from './format.js';
 import { T } from './texts.js';
+
+/** The number of characters of arguments above which an approval needs a confirmation. */
+const LONG_CALL = 8 << 10;
 
 /** Returns the form for one question. `onDecide` sends the decision; `onOpen` opens the run. */
 export function askForm(ask, onDecide, onOpen) {
   const problem = h('div', { class: 'problem', role: 'alert', hidden: true });
   const node = h('section', { class: 'ask', 'data-ask': ask.id, 'aria-label': T.question });
   const fail = (text, problems = []) => {
-    problem.hidden = false;
+    problem.hidden = !text;
     fill(problem, h('p', {}, text), problems.length > 0 && h('ul', {}, problems.map((one) => h('li', { dir: 'auto' }, describe(one)))));
   };
   const decide = async (decision) => {
@@ -27,15 +36,44 @@ export function askForm(ask, onDecide, onOpen) {
       if (editor) showPlace(editor, error.problems?.[0]?.path);
     }
   };
-  const { call } = ask;
+  const call = ask.wanted !== 'answer' && ask.call;
   const root = ask.root || ask.run;
   if (ask.goal || onOpen) node.append(h('p', { class: 'note of', dir: 'auto' }, ask.goal || '', onOpen && h('a', { href: `#run=${encodeURIComponent(root)}`, onclick: onOpen }, T.openRun)));
   node.append(h('p', { class: 'reason', dir: 'auto' }, ask.reason || ''));
-  if (ask.wanted !== 'answer' && call) {
-    node.append(h('p', { class: 'call-name' }, h('code', {}, visible(call.name))), argumentsOf(call.args ?? call.arguments));
-  }
-  node.append(h('div', { class: 'decide' }, ask.wanted === 'answer' ? answerForm(ask, decide) : approval(call, decide, fail)), problem);
+  const shown = h('div');
+  if (call) node.append(h('p', { class: 'call-name' }, h('code', {}, visible(call.name))), shown);
+  const approve = call && approval(decide, fail);
+  node.append(h('div', { class: 'decide' }, approve ? approve.nodes : answerForm(ask, decide)), problem);
+  if (approve) showCall(ask, shown, approve, fail);
   return node;
+}
+
+/** Shows the call of a question, and lets the person approve it when all of it is shown. */
+async function showCall(ask, shown, approve, fail) {
+  const show = ({ call, args_text: text, reason }) => {
+    fail('');
+    fill(shown, argumentsOf(text ?? call.args));
+    shown.parentNode.querySelector('.reason').textContent = reason || '';
+    approve.enable(text ?? pretty(call.args), shown.textContent.length);
+  };
+  if (isComplete(ask)) {
+    show(ask);
+    return;
+  }
+  fill(shown, argumentsOf(ask.call.args), h('p', { class: 'note', role: 'status' }, T.loadingCall));
+  try {
+    const complete = (await api.asks(ask.run)).find((one) => one.id === ask.id);
+    if (!complete) throw new Error(T.otherCall);
+    show(complete);
+  } catch (error) {
+    fill(shown, argumentsOf(ask.call.args), button(T.reload, () => showCall(ask, shown, approve, fail)));
+    fail(T.noCompleteCall(error.message));
+  }
+}
+
+/** Returns `true` if a question contains all of its call, and no number that may be rounded. */
+function isComplete(ask) {
+  return !ask.truncated && (Boolean(ask.args_text) || !hasUnsafeNumber(ask.call.args));
 }
 
 /** Shows arguments: texts of several lines as they are, the rest as JSON. Every character is visible. */
@@ -68,9 +106,11 @@ function answerForm(ask, decide) {
     button(T.deny, () => decide({ decision: 'deny' }))];
 }
 
-function approval(call, decide, fail) {
+/** Returns the parts of the form for a call. Only `enable` makes its approval possible. */
+function approval(decide, fail) {
   const reason = h('input', { 'aria-label': T.reason, placeholder: T.reason });
   const editor = h('textarea', { class: 'editor', rows: 8, spellcheck: 'false', 'aria-label': T.args });
+  let original = '';
   const parsed = () => {
     let args;
     try {
@@ -86,8 +126,7 @@ function approval(call, decide, fail) {
     return args;
   };
   const send = () => {
-    const args = parsed();
-    if (args) decide({ decision: 'edit', args });
+    if (!sendEdit.disabled && parsed()) decide({ decision: 'edit', argsText: editor.value });
   };
   editor.addEventListener('keydown', (event) => {
     if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
@@ -97,17 +136,35 @@ function approval(call, decide, fail) {
   });
   const format = () => {
     const args = parsed();
-    if (args) editor.value = pretty(args);
+    if (args && hasUnsafeNumber(args)) fail(T.roundedNumbers);
+    else if (args) editor.value = pretty(args);
   };
-  const form = h('div', { class: 'edit', hidden: true }, editor, h('div', { class: 'actions' }, button(T.sendEdit, send, { class: 'main' }), button(T.format, format)));
+  const sendEdit = button(T.sendEdit, send, { class: 'main', disabled: true });
+  const form = h('div', { class: 'edit', hidden: true }, editor, h('div', { class: 'actions' }, sendEdit, button(T.format, format)));
   const open = () => {
-    editor.value = pretty((call && (call.args ?? call.arguments)) || {});
+    editor.value = original;
     form.hidden = !form.hidden;
     if (!form.hidden) editor.focus();
   };
   const deny = () => decide(reason.value ? { decision: 'deny', reason: reason.value } : { decision: 'deny' });
-  return [button(T.allow, () => decide({ decision: 'allow' }), { class: 'main' }), button(T.deny, deny),
-    call && button(T.edit, open), reason, form];
+  const allow = button(T.allow, () => decide({ decision: 'allow' }), { class: 'main', disabled: true });
+  const edit = button(T.edit, open, { disabled: true });
+  const setEnabled = (isEnabled) => {
+    for (const one of [allow, edit, sendEdit]) one.disabled = !isEnabled;
+  };
+  const confirm = h('div', { class: 'confirm', hidden: true });
+  return {
+    nodes: [confirm, allow, button(T.deny, deny), edit, reason, form],
+    /** Makes the approval possible. A long call needs a confirmation first. */
+    enable(text, length) {
+      original = text;
+      confirm.hidden = length <= LONG_CALL;
+      setEnabled(confirm.hidden);
+      if (confirm.hidden) return;
+      const box = h('input', { type: 'checkbox', onchange: () => setEnabled(box.checked) });
+      fill(confirm, h('label', {}, box, ` ${T.readAll(number(length))}`));
+    },
+  };
 }
 
 /** Adds the line to a message about JSON that names only a position. */

@@ -50,12 +50,18 @@ export function pretty(value) {
   return JSON.stringify(value, null, 2);
 }
 
-// Control characters, and characters that have no width or change the direction of text.
-const INVISIBLE = /[\u0000-\u0008\u000b-\u001f\u007f-\u00a0\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\u{e0000}-\u{e0fff}]/gu;
+// All blank characters of `levity_core::text::is_blank`, except spaces, tabs and line breaks.
+const INVISIBLE = /[\u0000-\u0008\u000b-\u001f\u007f-\u00a0\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ufdd0-\ufdef\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff\u{110bd}\u{110cd}\u{13430}-\u{1343f}\u{1bca0}-\u{1bca3}\u{1d159}\u{1d173}-\u{1d17a}\u{1fffe}\u{1ffff}\u{2fffe}\u{2ffff}\u{3fffe}\u{3ffff}\u{4fffe}\u{4ffff}\u{5fffe}\u{5ffff}\u{6fffe}\u{6ffff}\u{7fffe}\u{7ffff}\u{8fffe}\u{8ffff}\u{9fffe}\u{9ffff}\u{afffe}\u{affff}\u{bfffe}\u{bffff}\u{cfffe}\u{cffff}\u{dfffe}\u{dffff}\u{efffe}\u{effff}\u{ffffe}\u{fffff}\u{10fffe}\u{10ffff}\u{e0000}-\u{e0fff}]/gu;
 
 /** Replaces characters that a reader cannot see by their codes, for texts that a person approves. */
 export function visible(text) {
   return text.replace(INVISIBLE, (char) => `\\u{${char.codePointAt(0).toString(16)}}`);
+}
+
+/** Returns `true` if a value contains an integer that JavaScript may have rounded. */
+export function hasUnsafeNumber(value) {
+  if (typeof value === 'number') return !Number.isFinite(value) || (Number.isInteger(value) && !Number.isSafeInteger(value));
+  return Boolean(value) && typeof value === 'object' && Object.values(value).some(hasUnsafeNumber);
 }
 
 /**

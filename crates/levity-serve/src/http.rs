@@ -163,6 +163,7 @@ struct Api {
     artifacts: Arc<Quota>,
     /// The large events that streams send at the moment.
     shared: snapshots::SharedEvents,
+    decisions: asks::DecisionsInProgress,
     stop: CancelToken,
 }
 
@@ -472,6 +473,7 @@ impl HttpApi {
             calls: AtomicU64::new(1),
             artifacts: Quota::new(Self::ARTIFACTS, share),
             shared: snapshots::SharedEvents::default(),
+            decisions: asks::DecisionsInProgress::default(),
             stop: listener.stopped(),
             runs: self.runs,
             settings: self.settings,

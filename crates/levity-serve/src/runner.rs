@@ -110,7 +110,8 @@ pub trait Runner: Send + Sync {
     /// Returns the events of a run and all runs below it from the journal, in the order in which
     /// they happened, without transient ones.
     ///
-    /// By default, these are only the events of the run itself.
+    /// By default, these are only the events of the run itself. Over HTTP, a question of a child
+    /// run in the journal can be decided only if these events contain it.
     ///
     /// # Errors
     /// Fails under the same conditions as [`history`](Self::history).

@@ -43,6 +43,7 @@ pub(crate) use commands::CommandKind;
 pub use live::{LiveRun, RunOutcome};
 pub use new_run::NewRun;
 use queue::ReservedSlot;
+pub(crate) use status::OpenAsk;
 pub use status::RunStatus;
 pub use views::NewFork;
 

@@ -16,6 +16,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::process::ExitCode;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use clap::{ArgGroup, Args};
@@ -35,9 +36,10 @@ use crate::terminal::{advise, chain, print_text, shell_quote};
 pub(crate) struct Approve {
     #[command(flatten)]
     run_arg: RunArg,
-    /// Question, by its number in `levity runs show`; required if there is more than one.
-    #[arg(long, value_name = "EFFECT")]
-    effect: Option<u64>,
+    /// Question, by its number in `levity runs show`; required if there is more than one. With the
+    /// fingerprint that `show` prints, another call with the same number is refused.
+    #[arg(long, value_name = "EFFECT[:FINGERPRINT]")]
+    effect: Option<QuestionArg>,
     /// Approve a call that is too long to be shown in full; `levity runs show --json` prints all of
     /// it.
     #[arg(long)]
@@ -52,7 +54,8 @@ impl Approve {
     pub(super) async fn send(self) -> CommandResult {
         let (journal, records) = self.run_arg.own_records(self.trust).await?;
         let id = self.run_arg.id();
-        let question = question(&journal, Check::Sealed, &id, &records, self.effect).await?;
+        let question =
+            question(&journal, Check::Sealed, &id, &records, self.effect.as_ref()).await?;
         let Question { run, effect, call } = question;
         if !call.is_known {
             return Err(format!(
@@ -85,9 +88,10 @@ impl Approve {
 pub(crate) struct Deny {
     #[command(flatten)]
     run_arg: RunArg,
-    /// Question, by its number in `levity runs show`; required if there is more than one.
-    #[arg(long, value_name = "EFFECT")]
-    effect: Option<u64>,
+    /// Question, by its number in `levity runs show`; required if there is more than one. With the
+    /// fingerprint that `show` prints, another call with the same number is refused.
+    #[arg(long, value_name = "EFFECT[:FINGERPRINT]")]
+    effect: Option<QuestionArg>,
     /// Reason, which the model receives.
     #[arg(long, default_value = "the user denied the call")]
     reason: String,
@@ -98,7 +102,7 @@ impl Deny {
     pub(super) async fn send(self) -> CommandResult {
         let (journal, records) = self.run_arg.any_records().await?;
         let id = self.run_arg.id();
-        let question = question(&journal, Check::Any, &id, &records, self.effect).await?;
+        let question = question(&journal, Check::Any, &id, &records, self.effect.as_ref()).await?;
         let Question { run, effect, .. } = question;
         send_request(
             journal,
@@ -116,9 +120,10 @@ impl Deny {
 pub(crate) struct Answer {
     #[command(flatten)]
     run_arg: RunArg,
-    /// Question, by its number in `levity runs show`; required if there is more than one.
-    #[arg(long, value_name = "EFFECT")]
-    effect: Option<u64>,
+    /// Question, by its number in `levity runs show`; required if there is more than one. With the
+    /// fingerprint that `show` prints, another call with the same number is refused.
+    #[arg(long, value_name = "EFFECT[:FINGERPRINT]")]
+    effect: Option<QuestionArg>,
     /// Text of the answer.
     #[arg(long)]
     text: String,
@@ -131,7 +136,8 @@ impl Answer {
     pub(super) async fn send(self) -> CommandResult {
         let (journal, records) = self.run_arg.own_records(self.trust).await?;
         let id = self.run_arg.id();
-        let question = question(&journal, Check::Sealed, &id, &records, self.effect).await?;
+        let question =
+            question(&journal, Check::Sealed, &id, &records, self.effect.as_ref()).await?;
         let Question { run, effect, .. } = question;
         send_request(
             journal,
@@ -217,6 +223,52 @@ struct Question {
     call: ApprovalCall,
 }
 
+impl Question {
+    /// Returns the arguments that select the question, with the fingerprint of its call.
+    fn args(&self) -> String {
+        let run = shell_quote(self.run.as_str());
+        match &self.call.fingerprint {
+            Some(hash) => format!("{run} --effect {}:{hash}", self.effect),
+            None => format!("{run} --effect {}", self.effect),
+        }
+    }
+}
+
+/// A question in the arguments of a command: the number of its effect, and optionally the
+/// fingerprint of its call, such as `2` or `2:9f86d081884c7d659a2feaa0c55ad015`.
+#[derive(Clone, Debug)]
+struct QuestionArg {
+    effect: EffectId,
+    fingerprint: Option<String>,
+}
+
+impl FromStr for QuestionArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (effect, fingerprint) = match text.split_once(':') {
+            Some((effect, hash)) => (effect, Some(hash)),
+            None => (text, None),
+        };
+        let is_valid = |hash: &str| {
+            hash.len() == 32
+                && hash
+                    .bytes()
+                    .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        };
+        match (effect.parse(), fingerprint) {
+            (Ok(number), hash) if hash.is_none_or(is_valid) => Ok(Self {
+                effect: EffectId::new(number),
+                fingerprint: hash.map(str::to_owned),
+            }),
+            _ => Err(
+                "expected a number, or a number and a fingerprint of 32 digits, such as `2:9f86..`"
+                    .to_owned(),
+            ),
+        }
+    }
+}
+
 /// The records in which questions are looked up.
 #[derive(Clone, Copy)]
 enum Check {
@@ -239,16 +291,18 @@ async fn question(
     check: Check,
     run: &RunId,
     records: &[Record],
-    effect: Option<u64>,
+    arg: Option<&QuestionArg>,
 ) -> Result<Question, String> {
     let mut found = open_questions(journal, check, run, records).await?;
-    let wanted = |question: &Question| match effect {
-        Some(effect) => question.run == *run && question.effect == EffectId::new(effect),
+    let wanted = |question: &Question| match arg {
+        Some(arg) => question.run == *run && question.effect == arg.effect,
         None => true,
     };
     let position = found.iter().position(wanted);
-    if let Some(position) = position.filter(|_| effect.is_some() || found.len() == 1) {
-        return Ok(found.swap_remove(position));
+    if let Some(position) = position.filter(|_| arg.is_some() || found.len() == 1) {
+        let question = found.swap_remove(position);
+        check_fingerprint(&question, arg)?;
+        return Ok(question);
     }
     let id = shell_quote(run.as_str());
     if has_ended(records) {
@@ -262,13 +316,10 @@ async fn question(
             "run `{run}` has no open question; `levity runs show {id}` shows its state"
         ));
     }
-    let list: Vec<_> = found
-        .iter()
-        .map(|one| format!("{} --effect {}", shell_quote(one.run.as_str()), one.effect))
-        .collect();
+    let list: Vec<_> = found.iter().map(Question::args).collect();
     let list = list.join(", ");
-    Err(match effect {
-        Some(effect) => {
+    Err(match arg {
+        Some(QuestionArg { effect, .. }) => {
             format!("run `{run}` has no open question with effect {effect}; choose one: {list}")
         }
         None => format!(
@@ -276,6 +327,23 @@ async fn question(
             found.len()
         ),
     })
+}
+
+/// Fails if the user selected another question: since they read it, the run was replaced by one
+/// with the same id.
+fn check_fingerprint(question: &Question, arg: Option<&QuestionArg>) -> Result<(), String> {
+    let Some(selected) = arg.and_then(|arg| arg.fingerprint.as_ref()) else {
+        return Ok(());
+    };
+    if question.call.fingerprint.as_ref() == Some(selected) {
+        return Ok(());
+    }
+    let (run, effect) = (&question.run, question.effect);
+    Err(format!(
+        "effect {effect} of run `{run}` is another question than the selected one; read it with \
+            `levity runs show {}`",
+        shell_quote(run.as_str())
+    ))
 }
 
 /// Returns the open questions of a run and of the child runs that its records name.

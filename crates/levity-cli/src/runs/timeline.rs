@@ -6,8 +6,8 @@
 //! its time, and any other effect was interrupted by a crash or is being performed.
 //!
 //! Records are untrusted: they may come from an imported run. Control characters become blanks,
-//! long texts are cut at 400 characters, and the number of an effect is printed beside each
-//! question, because `levity runs approve` takes it.
+//! long texts are cut at 400 characters, and the number of an effect and the fingerprint of its call
+//! are printed beside each question, because `levity runs approve` takes them.
 //!
 //! The same pass finds the calls that were or will be approved (`asked_calls`, `approved`). A
 //! person must approve exactly the call that is executed, so the arguments come from the reply of
@@ -17,8 +17,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use levity::core::{
-    ControlCommand, Decision, EffectId, EffectKind, EffectNote, Entry, FileChange, Outcome, Record,
-    Response, RunId, ToolCall,
+    Ask, ControlCommand, Decision, EffectId, EffectKind, EffectNote, Entry, FileChange, Outcome,
+    Record, Response, RunId, Timestamp, ToolCall,
 };
 use levity::runtime::__private::RequestedCalls;
 use serde_json::Value;
@@ -59,6 +59,8 @@ struct EffectLog {
     calls: RequestedCalls,
     /// Effects that have started and not finished, in the order of their numbers.
     open: BTreeMap<EffectId, EffectNote>,
+    /// The times at which effects started first.
+    started: BTreeMap<EffectId, Timestamp>,
 }
 
 impl EffectLog {
@@ -73,6 +75,17 @@ impl EffectLog {
             None if note.call.is_some() => unknown_call(note),
             None => note.name.to_string(),
         }
+    }
+
+    /// Returns the fingerprint of a question, which the HTTP API also uses in its id; `None` if the
+    /// records do not have its call.
+    fn fingerprint(&self, effect: EffectId, note: &EffectNote) -> Option<String> {
+        let call = self.calls.find(note)?;
+        // Of calls with the same id in one reply, only the effects have distinct ids.
+        let id = note.call.clone().unwrap_or_else(|| call.id.clone());
+        let call = ToolCall::new(id, &*call.name, call.args.clone());
+        let ask = Ask::new(RunId::new("run"), effect, call, "");
+        Some(ask.fingerprint(*self.started.get(&effect)?))
     }
 
     /// Formats a call as its name and its arguments in JSON, for example `write_file
@@ -93,18 +106,21 @@ pub(super) struct ApprovalCall {
     pub(super) is_complete: bool,
     /// `true` if the records have the call that the question is about.
     pub(super) is_known: bool,
+    /// Binds a decision to the question. A later run with the same id has other fingerprints.
+    pub(super) fingerprint: Option<String>,
 }
 
 impl ApprovalCall {
     /// The completeness is judged before line breaks are replaced, on the same text that
     /// `omit_middle` cuts.
-    fn new(log: &EffectLog, note: &EffectNote) -> Self {
+    fn new(log: &EffectLog, effect: EffectId, note: &EffectNote) -> Self {
         let call = log.calls.find(note);
         let text = call.map_or_else(|| unknown_call(note), |call| log.text(call));
         Self {
             is_complete: is_shown_in_full(&text),
             text: line(&omit_middle(&text)),
             is_known: call.is_some(),
+            fingerprint: log.fingerprint(effect, note),
         }
     }
 
@@ -114,6 +130,7 @@ impl ApprovalCall {
             text: format!("a call that the journal does not name (effect {effect})"),
             is_complete: false,
             is_known: false,
+            fingerprint: None,
         }
     }
 }
@@ -134,7 +151,7 @@ pub(super) fn asked_calls(records: &[Record]) -> BTreeMap<EffectId, ApprovalCall
     let log = log_of(records);
     let asks = log.open.iter();
     let asks = asks.filter(|(_, note)| note.kind == EffectKind::Ask);
-    asks.map(|(effect, note)| (*effect, ApprovalCall::new(&log, note)))
+    asks.map(|(effect, note)| (*effect, ApprovalCall::new(&log, *effect, note)))
         .collect()
 }
 
@@ -169,7 +186,7 @@ pub(super) fn approved(records: &[Record]) -> Vec<ApprovalCall> {
                 outcome: Outcome::Decision(Decision::Allow | Decision::Edit { .. }),
                 ..
             } => Some(match log.open.get(effect) {
-                Some(note) => ApprovalCall::new(&log, note),
+                Some(note) => ApprovalCall::new(&log, *effect, note),
                 None => ApprovalCall::without_question(*effect),
             }),
             _ => None,
@@ -219,9 +236,12 @@ impl Timeline {
             let what = log.describe(note);
             let line = match note.kind {
                 EffectKind::Ask => {
+                    let option = log.fingerprint(*effect, note);
+                    let option = option.map(|hash| format!(" (--effect {effect}:{hash})"));
                     format!(
-                        "waiting for an answer to effect {effect}: {}",
-                        question(note, &what)
+                        "waiting for an answer to effect {effect}: {}{}",
+                        question(note, &what),
+                        option.unwrap_or_default()
                     )
                 }
                 EffectKind::Wait => format!("waiting until {}", note.until.unwrap_or_default()),
@@ -259,6 +279,7 @@ fn lines(record: &Record, log: &mut EffectLog) -> Vec<String> {
         }
         Entry::Started { effect, note } => {
             let again = log.open.insert(*effect, note.clone()).is_some();
+            log.started.entry(*effect).or_insert(at);
             let what = log.describe(note);
             let again = if again { " again" } else { "" };
             match note.kind {
@@ -450,6 +471,14 @@ mod tests {
         assert_eq!(text(1).text, r#"run {"command":"ls"}"#);
         assert_eq!(text(2).text, r#"run {"command":"rm -rf /"}"#);
         assert!(text(1).is_known && text(2).is_known && !text(3).is_known);
+        let fingerprint = |call, args: &Value| {
+            let call = ToolCall::new(call, "run", args.clone());
+            let ask = Ask::new(RunId::new("r"), EffectId::new(1), call, "");
+            Some(ask.fingerprint(Timestamp::default()))
+        };
+        assert_eq!(text(1).fingerprint, fingerprint("c", &mild));
+        assert_eq!(text(2).fingerprint, fingerprint("c-2", &harsh));
+        assert_eq!(text(3).fingerprint, None);
         assert!(
             text(3)
                 .text

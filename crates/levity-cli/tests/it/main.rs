@@ -340,8 +340,17 @@ fn parked_run_waits_and_resumes_in_files_and_sqlite() {
             3,
             "run monday is waiting",
         );
+        let shown = text(&place.levity(&["runs", "show", "monday"]));
+        let (_, selected) = shown.rsplit_once("(--effect ").unwrap();
+        let (selected, _) = selected.split_once(')').unwrap();
+        let other = format!("2:{}", "0".repeat(32));
         check(
-            &place.levity(&["runs", "approve", "monday"]),
+            &place.levity(&["runs", "approve", "monday", "--effect", &other]),
+            1,
+            "effect 2 of run `monday` is another question than the selected one",
+        );
+        check(
+            &place.levity(&["runs", "approve", "monday", "--effect", selected]),
             0,
             "resume run monday with `levity runs resume`",
         );

@@ -233,6 +233,17 @@ fn question_survives_restart_of_server() {
         "/v1/runs/r/asks/{}",
         asks["asks"][0]["id"].as_str().unwrap()
     );
+    // The command line shows the same fingerprint.
+    let (_, fingerprint) = path.rsplit_once(':').unwrap();
+    let shown = Command::new(env!("CARGO_BIN_EXE_levity"))
+        .args(["runs", "show", "r", "--journal", folder.to_str().unwrap()])
+        .output()
+        .unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(
+        shown.contains(&format!(":{fingerprint})")),
+        "{path}: {shown}"
+    );
     assert_eq!(
         server.ask("POST", &path, &json!({"decision": "allow"})),
         (200, json!({"id": "r", "delivery": "delivered"}))

@@ -159,6 +159,7 @@ impl RunView {
         (requested.raw, requested.opaque) = (None, None);
         item.node = node.clone();
         item.truncated = truncated;
+        let truncated = truncated || call.truncated;
         item.call = Some(Box::new(call));
         self.items.insert(cx.key.clone(), item, self.revision);
         self.nodes.update(&node, self.revision, |node| {
@@ -167,27 +168,31 @@ impl RunView {
             }
             node.activity = Some(format!("asks: {}", bounded(&reason, 160).0));
         });
+        // A run that a restart interrupted asks again; its question stays the same.
+        let at = self
+            .remove_ask(&cx.run, ask.effect)
+            .map_or(cx.at, |ask| ask.at);
         let asked = ViewAsk {
-            id,
+            id: format!("{id}:{}", ask.fingerprint(at)),
             run: cx.run.clone(),
             effect: ask.effect,
             call: requested,
             reason,
             wanted: ask.wanted,
             node,
-            at: cx.at,
+            at,
+            truncated,
         };
-        self.remove_ask(&cx.run, ask.effect);
         if self.asks.len() < MAX_ASKS {
             self.asks
-                .insert((cx.at, cx.run.clone(), ask.effect.get()), asked);
+                .insert((at, cx.run.clone(), ask.effect.get()), asked);
         }
         self.changed.asks = self.revision;
     }
 
     fn remove_ask(&mut self, run: &RunId, effect: EffectId) -> Option<ViewAsk> {
-        let id = call_id(run, effect);
-        let key = self.asks.iter().find(|(_, ask)| ask.id == id)?.0.clone();
+        let is_it = |ask: &ViewAsk| ask.run == *run && ask.effect == effect;
+        let key = self.asks.iter().find(|(_, ask)| is_it(ask))?.0.clone();
         self.asks.remove(&key)
     }
 
@@ -233,7 +238,8 @@ impl RunView {
     pub(super) fn assign_ask(&mut self, run: &RunId, effect: EffectId, to: &Arc<str>) {
         self.owners.insert(run.child(effect), to.clone());
         let id = call_id(run, effect);
-        if let Some(ask) = self.asks.values_mut().find(|ask| ask.id == id) {
+        let is_it = |ask: &&mut ViewAsk| ask.run == *run && ask.effect == effect;
+        if let Some(ask) = self.asks.values_mut().find(is_it) {
             ask.node = to.clone();
             self.changed.asks = self.revision;
             self.nodes
@@ -345,7 +351,7 @@ impl RunView {
     }
 }
 
-/// Returns the id of a call or a question.
+/// Returns the id of the item of a call or a question.
 fn call_id(run: &RunId, effect: EffectId) -> String {
     format!("{run}:{effect}")
 }

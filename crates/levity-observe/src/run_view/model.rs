@@ -396,12 +396,14 @@ pub struct ItemProgressView {
 /// let event = Event::new(run.clone(), 1, Timestamp::default(), EventKind::Asked(ask));
 /// let view = RunView::of(run, [&event]);
 /// let ask = view.asks().next().expect("one question is pending");
-/// assert_eq!((&*ask.id, &*ask.call.name), ("r1:4", "delete"));
+/// assert!(ask.id.starts_with("r1:4:"));
+/// assert_eq!((&*ask.call.name, ask.truncated), ("delete", false));
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ViewAsk {
-    /// The id, `RUN:EFFECT`, which is also the id of its item.
+    /// The id, `RUN:EFFECT:FINGERPRINT`. The item of the question has the id `RUN:EFFECT`, and
+    /// [`Ask::fingerprint`](levity_core::Ask::fingerprint) explains the rest.
     pub id: String,
     /// The run that asks.
     pub run: RunId,
@@ -415,8 +417,12 @@ pub struct ViewAsk {
     pub wanted: AskKind,
     /// The node that the question belongs to.
     pub node: Arc<str>,
-    /// The time at which it was asked.
+    /// The time at which it was first asked.
     pub at: Timestamp,
+    /// `true` if the arguments or the reason were cut. A person must read the complete call before
+    /// they allow it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
 }
 
 /// A file that a run wrote and did not remove again.

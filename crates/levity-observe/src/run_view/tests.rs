@@ -365,6 +365,27 @@ proptest! {
 }
 
 #[test]
+fn question_that_is_asked_again_keeps_its_id_and_marks_cut_arguments() {
+    let call = |length| ToolCall::new("c1", "write_file", json!({"text": "a".repeat(length)}));
+    let mut script = Script::new("r", 5);
+    script.start("agent", "Write a file.");
+    for (effect, length) in [(4, 70_000), (4, 70_000), (6, 100)] {
+        let ask = Ask::new("r".into(), EffectId::new(effect), call(length), "it writes");
+        script.push(EventKind::Asked(ask));
+    }
+    let ids = |count| {
+        let view = RunView::of("r".into(), &script.events[..count]);
+        let asks = view.asks().map(|ask| (ask.id.clone(), ask.truncated));
+        asks.collect::<Vec<_>>()
+    };
+    let all = script.events.len();
+    assert_eq!(ids(all - 2), ids(all - 1));
+    assert_eq!(ids(all)[0], ids(all - 1)[0]);
+    let truncated: Vec<bool> = ids(all).into_iter().map(|(_, cut)| cut).collect();
+    assert_eq!(truncated, [true, false]);
+}
+
+#[test]
 fn question_copied_into_fork_belongs_to_fork() {
     let effect = EffectId::new(4);
     let call = ToolCall::new("c1", "write_file", json!({"path": "a"}));
@@ -378,7 +399,10 @@ fn question_copied_into_fork_belongs_to_fork() {
     )));
     let view = RunView::of("fork".into(), &script.events);
     let asks: Vec<&str> = view.asks().map(|ask| &*ask.id).collect();
-    assert_eq!(asks, ["fork:4"]);
+    assert!(
+        asks.len() == 1 && asks[0].starts_with("fork:4:"),
+        "{asks:?}"
+    );
     script.push(EventKind::Decided {
         effect,
         decision: Decision::Allow,

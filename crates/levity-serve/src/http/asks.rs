@@ -1,23 +1,25 @@
 //! Questions that wait for a decision.
 //!
-//! The id of a question is `RUN:EFFECT`, because a question of a child run is decided through its
-//! root run. The scope depends on the question: answering in words is part of a conversation and
+//! The id of a question is `RUN:EFFECT:FINGERPRINT`. It names the run, because a question of a child
+//! run is decided through its root run. The fingerprint binds the decision to the call that the
+//! client has read: a later run with the same id asks with the same number. The scope depends on the question: answering in words is part of a conversation and
 //! needs `run`; everything else is an approval and needs `approve`.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::extract::{Request, State};
-use levity_core::{Ask, AskKind, Decision, EffectId, RunId, RunRequest};
+use levity_core::{AskKind, Decision, EffectId, RunId, RunRequest};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::Api;
-use super::commands::{live_target, send_by_journal, send_live};
+use super::commands::{LiveTarget, live_target, send_by_journal, send_live};
 use super::extract::{AskPath, RunPath, own_run};
 use super::input::{body, root};
 use super::problem::{HandlerResult, Problem, ok};
 use crate::access::{Caller, TokenScope};
+use crate::runs::OpenAsk;
 
 /// `GET /v1/runs/ID/asks`: the pending questions of a run and its child runs.
 pub(super) async fn asks(
@@ -25,30 +27,100 @@ pub(super) async fn asks(
     caller: Caller,
     RunPath(id): RunPath,
 ) -> HandlerResult {
-    let asks = pending_asks(&api, &caller, &id).await?;
+    let asks = pending_asks(&api, &caller, &id, None).await?;
     Ok(ok(
         &json!({"asks": asks.iter().map(ask_json).collect::<Value>()}),
     ))
 }
 
-/// Returns the pending questions of a run and its child runs.
-async fn pending_asks(api: &Api, caller: &Caller, id: &RunId) -> HandlerResult<Vec<Ask>> {
-    let Ok(asks) = timeout(api.settings.patience, api.runs.asks_for(caller, &root(id))).await
-    else {
+/// Returns the pending questions of a run and its child runs. With a target, the questions are
+/// those of the run that receives the decision, even if another run takes its id meanwhile.
+async fn pending_asks(
+    api: &Api,
+    caller: &Caller,
+    id: &RunId,
+    target: Option<&LiveTarget>,
+) -> HandlerResult<Vec<OpenAsk>> {
+    let root = root(id);
+    let asks = async {
+        match target {
+            Some(target) => Ok(target.open_asks().await),
+            None => api.runs.open_asks_for(caller, &root).await,
+        }
+    };
+    let Ok(asks) = timeout(api.settings.patience, asks).await else {
         let message = format!("run `{id}` is busy and does not report its questions; try again");
         return Err(Problem::unavailable("busy", message));
     };
     let mut asks = asks?;
-    asks.retain(|ask| ask.run.is_within(id));
+    asks.retain(|open| open.ask.run.is_within(id));
     Ok(asks)
 }
 
 /// Returns a question as JSON, with the id that decides it.
-pub(super) fn ask_json(ask: &Ask) -> Value {
+pub(super) fn ask_json(open: &OpenAsk) -> Value {
+    let ask = &open.ask;
     let mut json = json!(ask);
-    json["id"] = format!("{}:{}", ask.run, ask.effect).into();
+    json["id"] = open.id.as_str().into();
     json["wanted"] = json!(ask.wanted);
+    if has_large_integer(&ask.call.args) {
+        json["args_text"] = format!("{:#}", ask.call.args).into();
+    }
     json
+}
+
+/// Returns `true` if a value contains an integer that programs with numbers of 64-bit floating
+/// point, such as web pages, round. Such arguments are sent as text as well.
+fn has_large_integer(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => {
+            let size = number.as_i64().map(i64::unsigned_abs);
+            size.or(number.as_u64()).is_some_and(|size| size > MAX_SAFE)
+        }
+        Value::Array(values) => values.iter().any(has_large_integer),
+        Value::Object(fields) => fields.values().any(has_large_integer),
+        _ => false,
+    }
+}
+
+/// The largest integer up to which every integer is a 64-bit floating-point number.
+const MAX_SAFE: u64 = (1 << 53) - 1;
+
+/// The runs of the journal that decisions are being written to. Such a run must not be removed, or
+/// a decision could reach a later run with the same id.
+#[derive(Default)]
+pub(super) struct DecisionsInProgress(Mutex<Vec<RunId>>);
+
+impl DecisionsInProgress {
+    /// Marks a root run until the result is dropped.
+    fn begin(&self, root: RunId) -> DecisionInProgress<'_> {
+        self.runs().push(root.clone());
+        DecisionInProgress { all: self, root }
+    }
+
+    /// Returns `true` if a decision is being written to the journal of this root run.
+    pub(super) fn contains(&self, root: &RunId) -> bool {
+        self.runs().contains(root)
+    }
+
+    fn runs(&self) -> MutexGuard<'_, Vec<RunId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A decision that is being written to the journal of a root run.
+struct DecisionInProgress<'a> {
+    all: &'a DecisionsInProgress,
+    root: RunId,
+}
+
+impl Drop for DecisionInProgress<'_> {
+    fn drop(&mut self) {
+        let mut runs = self.all.runs();
+        if let Some(at) = runs.iter().position(|run| *run == self.root) {
+            runs.swap_remove(at);
+        }
+    }
 }
 
 /// The kinds of decisions, as clients write them: `allow`, `deny`, `edit`, `answer`.
@@ -83,14 +155,19 @@ pub(super) async fn decide(
     if !caller.has_scope(TokenScope::Run) && !caller.has_scope(TokenScope::Approve) {
         return Err(Problem::forbidden(caller.missing(TokenScope::Approve)));
     }
-    let (run, effect) = ask_id(&caller, &id, &ask)?;
+    let (run, effect, wanted) = ask_id(&caller, &ask)?;
     let decision = decision(body(&api, request).await?)?;
-    let asks = pending_asks(&api, &caller, &id).await?;
-    let Some(ask) = asks
-        .into_iter()
-        .find(|ask| ask.run == run && ask.effect == effect)
-    else {
-        let message = format!("run `{run}` is not waiting for a decision on effect {effect}");
+    let target = live_target(&api, &run);
+    let _in_progress = match target {
+        Some(_) => None,
+        None => Some(api.decisions.begin(root(&run))),
+    };
+    let asks = pending_asks(&api, &caller, &id, target.as_ref()).await?;
+    let Some(OpenAsk { ask, .. }) = asks.into_iter().find(|open| open.id == wanted) else {
+        let message = format!(
+            "run `{run}` is not waiting for a decision on this question of effect {effect}; \
+                read its questions again"
+        );
         return Err(Problem::conflict("not_asked", message));
     };
     // An answer is a message to the run; any other decision is an approval.
@@ -112,7 +189,7 @@ pub(super) async fn decide(
     if let Decision::Answer { text, .. } = &decision {
         api.runs.check_prompt(text)?;
     }
-    match live_target(&api, &run) {
+    match target {
         Some(here) => {
             send_live(&api, &run, here, |control| async move {
                 control.decide(&ask, decision).await
@@ -130,20 +207,21 @@ pub(super) async fn decide(
     }
 }
 
-/// Returns the run and the effect of a question id: `RUN:EFFECT`, or `EFFECT` alone if the run
-/// itself asks.
-fn ask_id(caller: &Caller, run: &RunId, ask: &str) -> HandlerResult<(RunId, EffectId)> {
-    let (run, effect) = match ask.rsplit_once(':') {
-        Some((asker, effect)) => (own_run(caller, asker)?, effect),
-        None => (run.clone(), ask),
-    };
-    match effect.parse() {
-        Ok(number) => Ok((run, EffectId::new(number))),
-        Err(_) => Err(Problem::bad(
+/// Returns the run and the effect of a question id, and the id in the namespace of the caller.
+fn ask_id(caller: &Caller, ask: &str) -> HandlerResult<(RunId, EffectId, String)> {
+    let parts = ask.rsplit_once(':').and_then(|(question, fingerprint)| {
+        let (run, effect) = question.rsplit_once(':')?;
+        Some((run, EffectId::new(effect.parse().ok()?), fingerprint))
+    });
+    let Some((run, effect, fingerprint)) = parts else {
+        return Err(Problem::bad(
             "bad_id",
-            "the id of a question must be `RUN:EFFECT`, as `asks` returns it",
-        )),
-    }
+            "the id of a question must be `RUN:EFFECT:FINGERPRINT`, as `asks` returns it",
+        ));
+    };
+    let run = own_run(caller, run)?;
+    let id = format!("{run}:{effect}:{fingerprint}");
+    Ok((run, effect, id))
 }
 
 /// Validates and returns the decision of a request body.

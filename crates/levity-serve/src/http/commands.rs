@@ -29,7 +29,7 @@ use super::input::{body, body_or_default, ensure_not_ended, is_driven, root};
 use super::problem::{HandlerResult, Problem, json_response};
 use crate::access::Caller;
 use crate::quota::QuotaFull;
-use crate::runs::{CommandKind, LiveRun};
+use crate::runs::{CommandKind, LiveRun, OpenAsk};
 
 /// The body of commands without parameters: nothing, or `{}`.
 #[derive(Default, Deserialize)]
@@ -182,6 +182,13 @@ pub(super) struct LiveTarget {
     run: Arc<LiveRun>,
     control: Control,
     kind: CommandKind,
+}
+
+impl LiveTarget {
+    /// Returns the pending questions of exactly the run that this target sends commands to.
+    pub(super) async fn open_asks(&self) -> Vec<OpenAsk> {
+        self.run.open_asks().await
+    }
 }
 
 /// Returns `None` if this process does not drive the root run of `id`. A child run is addressed

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::extract::State;
-use levity_core::{Ask, RunId, RunQuery, RunState, RunSummary, Timestamp};
+use levity_core::{RunId, RunQuery, RunState, RunSummary, Timestamp};
 use serde_json::{Value, json};
 
 use super::Api;
@@ -15,7 +15,7 @@ use super::asks::ask_json;
 use super::input::root;
 use super::problem::{HandlerResult, ok};
 use crate::access::Caller;
-use crate::runs::{LiveRun, MAX_GOAL};
+use crate::runs::{LiveRun, MAX_GOAL, OpenAsk};
 
 /// The maximum number of questions in a response.
 const MAX_ASKS: usize = 100;
@@ -118,16 +118,16 @@ pub(super) async fn stored_asks(
 
 /// Reads the questions of a run. A run that cannot be read has none that could be answered.
 async fn read_asks(api: &Api, caller: &Caller, id: &RunId, at: Timestamp) -> Vec<InboxEntry> {
-    let asks = api.runs.asks_for(caller, id).await;
-    let status = api.runs.status_for(caller, id).await;
-    let goal = status.unwrap_or_default().brief(MAX_GOAL).goal;
+    let asks = api.runs.open_asks_for(caller, id).await;
+    let status = api.runs.status_for(caller, id).await.unwrap_or_default();
+    let goal = status.brief(MAX_GOAL).goal;
     let asks = asks.unwrap_or_default();
     asks.iter()
         .map(|ask| stored_entry(id, at, &goal, ask))
         .collect()
 }
 
-fn stored_entry(root: &RunId, at: Timestamp, goal: &str, ask: &Ask) -> InboxEntry {
+fn stored_entry(root: &RunId, at: Timestamp, goal: &str, ask: &OpenAsk) -> InboxEntry {
     let mut json = ask_json(ask);
     json["at"] = json!(at);
     json["root"] = json!(root);

@@ -19,8 +19,10 @@ use super::problem::{HandlerResult, Problem};
 use crate::access::Caller;
 use crate::body::BodyError;
 
-/// The maximum length of an id in bytes.
+/// The maximum length of an id in bytes. For a child run, it applies to the id of its root run.
 pub(super) const ID_LIMIT: usize = 128;
+/// The maximum length of the id of a child run in bytes. Each level adds a dot and a number.
+const CHILD_ID_LIMIT: usize = 512;
 
 /// Parses the id of a run in a path, either a root run or a child run.
 pub(super) fn run_id(id: &str) -> HandlerResult<RunId> {
@@ -28,7 +30,8 @@ pub(super) fn run_id(id: &str) -> HandlerResult<RunId> {
         id.split('.')
             .all(|part| !part.is_empty() && part.bytes().all(is_plain))
     };
-    match !id.is_empty() && id.len() <= ID_LIMIT && parts(id) {
+    let root = id.split_once('.').map_or(id, |(root, _)| root);
+    match root.len() <= ID_LIMIT && id.len() <= CHILD_ID_LIMIT && parts(id) {
         true => Ok(RunId::from(id)),
         false => Err(Problem::bad("bad_id", INVALID_ID)),
     }

@@ -196,6 +196,10 @@ pub(super) async fn remove(
             format!("run `{id}` has not ended; cancel it first"),
         ));
     }
+    if api.decisions.contains(&id) {
+        let message = format!("a decision is being written to run `{id}`; try again");
+        return Err(Problem::unavailable("busy", message));
+    }
     journal.remove(&id).await.map_err(failed)?;
     api.runs.forget(&id);
     Ok(no_content())

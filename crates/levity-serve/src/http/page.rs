@@ -174,6 +174,42 @@ mod tests {
         }
     }
 
+    /// Reads a character of a JavaScript class: `\u00ad`, `\u{e0000}`.
+    fn character(class: &str) -> (u32, &str) {
+        let class = class.strip_prefix("\\u").unwrap();
+        let (digits, rest) = match class.strip_prefix('{') {
+            Some(class) => class.split_once('}').unwrap(),
+            None => class.split_at(4),
+        };
+        (u32::from_str_radix(digits, 16).unwrap(), rest)
+    }
+
+    #[test]
+    fn page_escapes_the_same_characters_as_the_terminal() {
+        let format = FILES.iter().find(|file| file.path == "/page/format.js");
+        let format = std::str::from_utf8(format.unwrap().content).unwrap();
+        let (_, class) = format.split_once("INVISIBLE = /[").unwrap();
+        let (mut class, _) = class.split_once("]/gu").unwrap();
+        let mut escaped = std::collections::BTreeSet::new();
+        while !class.is_empty() {
+            let (first, rest) = character(class);
+            let (last, rest) = match rest.strip_prefix('-') {
+                Some(rest) => character(rest),
+                None => (first, rest),
+            };
+            escaped.extend(first..=last);
+            class = rest;
+        }
+        let blank = ('\0'..=char::MAX).filter(|c| {
+            let is_layout = matches!(c, ' ' | '\t' | '\n');
+            !is_layout && levity_core::text::is_blank(c.encode_utf8(&mut [0; 4]))
+        });
+        let differ: Vec<u32> = (escaped.symmetric_difference(&blank.map(u32::from).collect()))
+            .copied()
+            .collect();
+        assert!(differ.is_empty(), "{differ:x?}");
+    }
+
     #[test]
     fn tags_of_files_differ() {
         let tags: std::collections::BTreeSet<&str> =

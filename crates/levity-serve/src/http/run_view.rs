@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use levity_core::{Ask, Ending, RunId, RunSummary, Timestamp, Usage};
+use levity_core::{Ending, RunId, RunSummary, Timestamp, Usage};
 use levity_runtime::RunReport;
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
@@ -18,13 +18,13 @@ use super::extract::RunPath;
 use super::input::root;
 use super::problem::{HandlerResult, Problem, cause_text, ok};
 use crate::access::Caller;
-use crate::runs::{LiveRun, RunOutcome, RunStatus};
+use crate::runs::{LiveRun, OpenAsk, RunOutcome, RunStatus};
 
 /// A run with everything that the API reports about it.
 pub(super) struct RunView {
     pub(super) id: RunId,
     standing: RunStatus,
-    asks: Vec<Ask>,
+    asks: Vec<OpenAsk>,
     /// `true` if this process drives the run.
     here: bool,
     /// The reason for which this process could not drive the run to its end.
@@ -70,7 +70,7 @@ async fn load_from_journal(
     let asks = if over || api.runs.check_resumable(id).is_err() {
         Vec::new()
     } else {
-        api.runs.asks_for(caller, id).await?
+        api.runs.open_asks_for(caller, id).await?
     };
     Ok(RunView {
         id: id.clone(),
@@ -91,7 +91,7 @@ impl RunView {
         };
         let (standing, here) = (run.status(), run.ended().is_none());
         // A run that is too busy to report its questions is returned without them.
-        let asks = timeout(api.settings.patience, run.asks())
+        let asks = timeout(api.settings.patience, run.open_asks())
             .await
             .unwrap_or_default();
         Self {

@@ -13,8 +13,8 @@ use tokio::sync::watch;
 
 use crate::error::{Error, Result};
 use crate::feed::{EventReader, Feed};
-use crate::runs::RunStatus;
 use crate::runs::commands::CommandSlots;
+use crate::runs::{OpenAsk, RunStatus};
 
 /// A run that is or was in progress in this process.
 ///
@@ -253,6 +253,12 @@ impl LiveRun {
             Ok(control) => control.pending_asks().await.unwrap_or_default(),
             Err(_) => Vec::new(),
         }
+    }
+
+    /// Returns the pending questions with the ids that decide them.
+    pub(crate) async fn open_asks(&self) -> Vec<OpenAsk> {
+        let asks = self.asks().await;
+        self.state().open_asks(asks)
     }
 
     /// Returns a reader of the run's events, from the beginning or after the event with the given

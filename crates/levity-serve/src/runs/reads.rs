@@ -18,7 +18,7 @@ use levity_core::{
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::{Feed, RunStatus, Runs};
+use super::{Feed, OpenAsk, RunStatus, Runs};
 use crate::access::Caller;
 use crate::error::{Error, Result};
 use crate::feed::{EventReader, FeedEntry};
@@ -177,14 +177,17 @@ impl Runs {
         .await
     }
 
-    /// Same as [`asks`](Self::asks), for a client.
-    pub(crate) async fn asks_for(&self, caller: &Caller, id: &RunId) -> Result<Vec<Ask>> {
+    /// Same as [`asks`](Self::asks), for a client, with the ids that decide the questions.
+    pub(crate) async fn open_asks_for(&self, caller: &Caller, id: &RunId) -> Result<Vec<OpenAsk>> {
         if let Some(run) = self.known_here(id) {
-            return Ok(run.asks().await);
+            return Ok(run.open_asks().await);
         }
         let (runner, run) = (self.inner.runner.clone(), id.clone());
-        self.with_journal(caller, async move { runner.asks(&run).await })
-            .await
+        self.with_journal(caller, async move {
+            let status = RunStatus::of(&run, &runner.history_with_children(&run).await?);
+            Ok(status.open_asks(runner.asks(&run).await?))
+        })
+        .await
     }
 
     /// Fails if a decision contains arguments that do not match the schema of the tool. The run is

@@ -4,11 +4,12 @@
 //! child runs change only what the run waits for; their usage is added when the parent reports
 //! their end.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use levity_core::{
-    EffectId, Ending, Event, EventKind, Message, Part, RunId, RunState, Stats, Timestamp, Usage,
-    Waiting,
+    Ask, EffectId, Ending, Event, EventKind, Message, Part, RunId, RunState, Stats, Timestamp,
+    Usage, Waiting,
 };
 
 /// The status of a run, derived from its events.
@@ -50,6 +51,14 @@ pub struct RunStatus {
     pub ending: Option<Arc<Ending>>,
     /// The decisions and times that the run and its child runs wait for.
     waiting: Vec<(RunId, Waiting)>,
+    /// The fingerprints of the pending questions.
+    fingerprints: BTreeMap<(RunId, EffectId), String>,
+}
+
+/// A pending question, with the id that decides it: `RUN:EFFECT:FINGERPRINT`.
+pub(crate) struct OpenAsk {
+    pub(crate) id: String,
+    pub(crate) ask: Ask,
 }
 
 impl RunStatus {
@@ -83,6 +92,7 @@ impl RunStatus {
             usage: self.usage,
             ending: self.ending.clone(),
             waiting: self.waiting.clone(),
+            fingerprints: self.fingerprints.clone(),
         }
     }
 
@@ -102,12 +112,22 @@ impl RunStatus {
     pub(crate) fn add(&mut self, run: &RunId, event: &Event) {
         self.updated = Some(event.at);
         match &event.kind {
-            EventKind::Asked(ask) => self.wait(event, ask.effect, None),
+            EventKind::Asked(ask) => {
+                self.wait(event, ask.effect, None);
+                // A question that is asked again after a restart keeps its fingerprint.
+                let key = (event.run.clone(), ask.effect);
+                let fingerprints = self.fingerprints.entry(key);
+                fingerprints.or_insert_with(|| ask.fingerprint(event.at));
+            }
             EventKind::WaitStarted { effect, until } => self.wait(event, *effect, Some(*until)),
             EventKind::Decided { effect, .. } | EventKind::Woken { effect } => {
                 self.wake(event, *effect);
+                self.fingerprints.remove(&(event.run.clone(), *effect));
             }
-            EventKind::RunEnded(_) => self.waiting.retain(|(run, _)| *run != event.run),
+            EventKind::RunEnded(_) => {
+                self.waiting.retain(|(run, _)| *run != event.run);
+                self.fingerprints.retain(|(run, _), _| *run != event.run);
+            }
             _ => {}
         }
         if event.run == *run {
@@ -125,6 +145,18 @@ impl RunStatus {
     fn wake(&mut self, event: &Event, effect: EffectId) {
         self.waiting
             .retain(|(run, waiting)| *run != event.run || waiting.effect != effect);
+    }
+
+    /// Returns questions with their ids. A question whose event is not known yet has no id, so it
+    /// is left out.
+    pub(crate) fn open_asks(&self, asks: Vec<Ask>) -> Vec<OpenAsk> {
+        let open = |ask: Ask| {
+            let (run, effect) = (&ask.run, ask.effect);
+            let fingerprint = self.fingerprints.get(&(run.clone(), effect))?;
+            let id = format!("{run}:{effect}:{fingerprint}");
+            Some(OpenAsk { id, ask })
+        };
+        asks.into_iter().filter_map(open).collect()
     }
 
     /// Returns what the run and its child runs wait for.
@@ -162,6 +194,7 @@ impl RunStatus {
         (self.stats, self.usage) = (ending.stats, ending.usage);
         self.paused = false;
         self.waiting.clear();
+        self.fingerprints.clear();
         self.ending = Some(Arc::new(ending.clone()));
     }
 }

@@ -369,29 +369,41 @@ async fn question_of_child_run_survives_restart() {
             .runtime(Runtime::new().with_journal(journal.clone()));
         Runs::new(swarm.build().unwrap())
     };
+    // The limit on the length of ids applies to the root run, not to its child run.
+    let id = "r".repeat(128);
     let server = Server::new(runs()).await;
     server
         .client
-        .post("/v1/runs", json!({"goal": "I need a boat.", "id": "r"}))
+        .post("/v1/runs", json!({"goal": "I need a boat.", "id": id}))
         .await
         .is(201);
-    let mut events = server.client.events("/v1/runs/r/events", None).await;
+    let mut events = server
+        .client
+        .events(&format!("/v1/runs/{id}/events"), None)
+        .await;
     events.until("asked").await;
     server.stop().await;
 
     let server = Server::new(runs()).await;
     let client = server.client;
-    client.post("/v1/runs/r/resume", json!({})).await.is(202);
-    let asks = client.get("/v1/runs/r/asks").await.is(200);
-    let path = format!(
-        "/v1/runs/r/asks/{}",
-        asks["asks"][0]["id"].as_str().unwrap()
-    );
+    client
+        .post(&format!("/v1/runs/{id}/resume"), json!({}))
+        .await
+        .is(202);
+    let asks = client.get(&format!("/v1/runs/{id}/asks")).await.is(200);
+    let ask = &asks["asks"][0];
+    let (child, question) = (ask["run"].as_str().unwrap(), ask["id"].as_str().unwrap());
+    assert!(child.len() > 128, "{child}");
+    let path = format!("/v1/runs/{child}/asks/{question}");
     client
         .post(&path, json!({"decision": "allow"}))
         .await
         .is(200);
-    let events = client.events("/v1/runs/r/events", None).await.rest().await;
+    let events = client
+        .events(&format!("/v1/runs/{id}/events"), None)
+        .await
+        .rest()
+        .await;
     assert_eq!(events.last().unwrap().data["state"], "answered");
     server.stop().await;
 }

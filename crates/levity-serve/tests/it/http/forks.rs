@@ -40,10 +40,11 @@ async fn fork_that_repeats_approved_call_needs_scope_approve() {
         let run = runs.get(&RunId::new(id)).unwrap();
         let ask = loop {
             match run.asks().await.first() {
-                Some(ask) => break ask.effect,
+                Some(_) => break who.get("/v1/runs/r1/asks").await.is(200),
                 None => tokio::task::yield_now().await,
             }
         };
+        let ask = ask["asks"][0]["id"].as_str().unwrap();
         let path = format!("/v1/runs/r1/asks/{ask}");
         let allow = json!({"decision": "allow"});
         judge.post(&path, allow).await.is(200);

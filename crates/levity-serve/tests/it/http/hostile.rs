@@ -285,7 +285,10 @@ async fn requests_for_missing_items_are_rejected() {
         .await
         .assert_error(422, "invalid");
     client
-        .post("/v1/runs/nobody/asks/1", json!({"decision": "allow"}))
+        .post(
+            "/v1/runs/nobody/asks/nobody:1:0",
+            json!({"decision": "allow"}),
+        )
         .await
         .assert_error(404, "no_run");
     client
@@ -519,7 +522,7 @@ async fn errors_about_input_do_not_quote_its_values() {
     for path in [
         "/v1/runs",
         "/v1/runs/r/message",
-        "/v1/runs/r/asks/r:1",
+        "/v1/runs/r/asks/r:1:0",
         "/v1/runs/r/cancel",
         "/v1/runs/r/pause",
     ] {

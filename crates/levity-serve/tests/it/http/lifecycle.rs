@@ -1,5 +1,6 @@
 //! The whole life cycle of a run.
 
+use levity_core::{Event, EventKind};
 use levity_runtime::MemoryJournal;
 use levity_serve::Runs;
 use levity_test::{ScriptedModel, Turn};
@@ -28,10 +29,13 @@ async fn start(client: Client, goal: &str) -> String {
     id
 }
 
-/// Returns the question in a stream.
+/// Returns the id of the question in a stream.
 fn question(events: &[Sse]) -> String {
-    let ask = &events.last().unwrap().data["kind"]["asked"];
-    format!("{}:{}", ask["run"].as_str().unwrap(), ask["effect"])
+    let event: Event = serde_json::from_value(events.last().unwrap().data.clone()).unwrap();
+    let EventKind::Asked(ask) = &event.kind else {
+        panic!("no question: {event:?}");
+    };
+    format!("{}:{}:{}", ask.run, ask.effect, ask.fingerprint(event.at))
 }
 
 #[tokio::test]
@@ -172,27 +176,34 @@ async fn invalid_decisions_are_rejected() {
     for wrong in wrong {
         client.post(&path, wrong).await.assert_error(422, "invalid");
     }
+    // Without the fingerprint, the decision could reach another call.
+    let (effect, fingerprint) = ask.rsplit_once(':').unwrap();
+    let number = effect.rsplit_once(':').unwrap().1;
+    for id_of_ask in ["x:y", "x:y:z", "777", effect, number] {
+        client
+            .post(
+                &format!("/v1/runs/{id}/asks/{id_of_ask}"),
+                json!({"decision": "allow"}),
+            )
+            .await
+            .assert_error(400, "bad_id");
+    }
+    let other = fingerprint.chars().rev().collect::<String>();
+    for id_of_ask in [
+        format!("{id}:777:{fingerprint}"),
+        format!("{effect}:{other}"),
+        format!("{effect}:"),
+    ] {
+        client
+            .post(
+                &format!("/v1/runs/{id}/asks/{id_of_ask}"),
+                json!({"decision": "allow"}),
+            )
+            .await
+            .assert_error(409, "not_asked");
+    }
     client
-        .post(
-            &format!("/v1/runs/{id}/asks/x:y"),
-            json!({"decision": "allow"}),
-        )
-        .await
-        .assert_error(400, "bad_id");
-    client
-        .post(
-            &format!("/v1/runs/{id}/asks/777"),
-            json!({"decision": "allow"}),
-        )
-        .await
-        .assert_error(409, "not_asked");
-    // The number alone is enough if the run itself asks.
-    let number = ask.rsplit_once(':').unwrap().1;
-    client
-        .post(
-            &format!("/v1/runs/{id}/asks/{number}"),
-            json!({"decision": "allow"}),
-        )
+        .post(&path, json!({"decision": "allow"}))
         .await
         .is(200);
     server
@@ -201,6 +212,76 @@ async fn invalid_decisions_are_rejected() {
         .unwrap()
         .outcome()
         .await;
+    server.stop().await;
+}
+
+/// Starts run `job`, which asks for a deletion, and returns the id of its question.
+async fn ask_to_delete(client: Client) -> String {
+    let order = json!({"goal": "Tidy up.", "id": "job"});
+    client.post("/v1/runs", order).await.is(201);
+    loop {
+        let asks = client.get("/v1/asks").await.is(200);
+        match asks["asks"][0]["id"].as_str() {
+            Some(id) => break id.to_owned(),
+            None => tokio::task::yield_now().await,
+        }
+    }
+}
+
+#[tokio::test]
+async fn decision_does_not_reach_later_run_with_same_id() {
+    let journal = MemoryJournal::new();
+    let model = ScriptedModel::new().turn(deletes("draft")).reply("Done.");
+    let server = Server::new(Runs::new(agent(model, &journal))).await;
+    let client = server.client;
+    let seen = ask_to_delete(client).await;
+    let run = server.runs.get(&"job".into()).unwrap();
+    client.post("/v1/runs/job/cancel", json!({})).await.is(200);
+    run.outcome().await;
+    assert_eq!(client.delete("/v1/runs/job").await.status, 204);
+
+    let current = ask_to_delete(client).await;
+    let effect = |id: &str| id.rsplit_once(':').unwrap().0.to_owned();
+    assert_eq!(effect(&seen), effect(&current));
+    for decision in ["allow", "deny"] {
+        let path = format!("/v1/runs/job/asks/{seen}");
+        let late = client.post(&path, json!({"decision": decision})).await;
+        late.assert_error(409, "not_asked");
+    }
+    let status = client.get("/v1/runs/job").await.is(200);
+    assert_eq!(
+        (&status["state"], &status["asks"][0]["id"]),
+        (&json!("waiting"), &json!(current))
+    );
+    let path = format!("/v1/runs/job/asks/{current}");
+    client
+        .post(&path, json!({"decision": "allow"}))
+        .await
+        .is(200);
+    let run = server.runs.get(&"job".into()).unwrap();
+    assert_eq!(run.outcome().await.ending().unwrap().text, "Done.");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn long_and_large_arguments_are_marked_in_lists_and_complete_for_their_run() {
+    let (long, number) = ("a".repeat(70_000), 9_007_199_254_740_993_u64);
+    let args = json!({"path": long, "account": number});
+    let model = ScriptedModel::new()
+        .call("delete", args.clone())
+        .reply("Done.");
+    let server = Server::new(Runs::new(agent(model, &MemoryJournal::new()))).await;
+    let client = server.client;
+    let id = ask_to_delete(client).await;
+    let listed = client.get("/v1/asks").await.is(200)["asks"][0].clone();
+    assert_eq!(listed["truncated"], true);
+    assert!(listed["call"]["args"].as_str().unwrap().len() <= 64 << 10);
+    let complete = client.get("/v1/runs/job/asks").await.is(200)["asks"][0].clone();
+    assert_eq!((&complete["id"], &listed["id"]), (&json!(id), &json!(id)));
+    assert_eq!(complete["call"]["args"], args);
+    assert_eq!(complete["truncated"], Value::Null);
+    let text = complete["args_text"].as_str().unwrap();
+    assert!(text.contains("9007199254740993"), "{}", &text[..100]);
     server.stop().await;
 }
 

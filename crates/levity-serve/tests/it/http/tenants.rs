@@ -333,7 +333,7 @@ async fn every_route_requires_its_scope() {
         ("POST", "/v1/runs/none/resume", run),
         ("POST", "/v1/runs/none/cancel", run),
         ("POST", "/v1/runs/none/message", run),
-        ("POST", "/v1/runs/none/asks/1", both),
+        ("POST", "/v1/runs/none/asks/none:1:0", both),
         ("DELETE", "/v1/sessions/none", run),
         ("POST", "/v1/tools/look", read),
         ("POST", "/v1/tools/delete", run),
