@@ -4,9 +4,9 @@
 //! $ LEVITY_TEST_WORDLLAMA=TABLE cargo bench --bench documents -- 100000
 //! ```
 //!
-//! `TABLE` is the folder of a static word table; without it, the index has no vectors. The texts are
-//! made of words whose frequencies are like those of English. The number is that of passages; 2,000
-//! with `--quick`.
+//! `TABLE` is the folder of a static word table; without it, the index has no vectors. The texts
+//! are made of words whose frequencies are like those of English. The number is that of passages;
+//! 2,000 with `--quick`.
 
 use std::fs;
 use std::path::Path;

@@ -6,6 +6,37 @@
 //!
 //! Names and texts of documents are untrusted; terminals get them without control characters.
 //!
+//! ```console
+//! $ levity docs add guide
+//! 2 added, 0 unchanged, 0 removed
+//! $ levity docs search "When is high water?" --dir guide
+//! p1 tides.md, lines 1 to 3  (Tides)
+//!   # Tides
+//!
+//!   High water is at six.
+//! ```
+//!
+//! # JSON
+//! `--json` prints one object for each call of `add`, `search` and `status`, and one object for
+//! each document of `list`. Fields may be added later:
+//!
+//! - `add`: `added`, `unchanged`, `removed` and `passages` are numbers; `left_out` names each file
+//!   with its reason; `complete` is `false` if the folder has too many files.
+//! - `search`: `passages`, each with `id`, `document`, `kind`, `hash`, `number`, `context`, `text`,
+//!   `page`, `lines` and `score`. The score is at most 1, and comparable only within one result.
+//! - `list`: `name`, `kind`, `hash`, `bytes`, `changed`, `is_file`, `indexed` and `passages`.
+//! - `status`: `file`, `documents`, `passages` and `bytes`.
+//!
+//! # Why the index is not in the folder
+//! An index contains the texts that an agent reads as documents of the user. Whoever wrote a cloned
+//! folder could put an index into it whose passages differ from the files, or a file that damages
+//! the reader. In the state folder, only this user can write it. Two folders never share an index,
+//! because its name contains a digest of the folder's path; a moved folder gets a new index.
+//!
+//! # Why files are read each time
+//! Times of change are not reliable: copies and version control set them freely. Reading and
+//! hashing is fast compared with splitting and indexing, which only new texts need.
+//!
 //! Exit codes: 0, 1 if nothing is found or the index cannot be used, 2 for a wrong call.
 
 use std::path::{Path, PathBuf};
@@ -19,10 +50,13 @@ use serde_json::json;
 use crate::state;
 use crate::terminal::{chain, note, print_json, print_text, report_error, shell_quote};
 
-/// The maximum number of left out files that are named.
+/// The maximum number of left out files that are named in a text for people. `--json` names all of
+/// them.
 const MAX_NAMED: usize = 5;
 
 /// Search the documents of a folder.
+///
+/// No model is needed, and nothing is sent anywhere.
 #[derive(Args)]
 pub(crate) struct Docs {
     #[command(subcommand)]
@@ -35,13 +69,16 @@ enum Action {
     Add(Add),
     /// Find passages that answer a question.
     Search(Search),
-    /// List the documents.
+    /// List the documents of the index.
     List(List),
     /// Print the size of the index.
     Status(Status),
 }
 
-/// The folder and its index.
+/// The folder and its index, for every action.
+///
+/// The folder need not be the current one, and it may be untrusted: nothing in it is a setting of
+/// this command.
 #[derive(Args)]
 pub(crate) struct Place {
     /// The folder with the documents.
@@ -60,7 +97,12 @@ struct Add {
     #[command(flatten)]
     place: Place,
     /// The maximum size of a file, in MiB.
-    #[arg(long, value_name = "MIB", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=64))]
+    #[arg(
+        long,
+        value_name = "MIB",
+        default_value_t = 8,
+        value_parser = clap::value_parser!(u64).range(1..=64),
+    )]
     max_file: u64,
     /// Print the result as JSON.
     #[arg(long)]
@@ -69,15 +111,21 @@ struct Add {
 
 #[derive(Args)]
 struct Search {
-    /// The question, in words.
+    /// The question, in words. Quotes are not needed, and no sign has a special meaning.
     #[arg(value_name = "QUESTION", required = true)]
     question: Vec<String>,
     #[command(flatten)]
     place: Place,
     /// The maximum number of passages.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 5,
+        value_parser = clap::value_parser!(u64).range(1..=100),
+    )]
     limit: u64,
-    /// Search only documents whose names match this pattern, such as `guide/*`.
+    /// Search only documents whose names match this pattern, such as `guide/*`. `*` stands for any
+    /// characters, also `/`.
     #[arg(long, value_name = "PATTERN")]
     path: Option<String>,
     /// Print the passages as JSON.
@@ -103,7 +151,7 @@ struct Status {
     json: bool,
 }
 
-/// Runs the command.
+/// Runs the command: 0, 1 if nothing is found or the index cannot be used, 2 for a wrong call.
 pub(crate) async fn docs(args: Docs) -> ExitCode {
     let ended = match args.action {
         Action::Add(args) => args.run().await,
@@ -117,11 +165,12 @@ pub(crate) async fn docs(args: Docs) -> ExitCode {
     }
 }
 
-/// The problem, and the exit code.
+/// The problem in words, and the exit code: 2 for a wrong call, 1 for a failure.
 type Problem = (String, u8);
 
 impl Place {
-    /// Opens the folder for reading.
+    /// Opens the folder for reading. The workspace denies files with secrets, such as `.env`, so
+    /// they are not indexed.
     pub(crate) fn workspace(&self) -> Result<Workspace, String> {
         Workspace::builder(&self.dir)
             .read_only()
@@ -129,7 +178,7 @@ impl Place {
             .map_err(|error| format!("{}: {}", self.dir.display(), chain(&error)))
     }
 
-    /// Returns the file of the index.
+    /// Returns the file of the index: that of `--index`, or one in the user's state folder.
     fn file(&self) -> Result<PathBuf, String> {
         if let Some(file) = &self.index {
             return Ok(file.clone());
@@ -141,6 +190,9 @@ impl Place {
     }
 
     /// Opens the index, and creates it if there is none.
+    ///
+    /// Its folder in the user's state is created too, but that of `--index` must exist: a typing
+    /// mistake would otherwise create folders.
     pub(crate) fn open_or_create(&self) -> Result<DocumentIndex, String> {
         let file = self.file()?;
         if self.index.is_none()
@@ -151,7 +203,7 @@ impl Place {
         open(&file)
     }
 
-    /// Opens an index that exists.
+    /// Opens an index that exists. The error names the command that creates it.
     fn open(&self) -> Result<DocumentIndex, Problem> {
         let file = self.file().map_err(|problem| (problem, 2))?;
         if !file.exists() {
@@ -170,13 +222,20 @@ impl Place {
     }
 }
 
+/// Opens the file of an index, and prints warnings about it, for instance that other users can read
+/// it.
+///
+/// A file of another program is refused and stays unchanged.
 fn open(file: &Path) -> Result<DocumentIndex, String> {
     let index = DocumentIndex::open(file).map_err(|error| chain(&error))?;
     index.warnings().iter().for_each(|warning| note(warning));
     Ok(index)
 }
 
-/// Brings an index up to date, and reports progress of long updates on standard error.
+/// Brings an index up to date with its folder, for `levity docs add` and `levity serve docs`.
+///
+/// An update that is killed leaves a valid index, which the next call completes. It reports
+/// progress of long updates on standard error.
 pub(crate) async fn update(
     index: &DocumentIndex,
     workspace: &Workspace,
@@ -193,6 +252,7 @@ pub(crate) async fn update(
 }
 
 impl Add {
+    /// Brings the index up to date, and prints what has changed and which files were left out.
     async fn run(mut self) -> Result<ExitCode, Problem> {
         if let Some(folder) = self.folder.take() {
             self.place.dir = folder;
@@ -212,6 +272,7 @@ impl Add {
     }
 }
 
+/// Returns a report for programs. It names every file that was left out.
 fn to_json(report: &FolderReport) -> serde_json::Value {
     let skipped = report.skipped.iter();
     let skipped: Vec<_> = skipped
@@ -227,6 +288,7 @@ fn to_json(report: &FolderReport) -> serde_json::Value {
     })
 }
 
+/// Returns a report for people. It names a few of the files that were left out.
 fn to_text(report: &FolderReport) -> String {
     let mut text = format!(
         "{} added, {} unchanged, {} removed\n",
@@ -246,6 +308,8 @@ fn to_text(report: &FolderReport) -> String {
 }
 
 impl Search {
+    /// Prints the best passages. A search without a result is not an error of the call, so its code
+    /// is 1, as for `grep`.
     async fn run(self) -> Result<ExitCode, Problem> {
         let index = self.place.open()?;
         let limit = usize::try_from(self.limit).unwrap_or(1);
@@ -270,7 +334,9 @@ impl Search {
     }
 }
 
-/// Returns a passage for people: its place, its headings and its text.
+/// Returns a passage for people: its id and place, its headings, and its text.
+///
+/// The text is indented, so that it cannot imitate the first line of another passage.
 fn shown(passage: &Passage) -> String {
     let headings = match passage.context.as_str() {
         "" => String::new(),
@@ -285,6 +351,7 @@ fn shown(passage: &Passage) -> String {
 }
 
 impl List {
+    /// Prints the documents page by page, so that a large index needs little memory.
     async fn run(self) -> Result<ExitCode, Problem> {
         let index = self.place.open()?;
         let mut after = String::new();
@@ -306,6 +373,7 @@ impl List {
 }
 
 impl Status {
+    /// Prints the numbers of documents and passages, and the path of the index.
     async fn run(self) -> Result<ExitCode, Problem> {
         let index = self.place.open()?;
         let status = index.status().await.map_err(|error| (chain(&error), 1))?;

@@ -1,9 +1,9 @@
 //! The commands that serve an agent to other programs.
 //!
 //! `http` serves runs to programs, `mcp` serves a tool to models of other programs, `docs` serves
-//! documents to them, `tokens` manages the tokens of the first two, and `health` checks the first; `access` holds what the two servers
-//! share. This module has the life cycle: it installs signal handlers, announces the address,
-//! serves, and stops in order.
+//! documents to them, `tokens` manages the tokens of the first two, and `health` checks the first;
+//! `access` holds what the two servers share. This module has the life cycle: it installs signal
+//! handlers, announces the address, serves, and stops in order.
 //!
 //! Ctrl-C or a termination signal stops a server gracefully: the listener accepts no more
 //! connections and requests in progress may end. Runs in a journal stay there and are resumed by

@@ -5,8 +5,8 @@ use crate::vectors::Vectors;
 /// The maximum number of candidates that are compared with each other.
 const MAX_CANDIDATES: usize = 100;
 
-/// Chooses `limit` chunks one after the other: each time the one with the best score, reduced by its
-/// similarity to those already chosen. The scores stay as they are.
+/// Chooses `limit` chunks one after the other: each time the one with the best score, reduced by
+/// its similarity to those already chosen. The scores stay as they are.
 pub(crate) fn spread(
     best: Vec<(i64, f32)>,
     vectors: &Vectors,

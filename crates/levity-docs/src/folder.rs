@@ -24,8 +24,8 @@ const BATCH_REMOVED: usize = 500;
 /// - New and changed files are added; files whose text is the same are only read.
 /// - Documents of files that no longer exist are removed. Documents that a program added by
 ///   [`DocumentIndex::add`] stay.
-/// - Files that `.gitignore` names, that the workspace denies, that are too large or are not text are
-///   left out, and the report tells why.
+/// - Files that `.gitignore` names, that the workspace denies, that are too large or are not text
+///   are left out, and the report tells why.
 ///
 /// A process that is killed leaves a valid index, which the next update completes.
 ///
@@ -98,7 +98,7 @@ pub struct FolderReport {
 pub struct SkippedFile {
     /// The path in the workspace.
     pub path: String,
-    /// The reason.
+    /// The reason why it was left out.
     pub reason: String,
 }
 

@@ -26,7 +26,8 @@ const MAX_NAME_BYTES: usize = 1 << 10;
 const MAX_TEXT_BYTES: usize = 64 << 20;
 /// The maximum number of passages that one call returns.
 const MAX_PASSAGES: usize = 1_000;
-/// The minimum numbers of passages that are ranked by words and by meaning, even for a smaller limit.
+/// The minimum numbers of passages that are ranked by words and by meaning, even for a smaller
+/// limit.
 const MIN_CANDIDATES_BY_WORDS: usize = 400;
 const MIN_CANDIDATES_BY_MEANING: usize = 50;
 /// The number of texts in one call to the embedder.
@@ -42,7 +43,8 @@ type File = Store<DocumentError>;
 /// - A document is split into passages. Each keeps its place: lines, page and headings.
 /// - Adding a document again replaces it, and does nothing if its text is the same.
 /// - Removed documents are overwritten in the file, and removed from the log beside it.
-/// - Several processes may use one file. A change is atomic, even if the process is killed half-way.
+/// - Several processes may use one file. A change is atomic, even if the process is killed
+///   half-way.
 ///
 /// Clones share the file. Within a tokio runtime, file access runs where it delays no other task.
 ///
@@ -110,8 +112,8 @@ impl DocumentIndex {
 
     /// Finds passages by their meaning as well, regardless of their wording.
     ///
-    /// Use one embedder per file: vectors of different embedders cannot be compared. A failure of the
-    /// embedder does not fail an operation: documents are then found by their words, and
+    /// Use one embedder per file: vectors of different embedders cannot be compared. A failure of
+    /// the embedder does not fail an operation: documents are then found by their words, and
     /// [`embed_missing`](Self::embed_missing) adds the vectors later.
     #[must_use]
     pub fn with_embedder(mut self, embedder: impl Embedder + 'static) -> Self {
@@ -128,8 +130,8 @@ impl DocumentIndex {
         self.add_all(vec![document]).await
     }
 
-    /// Adds documents in one change of the file, which is much faster than one by one: either all of
-    /// them are added, or none.
+    /// Adds documents in one change of the file, which is much faster than one by one: either all
+    /// of them are added, or none.
     ///
     /// # Errors
     /// As [`add`](Self::add).
@@ -236,8 +238,8 @@ impl DocumentIndex {
             .map(|embedding| embedding.card().clone())
     }
 
-    /// Removes a document, and returns `true` if the index had it. In a file of up to 4 MiB, no data
-    /// of it remains; in a larger one, SQLite may leave copies of moved rows until you call
+    /// Removes a document, and returns `true` if the index had it. In a file of up to 4 MiB, no
+    /// data of it remains; in a larger one, SQLite may leave copies of moved rows until you call
     /// [`wipe`](Self::wipe).
     ///
     /// # Errors
@@ -291,8 +293,8 @@ impl DocumentIndex {
         self.file.run(|file| file.wipe(u64::MAX)).await
     }
 
-    /// Returns the passages that match a question, best first. The question is plain text; no part of
-    /// it is interpreted as search syntax.
+    /// Returns the passages that match a question, best first. The question is plain text; no part
+    /// of it is interpreted as search syntax.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -434,8 +436,8 @@ impl DocumentIndex {
         })
     }
 
-    /// Embeds every passage that has no vector of this embedder yet, and returns their number. It has
-    /// no effect without an embedder.
+    /// Embeds every passage that has no vector of this embedder yet, and returns their number. It
+    /// has no effect without an embedder.
     ///
     /// A failure of the embedder ends the call; vectors that were already written remain.
     ///

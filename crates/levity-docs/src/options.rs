@@ -74,11 +74,11 @@ impl SearchOptions {
         self
     }
 
-    /// Sets how much the passages should differ from each other, from 0 (the default) to 1. It has no
-    /// effect without an embedder.
+    /// Sets how much the passages should differ from each other, from 0 (the default) to 1. It has
+    /// no effect without an embedder.
     ///
-    /// A passage that is similar to a better one then comes later (maximal marginal relevance). This
-    /// helps if many documents contain the same sentences.
+    /// A passage that is similar to a better one then comes later (maximal marginal relevance).
+    /// This helps if many documents contain the same sentences.
     #[must_use]
     pub fn diversity(mut self, diversity: f32) -> Self {
         self.diversity = diversity;

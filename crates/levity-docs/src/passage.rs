@@ -21,7 +21,7 @@ use crate::TextKind;
 pub struct Document {
     /// The name, such as a path: it identifies the document in the index.
     pub name: String,
-    /// The whole text.
+    /// The whole text of the document.
     pub text: String,
     /// The kind of the text; by default, by the ending of the name.
     pub kind: TextKind,
@@ -29,8 +29,8 @@ pub struct Document {
     pub pages: Vec<usize>,
     /// The time of the last change of the source, if known.
     pub changed: Option<Timestamp>,
-    /// `true` if the document is a file of a folder, so that an update of the folder removes it when
-    /// the file is gone.
+    /// `true` if the document is a file of a folder, so that an update of the folder removes it
+    /// when the file is gone.
     pub is_file: bool,
 }
 
@@ -84,8 +84,8 @@ impl Document {
     }
 }
 
-/// The id of a passage in an index, such as `p17`. An id is never used again, even after its passage
-/// was removed.
+/// The id of a passage in an index, such as `p17`. An id is never used again, even after its
+/// passage was removed.
 ///
 /// ```
 /// use levity_docs::PassageId;

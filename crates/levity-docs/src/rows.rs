@@ -127,8 +127,8 @@ fn put_chunk(
     Ok(key)
 }
 
-/// Saves the vector of a chunk, or records that the embedder rejects its text. It does nothing if the
-/// chunk was removed.
+/// Saves the vector of a chunk, or records that the embedder rejects its text. It does nothing if
+/// the chunk was removed.
 pub(crate) fn put_vector(
     change: &Connection,
     chunk: i64,
@@ -403,7 +403,8 @@ pub(crate) fn list(
     .collect()
 }
 
-/// Returns the numbers of documents, chunks, bytes of text, and chunks with a vector of an embedder.
+/// Returns the numbers of documents, chunks, bytes of text, and chunks with a vector of an
+/// embedder.
 pub(crate) fn totals(view: &Connection, embedder: i64) -> rusqlite::Result<[u64; 4]> {
     let count = |sql: &str| {
         let number = view.query_row(sql, [], |row| row.get::<_, i64>(0))?;

@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TextKind {
-    /// Paragraphs.
+    /// Paragraphs, without any other structure.
     #[default]
     Prose,
-    /// Markdown, with headings.
+    /// Markdown, whose headings start sections.
     Markdown,
     /// The source code of a program.
     Code,
@@ -330,8 +330,8 @@ fn definition(line: &str) -> Option<&str> {
     is_definition.then(|| line.trim_end().trim_end_matches(['{', ':', '(']).trim_end())
 }
 
-/// Returns the size of the first part of a long line: up to the end of a sentence if there is one in
-/// the second half, else up to a blank, else up to the maximum.
+/// Returns the size of the first part of a long line: up to the end of a sentence if there is one
+/// in the second half, else up to a blank, else up to the maximum.
 fn part_of_line(line: &str) -> usize {
     if line.len() <= MAX_BYTES {
         return line.len();
@@ -416,7 +416,8 @@ mod tests {
     fn markdown_starts_chunks_at_headings_and_keeps_them() {
         let words = "Some words about tides. ".repeat(20);
         let text = format!(
-            "# Tides\n\n{words}\n\n## High\n\n{words}\n\n```\n# no heading\n```\n\n## Low ##\n{words}\n"
+            "# Tides\n\n{words}\n\n## High\n\n{words}\n\n```\n# no heading\n```\n\n\
+                ## Low ##\n{words}\n"
         );
         let chunks = check(&text, TextKind::Markdown);
         let contexts: Vec<_> = chunks.iter().map(|chunk| &*chunk.context).collect();

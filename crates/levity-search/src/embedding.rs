@@ -56,7 +56,7 @@ impl fmt::Debug for Embedding {
 }
 
 impl Embedding {
-    /// Wraps an embedder.
+    /// Wraps an embedder that has not failed yet.
     pub fn new(embedder: Arc<dyn Embedder>) -> Self {
         let card = embedder.card();
         let named = || format!("{}:{}", card.provider, card.id);

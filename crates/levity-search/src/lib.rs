@@ -12,8 +12,8 @@
 //! [recall]: https://docs.rs/levity-memory
 //!
 //! - No part of a question is interpreted as search syntax.
-//! - A failing embedder never fails a search: a call has 20 seconds, and after a failure none is made
-//!   for 30 seconds. Vectors with infinite components are rejected.
+//! - A failing embedder never fails a search: a call has 20 seconds, and after a failure none is
+//!   made for 30 seconds. Vectors with infinite components are rejected.
 //! - In our measurements on public sets of questions, the fusion was not below words alone
 //!   (`docs/recall.md`).
 //!
@@ -23,8 +23,8 @@
 //! This crate has no features.
 //!
 //! # Where to go next
-//! [`query_words`] and [`spaced`] are for a full-text index, [`Presence`] and [`WordScores`] for its
-//! results, [`quantize`] and [`Nearest`] for vectors, [`Embedding`] for embedders, and [`fuse`]
+//! [`query_words`] and [`spaced`] are for a full-text index, [`Presence`] and [`WordScores`] for
+//! its results, [`quantize`] and [`Nearest`] for vectors, [`Embedding`] for embedders, and [`fuse`]
 //! merges the results.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -23,8 +23,8 @@ pub fn word_weight(all: f64, matching: f64) -> f64 {
 
 /// The texts that contain some words, and the sums of the weights of these words.
 ///
-/// A word is frequent if more than an eighth of the texts contain it. It finds no text alone, unless
-/// all words are frequent.
+/// A word is frequent if more than an eighth of the texts contain it. It finds no text alone,
+/// unless all words are frequent.
 ///
 /// ```
 /// use levity_search::Presence;

@@ -1,8 +1,8 @@
 //! An index of documents as an MCP server.
 //!
-//! The tools `search` and `fetch` have the argument and result formats that research clients expect,
-//! and more: a search can be limited to some documents, and a passage has its place and the hash of
-//! its document, so a citation can be checked.
+//! The tools `search` and `fetch` have the argument and result formats that research clients
+//! expect, and more: a search can be limited to some documents, and a passage has its place and the
+//! hash of its document, so a citation can be checked.
 
 use std::sync::Arc;
 
@@ -303,7 +303,10 @@ impl Tool for DocumentTool {
 impl Operation {
     fn spec(self) -> ToolSpec {
         let text = |about: &str| json!({"type": "string", "description": about});
-        let integer = |about: &str, max: u64| json!({"type": "integer", "minimum": 0, "maximum": max, "description": about});
+        let integer = |about: &str, max: u64| {
+            let (least, kind) = (0, "integer");
+            json!({"type": kind, "minimum": least, "maximum": max, "description": about})
+        };
         let (name, about, properties, required) = match self {
             Self::Search => (
                 "search",
@@ -320,7 +323,7 @@ impl Operation {
                 "Returns a passage that `search` has found, and its neighbors on request.",
                 json!({
                     "id": text("The id, as `search` returned it."),
-                    "around": integer("The number of neighbors on each side; 0 by default.", MAX_AROUND),
+                    "around": integer("The neighbors on each side; 0 if absent.", MAX_AROUND),
                 }),
                 json!(["id"]),
             ),

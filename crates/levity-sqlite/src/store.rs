@@ -10,11 +10,12 @@ use tokio::sync::Semaphore;
 use crate::open::{BUSY_TIMEOUT, PAUSE, in_memory, is_busy, try_again};
 use crate::{Error, ErrorKind, Format, SharedFile};
 
-/// A database in a file or in memory, for operations that run one after the other. `E` is the type of
-/// the caller's errors.
+/// A database in a file or in memory, for operations that run one after the other. `E` is the type
+/// of the caller's errors.
 ///
 /// Removal is a promise: after [`wipe`](Self::wipe), removed data is neither in the file nor in the
-/// log beside it. Deleted rows are overwritten, the log is truncated, and small files are rewritten.
+/// log beside it. Deleted rows are overwritten, the log is truncated, and small files are
+/// rewritten.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -135,9 +136,9 @@ impl<E> Store<E> {
         })
     }
 
-    /// Removes all remaining data of deleted rows, and rewrites a file of at most `max_bytes` bytes.
-    /// SQLite overwrites deleted rows, but not the copies that remain when it moves rows from page
-    /// to page.
+    /// Removes all remaining data of deleted rows, and rewrites a file of at most `max_bytes`
+    /// bytes. SQLite overwrites deleted rows, but not the copies that remain when it moves rows
+    /// from page to page.
     ///
     /// # Errors
     /// If the file cannot be written; [`LogInUse`](ErrorKind::LogInUse) if another program still
@@ -252,7 +253,7 @@ fn failed_in_memory(what: &str, action: &str, error: rusqlite::Error) -> Error {
 #[derive(Debug)]
 #[allow(clippy::exhaustive_enums, reason = "only levity's stores use it")]
 pub enum WriteError<E> {
-    /// SQLite failed.
+    /// SQLite could not make the change.
     Sqlite(rusqlite::Error),
     /// The caller rejected the change.
     Refused(E),

@@ -2,6 +2,13 @@
 //!
 //! The index is that of `levity docs`. It is brought up to date before the server starts, and again
 //! when a client calls the tool `update`.
+//!
+//! Over stdin and stdout, the parent process is trusted and no token exists. Nothing but the
+//! protocol may appear on standard output, so all notes go to standard error. No model is called,
+//! and no program is started.
+//!
+//! Exit codes: 0 after a shutdown or when the client disconnects, 1 for a failed connection, 2 for
+//! a wrong call.
 
 use std::process::ExitCode;
 
@@ -12,7 +19,8 @@ use super::shutdown_signal;
 use crate::docs::{Place, update};
 use crate::terminal::{chain, note, report_error};
 
-/// The maximum size of a file, in bytes.
+/// The maximum size of a file, in bytes. It is the default of `levity docs add`, so both index the
+/// same files.
 const MAX_FILE_BYTES: u64 = 8 << 20;
 
 /// Offer the documents of a folder to MCP clients, over stdin and stdout.
