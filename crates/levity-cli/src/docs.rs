@@ -89,6 +89,8 @@ pub(crate) struct Place {
     index: Option<PathBuf>,
 }
 
+/// The arguments of an update. The folder can be given as a word or by `--dir`, as for the other
+/// actions.
 #[derive(Args)]
 struct Add {
     /// The folder with the documents; the current folder by default.
@@ -109,6 +111,7 @@ struct Add {
     json: bool,
 }
 
+/// The arguments of a search. They correspond to `SearchOptions` of the library.
 #[derive(Args)]
 struct Search {
     /// The question, in words. Quotes are not needed, and no sign has a special meaning.
@@ -133,6 +136,7 @@ struct Search {
     json: bool,
 }
 
+/// The arguments of a list, which may be long.
 #[derive(Args)]
 struct List {
     #[command(flatten)]
@@ -142,6 +146,7 @@ struct List {
     json: bool,
 }
 
+/// The arguments of the numbers.
 #[derive(Args)]
 struct Status {
     #[command(flatten)]

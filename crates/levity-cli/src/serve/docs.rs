@@ -7,6 +7,17 @@
 //! protocol may appear on standard output, so all notes go to standard error. No model is called,
 //! and no program is started.
 //!
+//! A client starts the server with a configuration like this:
+//!
+//! ```json
+//! {"mcpServers": {"guide": {
+//!     "command": "levity", "args": ["serve", "docs", "--dir", "/srv/guide"]
+//! }}}
+//! ```
+//!
+//! The server has no option for HTTP, because `DocumentServer` of the library serves it, and a
+//! program then decides about tokens and limits.
+//!
 //! Exit codes: 0 after a shutdown or when the client disconnects, 1 for a failed connection, 2 for
 //! a wrong call.
 
