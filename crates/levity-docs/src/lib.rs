@@ -28,11 +28,13 @@
 //!
 //! # Where to go next
 //! [`DocumentIndex::add`] adds a document, [`search`](DocumentIndex::search) finds passages, and
-//! [`check_quote`](DocumentIndex::check_quote) tells whether a quote is in the cited passage. An
+//! [`check_quote`](DocumentIndex::check_quote) tells whether a quote is in the cited passage, and
+//! [`CitationGuard`] checks the answers of an agent. An
 //! index is a [`Toolbox`](levity_core::Toolbox): give it to an agent as tools.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod citations;
 mod diversity;
 mod error;
 #[cfg(feature = "folder")]
@@ -46,6 +48,7 @@ mod tables;
 mod tools;
 mod vectors;
 
+pub use citations::{Citation, CitationGuard, CitationProblem, citations};
 pub use error::{DocumentError, DocumentErrorKind};
 #[cfg(feature = "folder")]
 pub use folder::{FolderProgress, FolderReport, FolderUpdate, SkippedFile};
