@@ -57,9 +57,10 @@ fn main() {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     println!("{:<12} {:<28} nDCG@10  R@10   R@20", "collection", "search");
     for collection in collections(Path::new(&folder)) {
-        for kind in ["facts", "documents"] {
+        for kind in ["facts", "documents", "three searches"] {
             let measure = |embedder| match kind {
                 "facts" => runtime.block_on(facts(&collection, embedder)),
+                "three searches" => runtime.block_on(three_searches(&collection, embedder)),
                 _ => runtime.block_on(documents(&collection, embedder)),
             };
             let words = measure(None);
@@ -112,13 +113,7 @@ async fn facts(collection: &Collection, embedder: Option<StaticEmbedder>) -> Qua
 
 /// Measures the search of documents. A document has the rank of its best passage.
 async fn documents(collection: &Collection, embedder: Option<StaticEmbedder>) -> Quality {
-    let mut index = DocumentIndex::in_memory().unwrap();
-    if let Some(embedder) = embedder {
-        index = index.with_embedder(embedder);
-    }
-    let documents = collection.documents.iter();
-    let documents = documents.map(|(id, text)| Document::new(id, text).kind(TextKind::Markdown));
-    index.add_all(documents.collect()).await.unwrap();
+    let index = index_of(collection, embedder).await;
     let options = SearchOptions::new().limit(10 * RESULTS);
     let mut quality = Quality::default();
     for query in &collection.queries {
@@ -130,6 +125,47 @@ async fn documents(collection: &Collection, embedder: Option<StaticEmbedder>) ->
             }
         }
         quality.add(collection, query, &found);
+    }
+    quality
+}
+
+async fn index_of(collection: &Collection, embedder: Option<StaticEmbedder>) -> DocumentIndex {
+    let mut index = DocumentIndex::in_memory().unwrap();
+    if let Some(embedder) = embedder {
+        index = index.with_embedder(embedder);
+    }
+    let documents = collection.documents.iter();
+    let documents = documents.map(|(id, text)| Document::new(id, text).kind(TextKind::Markdown));
+    index.add_all(documents.collect()).await.unwrap();
+    index
+}
+
+/// Measures how many relevant documents an agent sees that searches three times, each time with a
+/// third of the query. Only the recall of 20 documents for each search has a meaning.
+async fn three_searches(collection: &Collection, embedder: Option<StaticEmbedder>) -> Quality {
+    let index = index_of(collection, embedder).await;
+    let options = SearchOptions::new().limit(10 * RESULTS);
+    let mut quality = Quality::default();
+    for query in &collection.queries {
+        let sentences: Vec<&str> = query.text.split_inclusive(['.', '!', '?']).collect();
+        let mut found: Vec<String> = Vec::new();
+        for part in sentences.chunks(sentences.len().div_ceil(3)) {
+            let result = index.search(&part.concat(), &options).await.unwrap();
+            let mut own: Vec<String> = Vec::new();
+            for passage in result.passages {
+                if !own.contains(&passage.document) && own.len() < RESULTS {
+                    own.push(passage.document);
+                }
+            }
+            found.extend(own);
+        }
+        let found: HashSet<&str> = found.iter().map(|name| &**name).collect();
+        let relevant = query
+            .relevant
+            .iter()
+            .filter(|name| found.contains(&***name));
+        let count = collection.queries.len() as f64;
+        quality.recall_20 += relevant.count() as f64 / query.relevant.len() as f64 / count;
     }
     quality
 }
