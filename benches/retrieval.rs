@@ -13,6 +13,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
 
+use levity_docs::{Document, DocumentIndex, SearchOptions, TextKind};
 use levity_llm::StaticEmbedder;
 use levity_memory::{Recall, Scope};
 use serde_json::Value;
@@ -54,19 +55,26 @@ fn main() {
         .expect("the table of words can be read")
     });
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-    println!("{:<12} {:<18} nDCG@10  R@10   R@20", "collection", "search");
+    println!("{:<12} {:<28} nDCG@10  R@10   R@20", "collection", "search");
     for collection in collections(Path::new(&folder)) {
-        let words = runtime.block_on(quality(&collection, None));
-        print_row(&collection, "words", &words);
-        let Some(embedder) = embedder.clone() else {
-            continue;
-        };
-        let both = runtime.block_on(quality(&collection, Some(embedder)));
-        print_row(&collection, "words and vectors", &both);
-        assert!(
-            both.ndcg_10 >= words.ndcg_10,
-            "vectors make the search worse"
-        );
+        for kind in ["facts", "documents", "three searches"] {
+            let measure = |embedder| match kind {
+                "facts" => runtime.block_on(facts(&collection, embedder)),
+                "three searches" => runtime.block_on(three_searches(&collection, embedder)),
+                _ => runtime.block_on(documents(&collection, embedder)),
+            };
+            let words = measure(None);
+            print_row(&collection, &format!("{kind}, words"), &words);
+            let Some(embedder) = embedder.clone() else {
+                continue;
+            };
+            let both = measure(Some(embedder));
+            print_row(&collection, &format!("{kind}, words and vectors"), &both);
+            assert!(
+                both.ndcg_10 >= words.ndcg_10,
+                "vectors make the search worse"
+            );
+        }
     }
 }
 
@@ -77,10 +85,11 @@ fn print_row(collection: &Collection, search: &str, quality: &Quality) {
         recall_20,
     } = quality;
     let name = &collection.name;
-    println!("{name:<12} {search:<18} {ndcg_10:.3}    {recall_10:.3}  {recall_20:.3}");
+    println!("{name:<12} {search:<28} {ndcg_10:.3}    {recall_10:.3}  {recall_20:.3}");
 }
 
-async fn quality(collection: &Collection, embedder: Option<StaticEmbedder>) -> Quality {
+/// Measures the search of long-term memory, with each text as one fact.
+async fn facts(collection: &Collection, embedder: Option<StaticEmbedder>) -> Quality {
     let mut recall = Recall::in_memory().unwrap();
     if let Some(embedder) = embedder {
         recall = recall.with_embedder(embedder);
@@ -90,22 +99,84 @@ async fn quality(collection: &Collection, embedder: Option<StaticEmbedder>) -> Q
         recall.remember(&scope, text, id).await.unwrap();
     }
     recall.embed_missing().await.unwrap();
-    let mut sum = Quality::default();
+    let mut quality = Quality::default();
     for query in &collection.queries {
         let found = recall
             .recall(std::slice::from_ref(&scope), &query.text, RESULTS)
             .await
             .unwrap();
         let found: Vec<&str> = found.facts.iter().map(|fact| &*fact.source).collect();
-        sum.ndcg_10 += ndcg(&found, &query.relevant, 10);
-        sum.recall_10 += recalled(&found, &query.relevant, 10);
-        sum.recall_20 += recalled(&found, &query.relevant, 20);
+        quality.add(collection, query, &found);
     }
-    let count = collection.queries.len() as f64;
-    Quality {
-        ndcg_10: sum.ndcg_10 / count,
-        recall_10: sum.recall_10 / count,
-        recall_20: sum.recall_20 / count,
+    quality
+}
+
+/// Measures the search of documents. A document has the rank of its best passage.
+async fn documents(collection: &Collection, embedder: Option<StaticEmbedder>) -> Quality {
+    let index = index_of(collection, embedder).await;
+    let options = SearchOptions::new().limit(10 * RESULTS);
+    let mut quality = Quality::default();
+    for query in &collection.queries {
+        let result = index.search(&query.text, &options).await.unwrap();
+        let mut found: Vec<&str> = Vec::new();
+        for passage in &result.passages {
+            if !found.contains(&&*passage.document) {
+                found.push(&passage.document);
+            }
+        }
+        quality.add(collection, query, &found);
+    }
+    quality
+}
+
+async fn index_of(collection: &Collection, embedder: Option<StaticEmbedder>) -> DocumentIndex {
+    let mut index = DocumentIndex::in_memory().unwrap();
+    if let Some(embedder) = embedder {
+        index = index.with_embedder(embedder);
+    }
+    let documents = collection.documents.iter();
+    let documents = documents.map(|(id, text)| Document::new(id, text).kind(TextKind::Markdown));
+    index.add_all(documents.collect()).await.unwrap();
+    index
+}
+
+/// Measures how many relevant documents an agent sees that searches three times, each time with a
+/// third of the query. Only the recall of 20 documents for each search has a meaning.
+async fn three_searches(collection: &Collection, embedder: Option<StaticEmbedder>) -> Quality {
+    let index = index_of(collection, embedder).await;
+    let options = SearchOptions::new().limit(10 * RESULTS);
+    let mut quality = Quality::default();
+    for query in &collection.queries {
+        let sentences: Vec<&str> = query.text.split_inclusive(['.', '!', '?']).collect();
+        let mut found: Vec<String> = Vec::new();
+        for part in sentences.chunks(sentences.len().div_ceil(3)) {
+            let result = index.search(&part.concat(), &options).await.unwrap();
+            let mut own: Vec<String> = Vec::new();
+            for passage in result.passages {
+                if !own.contains(&passage.document) && own.len() < RESULTS {
+                    own.push(passage.document);
+                }
+            }
+            found.extend(own);
+        }
+        let found: HashSet<&str> = found.iter().map(|name| &**name).collect();
+        let relevant = query
+            .relevant
+            .iter()
+            .filter(|name| found.contains(&***name));
+        let count = collection.queries.len() as f64;
+        quality.recall_20 += relevant.count() as f64 / query.relevant.len() as f64 / count;
+    }
+    quality
+}
+
+impl Quality {
+    /// Adds the share of one query to the means.
+    fn add(&mut self, collection: &Collection, query: &Query, found: &[&str]) {
+        let count = collection.queries.len() as f64;
+        self.ndcg_10 += ndcg(found, &query.relevant, 10) / count;
+        self.recall_10 += recalled(found, &query.relevant, 10) / count;
+        self.recall_20 += recalled(found, &query.relevant, 20) / count;
     }
 }
 

@@ -28,6 +28,7 @@ mod bridge;
 mod chat;
 mod complete;
 mod conversations;
+mod docs;
 mod drive;
 #[cfg(feature = "eval")]
 mod eval;
@@ -122,6 +123,8 @@ enum Command {
     Config(settings::ConfigArgs),
     /// Send one request to a model and print the reply.
     Complete(complete::Complete),
+    /// Search the documents of a folder.
+    Docs(docs::Docs),
     /// Evaluate a model or a program on test cases, score the trials, and compare two subjects.
     #[cfg(feature = "eval")]
     Eval(eval::Eval),
@@ -198,6 +201,7 @@ async fn start() -> ExitCode {
         #[cfg(not(feature = "serve"))]
         Command::Bridge(args) => args.report("bridge", "serve"),
         Command::Config(args) => settings::config(&args, &root),
+        Command::Docs(args) => docs::docs(args).await,
         Command::Complete(complete) => complete::complete(complete).await,
         #[cfg(feature = "eval")]
         Command::Eval(args) => eval::eval(args).await,

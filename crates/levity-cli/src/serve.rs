@@ -1,9 +1,9 @@
 //! The commands that serve an agent to other programs.
 //!
-//! `http` serves runs to programs, `mcp` serves a tool to models of other programs, `tokens`
-//! manages the tokens of both, and `health` checks the first; `access` holds what the two servers
-//! share. This module has the life cycle: it installs signal handlers, announces the address,
-//! serves, and stops in order.
+//! `http` serves runs to programs, `mcp` serves a tool to models of other programs, `docs` serves
+//! documents to them, `tokens` manages the tokens of the first two, and `health` checks the first;
+//! `access` holds what the two servers share. This module has the life cycle: it installs signal
+//! handlers, announces the address, serves, and stops in order.
 //!
 //! Ctrl-C or a termination signal stops a server gracefully: the listener accepts no more
 //! connections and requests in progress may end. Runs in a journal stay there and are resumed by
@@ -24,6 +24,7 @@ use crate::marks::Marks;
 use crate::terminal::{chain, note, report_error};
 
 mod access;
+mod docs;
 mod health;
 mod http;
 mod mcp;
@@ -40,6 +41,8 @@ pub(crate) struct Serve {
 enum ServeCommand {
     /// Serve runs over HTTP: clients start, follow and control them.
     Http(Box<http::Http>),
+    /// Serve the documents of a folder to MCP clients, over stdin and stdout.
+    Docs(docs::ServeDocs),
     /// Check that `levity serve http` answers, without a token.
     Health(health::Health),
     /// Serve the tool `query` to MCP clients, over stdin and stdout or over HTTP.
@@ -65,6 +68,7 @@ pub(crate) async fn ui(args: Ui) -> ExitCode {
 pub(crate) async fn serve(args: Serve) -> ExitCode {
     match args.command {
         ServeCommand::Http(args) => http::serve(*args).await,
+        ServeCommand::Docs(args) => docs::serve(args).await,
         ServeCommand::Health(args) => health::health(&args),
         ServeCommand::Mcp(args) => mcp::serve(*args).await,
         ServeCommand::Token(args) => tokens::tokens(&args),

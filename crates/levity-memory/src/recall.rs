@@ -16,14 +16,15 @@ use levity_core::{
     ConversationId, Embedder, MemoryError, MemoryErrorKind, ModelError, ModelErrorKind, Usage,
     World,
 };
+use levity_search::{Embedding, fuse};
+use levity_sqlite::Store;
 use levity_system::SystemWorld;
 use rusqlite::Connection;
 
+use crate::sqlite_error::to_memory_error;
+
 mod embedding;
 mod fact;
-mod file;
-mod full_text;
-mod rank;
 mod rows;
 mod scope;
 mod sessions;
@@ -37,9 +38,13 @@ pub use scope::Scope;
 pub use sessions::RecallSessionNotes;
 pub use source::RecallContext;
 
-use embedding::Embedding;
-use file::File;
 use rows::Fact;
+use tables::FORMAT;
+
+/// The database of facts.
+type File = Store<MemoryError>;
+/// The reason why a change of facts was not made.
+type WriteError = levity_sqlite::WriteError<MemoryError>;
 
 /// The maximum size of a fact, in bytes.
 const MAX_FACT_BYTES: usize = 8 << 10;
@@ -108,13 +113,17 @@ impl Recall {
     /// If the file cannot be opened or created, and if this version cannot read it:
     /// [`Version`](MemoryErrorKind::Version) or [`Damaged`](MemoryErrorKind::Damaged).
     pub fn open(path: impl AsRef<Path>) -> Result<Self, MemoryError> {
-        Ok(Self::with_file(File::open(path.as_ref())?))
+        Ok(Self::with_file(File::open(
+            path.as_ref(),
+            &FORMAT,
+            to_memory_error,
+        )?))
     }
 
     /// Returns warnings about the file, for instance that other users of the system can read it. A
     /// new file is readable by its owner only; an existing file keeps its permissions.
     pub fn warnings(&self) -> Vec<String> {
-        self.file.permission_warning().into_iter().collect()
+        self.file.exposure_warning().into_iter().collect()
     }
 
     /// Creates a store in memory, which lasts until the last clone is dropped.
@@ -122,7 +131,7 @@ impl Recall {
     /// # Errors
     /// If there is no memory left.
     pub fn in_memory() -> Result<Self, MemoryError> {
-        Ok(Self::with_file(File::in_memory()?))
+        Ok(Self::with_file(File::in_memory(&FORMAT, to_memory_error)?))
     }
 
     fn with_file(file: File) -> Self {
@@ -277,7 +286,8 @@ impl Recall {
         };
         let (scopes, query) = (scopes.to_vec(), query.to_owned());
         let facts = self
-            .run_on_file(move |file| {
+            .file
+            .run(move |file| {
                 file.read(|view| search(view, &scopes, &query, vector.as_ref(), limit))
             })
             .await?;
@@ -308,7 +318,7 @@ impl Recall {
                     .input
                     .map(|input| input.saturating_add(more.unwrap_or(0)))
                     .or(more);
-                (Some(Ok((embedding.card.clone(), vector))), usage)
+                (Some(Ok((embedding.card().clone(), vector))), usage)
             }
             Err(error) => (Some(Err(error)), backlog.unwrap_or_default()),
         }
@@ -347,7 +357,7 @@ impl Recall {
             })?;
             file.wipe(VACUUM_AFTER_FACT_BYTES).map(|()| forgotten)
         };
-        self.run_on_file(forget).await
+        self.file.run(forget).await
     }
 
     /// Removes all facts of a scope, and returns their number. In a file of up to 64 MiB, no data
@@ -378,7 +388,7 @@ impl Recall {
             })?;
             file.wipe(VACUUM_AFTER_SCOPE_BYTES).map(|()| forgotten)
         };
-        self.run_on_file(forget).await
+        self.file.run(forget).await
     }
 
     /// Rewrites the file, so that no data of forgotten facts remains in it.
@@ -392,7 +402,7 @@ impl Recall {
     /// If the file cannot be written, and [`Busy`](MemoryErrorKind::Busy) if another program uses
     /// it for too long.
     pub async fn wipe(&self) -> Result<(), MemoryError> {
-        self.run_on_file(|file| file.wipe(u64::MAX)).await
+        self.file.run(|file| file.wipe(u64::MAX)).await
     }
 
     /// Returns at most `limit` facts of a scope after the fact `after`, oldest first. The maximum
@@ -424,7 +434,8 @@ impl Recall {
     ) -> Result<Vec<RecalledFact>, MemoryError> {
         let scope = scope.clone();
         let limit = limit.min(MAX_RESULTS);
-        self.run_on_file(move |file| file.read(|view| rows::list(view, &scope, after, limit)))
+        self.file
+            .run(move |file| file.read(|view| rows::list(view, &scope, after, limit)))
             .await
     }
 
@@ -448,7 +459,8 @@ impl Recall {
         };
         let max_facts = self.max_facts;
         let (id, new) = self
-            .run_on_file(move |file| file.write(|change| rows::save(change, &fact, max_facts)))
+            .file
+            .run(move |file| file.write(|change| rows::save(change, &fact, max_facts)))
             .await?;
         // The fact is saved, whatever happens to its vector.
         let embedded = self
@@ -471,34 +483,6 @@ impl Recall {
                 embedding_error: Some(error),
                 usage: Usage::default(),
             }),
-        }
-    }
-
-    /// Runs work that may wait for the disk where it delays no other task.
-    ///
-    /// One operation uses the file at a time; waiting callers hold no thread.
-    async fn run_on_file<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&File) -> Result<T, MemoryError> + Send + 'static,
-    ) -> Result<T, MemoryError> {
-        let file = self.file.clone();
-        let permit = file.queue.clone().acquire_owned().await;
-        let work = move || {
-            let result = work(&file);
-            drop(permit);
-            result
-        };
-        match tokio::runtime::Handle::try_current() {
-            Ok(handle) => handle
-                .spawn_blocking(work)
-                .await
-                .unwrap_or_else(|join_error| {
-                    let message =
-                        "the tokio runtime shut down before the facts were read or written";
-                    Err(MemoryError::new(MemoryErrorKind::Io, message).with_source(join_error))
-                }),
-            // Without a runtime there are no other tasks to delay.
-            Err(_) => work(),
         }
     }
 }
@@ -537,7 +521,7 @@ fn search(
         None => None,
     };
     let mut facts = Vec::new();
-    for (id, score) in rank::fuse(&words, cosines.as_ref()).into_iter().take(limit) {
+    for (id, score) in fuse(&words, cosines.as_ref()).into_iter().take(limit) {
         facts.extend(rows::fact(view, &scopes, id, score)?);
     }
     Ok(facts)

@@ -11,6 +11,7 @@ pub(crate) fn to_memory_error(error: Error) -> MemoryError {
         ErrorKind::Refused | ErrorKind::TooBig => MemoryErrorKind::Refused,
         ErrorKind::Damaged => MemoryErrorKind::Damaged,
         ErrorKind::Version => MemoryErrorKind::Version,
+        ErrorKind::LogInUse => MemoryErrorKind::Busy,
         // A caller that gets `Busy` waits for the holder, but this operation has already waited.
         _ => MemoryErrorKind::Io,
     };

@@ -61,6 +61,7 @@
 //!
 //! # Features
 //! - `dag`: serves the session files of plans.
+//! - `docs`: offers an index of documents as an MCP server, with `DocumentServer`.
 //! - `sqlite`: makes remembered facts searchable.
 //!
 //! # Next steps
@@ -76,6 +77,8 @@ mod access_log;
 mod body;
 pub mod bridge;
 mod displayed_args;
+#[cfg(feature = "docs")]
+mod documents;
 mod error;
 mod feed;
 pub mod http;
@@ -92,6 +95,8 @@ mod token;
 pub use access::{Caller, TokenInfo, TokenScope, Tokens};
 pub use access_control::AccessControl;
 pub use access_log::{AccessLog, AccessRecord};
+#[cfg(feature = "docs")]
+pub use documents::DocumentServer;
 pub use error::{Error, ErrorKind, Result};
 pub use feed::{EventReader, FeedItem};
 #[cfg(feature = "sqlite")]

@@ -28,7 +28,12 @@ pub(crate) const FILES_URL: &str = "workspace:///";
 ///
 /// `notes/a b.md` becomes `workspace:///notes/a%20b.md`.
 pub(crate) fn file_url(path: &str) -> String {
-    let mut url = FILES_URL.to_owned();
+    url_with(FILES_URL, path)
+}
+
+/// Returns the URL of a path below a prefix.
+pub(crate) fn url_with(prefix: &str, path: &str) -> String {
+    let mut url = prefix.to_owned();
     for byte in path.bytes() {
         match byte.is_ascii_alphanumeric() || b"-._~/!$&'()*+,;=:@".contains(&byte) {
             true => url.push(char::from(byte)),
@@ -44,7 +49,12 @@ pub(crate) fn file_url(path: &str) -> String {
 /// An invalid escape such as `%zz` stays as it is. Returns `None` for a URL with another scheme.
 /// The path is still untrusted: the workspace checks it.
 pub(crate) fn file_path(url: &str) -> Option<String> {
-    let path = url.strip_prefix(FILES_URL)?;
+    path_with(FILES_URL, url)
+}
+
+/// Returns the path of a URL with this prefix.
+pub(crate) fn path_with(prefix: &str, url: &str) -> Option<String> {
+    let path = url.strip_prefix(prefix)?;
     let mut bytes = Vec::with_capacity(path.len());
     let mut rest = path.as_bytes();
     while let Some((first, behind)) = rest.split_first() {

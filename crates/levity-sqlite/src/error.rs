@@ -38,6 +38,9 @@ pub enum ErrorKind {
     Version,
     /// Another program has locked the file.
     Busy,
+    /// The data is removed from the file, but another program still reads the state before, so a
+    /// copy remains in the log.
+    LogInUse,
     /// The data to write is too long.
     TooBig,
     /// Reading or writing failed.

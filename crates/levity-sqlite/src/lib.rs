@@ -28,7 +28,7 @@
 //! - Readers never wait; writers wait for each other up to five seconds.
 //! - On Unix, the removal or replacement of a file in use is detected.
 //!
-//! This crate deliberately does not interpret the tables, and has no threads or transactions.
+//! This crate deliberately does not interpret the tables.
 //!
 //! # Security
 //! A file may come from a stranger. Before it is used, its header and every object of its schema
@@ -40,14 +40,16 @@
 //!
 //! # Where to go next
 //! [`SharedFile`] opens files, [`Format`] describes them, and [`in_memory`] creates the same tables
-//! for tests.
+//! for tests. [`Store`] adds transactions for stores with one connection.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod error;
 mod file;
 mod open;
+mod store;
 
 pub use error::{Error, ErrorKind};
 pub use file::{Format, SharedFile};
 pub use open::{BUSY_TIMEOUT, PAUSE, in_memory, is_busy, try_again};
+pub use store::{Store, WriteError};

@@ -40,6 +40,7 @@
 //! | `swarm` | `levity-swarm` | agents together: router and workers, handoff, debate, blackboard |
 //! | `agents` | `levity-agents` | predefined agents: a catalogue for teams, workers for swarms |
 //! | `observe` | `levity-observe` | views of events: plans as trees and diagrams, session files |
+//! | `docs` | `levity-docs` | documents: index, search, citations |
 //! | `mcp` | `levity-mcp` | MCP servers as tools: many servers, every transport |
 //! | `serve` | `levity-serve` | agents as services: MCP server, HTTP API, bridge |
 //! | `eval` | `levity-eval` | evaluations: cases, subjects, trials, reports with intervals |
@@ -63,6 +64,7 @@
 //! - `profile`: profiles of files, in `levity::tools::profile`. `dag` enables it.
 //! - `dag`: plans as graphs of steps; `levity::agents` has predefined agents for them,
 //!   `levity::observe` has views and session files of their runs.
+//! - `docs`: documents in one SQLite file, with search and citations.
 //! - `swarm`: agents that work together, and `levity::observe` to find the source of an event; with
 //!   `files`, `commands` and `web`, the predefined workers in `levity::agents` have these tools.
 //! - `mcp`: MCP servers as tools, as programs or in this process; `mcp-http`: servers reached by
@@ -83,6 +85,8 @@ pub use levity_context as context;
 pub use levity_core as core;
 #[cfg(feature = "dag")]
 pub use levity_dag as dag;
+#[cfg(feature = "docs")]
+pub use levity_docs as docs;
 pub use levity_driver as driver;
 #[cfg(feature = "eval")]
 pub use levity_eval as eval;

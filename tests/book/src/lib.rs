@@ -20,6 +20,7 @@ pages! {
     coming_from: "coming-from.md",
     commands: "commands.md",
     context: "context.md",
+    documents: "documents.md",
     errors: "errors.md",
     eval: "eval.md",
     files: "files.md",

@@ -19,6 +19,7 @@ mod chat;
 mod complete;
 mod context;
 mod conversations;
+mod docs;
 #[cfg(target_os = "linux")]
 mod errors;
 mod estimate;

@@ -10,6 +10,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -22,7 +23,8 @@ const MAX_STEP_BYTES: usize = 16;
 
 /// A tokenizer that splits texts into tokens.
 ///
-/// It does not split words first; merges apply to the text as a whole.
+/// Merges apply to the text as a whole. If no token continues after a word, as usual, the result is
+/// the same for each word alone, and words that occurred before need no merges.
 pub(super) struct Tokenizer {
     steps: Vec<Step>,
     /// The vocabulary: a text and the number of its token.
@@ -34,7 +36,17 @@ pub(super) struct Tokenizer {
     /// The merge rules: a pair of tokens, its rank and the resulting token.
     merges: HashMap<(u32, u32), (u32, u32)>,
     count: usize,
+    /// `true` if no token continues after a word, so that each word can be split on its own.
+    splits_words: bool,
+    /// The tokens of words that occurred before.
+    words: Mutex<HashMap<Box<str>, Box<[u32]>>>,
 }
+
+/// The sign for a space in front of a word.
+const SPACE: char = '\u{2581}';
+/// The maximum number of words whose tokens are kept, and their maximum size in bytes.
+const MAX_KEPT_WORDS: usize = 1 << 16;
+const MAX_KEPT_BYTES: usize = 32;
 
 /// A change of the text before it is split.
 #[derive(Debug)]
@@ -127,7 +139,11 @@ impl Tokenizer {
         let bytes = (0..=u8::MAX).map(byte).collect();
         let unknown = model.unk_token.and_then(|token| known.get(&token).copied());
         let count = known.values().max().map_or(0, |last| *last as usize + 1);
+        let continues = |token: &str| token.trim_start_matches(SPACE).contains(SPACE);
         Ok(Self {
+            splits_words: known.contains_key(SPACE.encode_utf8(&mut [0; 4]))
+                && !known.keys().any(|token| continues(token)),
+            words: Mutex::default(),
             steps,
             known,
             bytes,
@@ -158,6 +174,30 @@ impl Tokenizer {
             // A replacement may be longer than the text that it replaces.
             text.truncate(head(&text).len());
         }
+        if !self.splits_words {
+            return self.split(&text);
+        }
+        let mut words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tokens = Vec::with_capacity(text.len() / 3);
+        for word in words_of(&text) {
+            if let Some(known) = words.get(word) {
+                tokens.extend_from_slice(known);
+                continue;
+            }
+            let new = self.split(word);
+            tokens.extend_from_slice(&new);
+            if word.len() <= MAX_KEPT_BYTES {
+                if words.len() >= MAX_KEPT_WORDS {
+                    words.clear();
+                }
+                words.insert(word.into(), new.into());
+            }
+        }
+        tokens
+    }
+
+    /// Splits a text into tokens as a whole.
+    fn split(&self, text: &str) -> Vec<u32> {
         let mut tokens = Vec::with_capacity(text.len());
         let mut buffer = [0; 4];
         for c in text.chars() {
@@ -217,6 +257,20 @@ impl Tokenizer {
             pairs.push(Reverse((*rank, left, pair)));
         }
     }
+}
+
+/// Divides a text in front of each word: where a sign for a space follows another character.
+fn words_of(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let spaces = rest.len() - rest.trim_start_matches(SPACE).len();
+        let end = rest[spaces..]
+            .find(SPACE)
+            .map_or(rest.len(), |at| spaces + at);
+        let (word, after) = rest.split_at(end);
+        rest = after;
+        (!word.is_empty()).then_some(word)
+    })
 }
 
 /// Pairs of neighbours that can be merged: rank, position and tokens.

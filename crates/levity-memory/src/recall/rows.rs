@@ -6,17 +6,19 @@
 use std::collections::HashMap;
 
 use levity_core::{ConversationId, MemoryError, MemoryErrorKind, Timestamp};
+use levity_search::{WordScores, query_words, spaced, word_weight};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::file::WriteError;
-use super::full_text;
-use super::{FactId, RecalledFact, Scope};
+use super::{FactId, RecalledFact, Scope, WriteError};
+
+/// The maximum number of words of a question that count.
+const MAX_QUERY_WORDS: usize = 256;
 
 /// The cost of removing a fact from the index, relative to adding one.
 const REMOVAL_COST: i64 = 8;
 
-/// The minimum number of matching facts whose scores are weighted by text length.
-const MIN_LENGTH_WEIGHTED: usize = 1_000;
+/// The minimum number of matching facts in which the words are counted.
+const MIN_COUNTED: usize = 1_000;
 
 /// A fact to be saved.
 pub(super) struct Fact {
@@ -255,47 +257,35 @@ pub(super) fn by_words(
         .map(|(key, _)| facts.query_row([key], first_column::<f64>));
     let facts = facts.sum::<rusqlite::Result<f64>>()?;
     let mut matching = view.prepare_cached("SELECT rowid FROM words WHERE words MATCH ?1")?;
-    let mut scores: HashMap<i64, f64> = HashMap::new();
-    for word in full_text::query(question) {
-        let found = matching.query_map(
-            [format!(
-                "scope : ({scope_tokens}) AND text : \
-            {word}"
-            )],
-            first_column,
-        )?;
+    let (mut sums, mut weights) = (HashMap::<i64, f64>::new(), Vec::new());
+    for word in query_words(question, MAX_QUERY_WORDS) {
+        let query = format!("scope : ({scope_tokens}) AND text : {word}");
+        let found = matching.query_map([query], first_column)?;
         let found: Vec<i64> = found.collect::<rusqlite::Result<_>>()?;
-        let count = found.len() as f64;
-        let weight = (1.0 + (facts - count + 0.5).max(0.0) / (count + 0.5)).ln();
+        let weight = word_weight(facts, found.len() as f64);
         for id in found {
-            *scores.entry(id).or_default() += weight;
+            *sums.entry(id).or_default() += weight;
+        }
+        weights.push((word, weight));
+    }
+    let mut text = view.prepare_cached("SELECT text FROM facts WHERE id = ?1")?;
+    let mut scores = WordScores::new(weights);
+    for (id, sum) in take_best(sums.into_iter().collect(), limit.max(MIN_COUNTED)) {
+        let mut rows = text.query([id])?;
+        if let Some(row) = rows.next()? {
+            scores.add(id, sum, row.get_ref(0)?.as_str()?);
         }
     }
-    let scores = take_best(scores.into_iter().collect(), limit.max(MIN_LENGTH_WEIGHTED));
-    Ok(take_best(by_length(view, scores)?, limit))
+    Ok(scores.finish().into_iter().take(limit).collect())
 }
 
-/// Returns the highest scores first; among equal scores, the newest fact.
+/// Returns the highest sums first; among equal sums, the newest fact.
 ///
 /// Newer facts win a tie, since they are more likely still true.
-fn take_best(mut scores: Vec<(i64, f64)>, limit: usize) -> Vec<(i64, f64)> {
-    scores.sort_by(|a, b| b.1.total_cmp(&a.1).then(b.0.cmp(&a.0)));
-    scores.truncate(limit);
-    scores
-}
-
-/// Reduces the weight of a word in a long text.
-fn by_length(view: &Connection, mut scores: Vec<(i64, f64)>) -> rusqlite::Result<Vec<(i64, f64)>> {
-    let mut length = view.prepare_cached("SELECT octet_length(text) FROM facts WHERE id = ?1")?;
-    let lengths = scores
-        .iter()
-        .map(|(id, _)| length.query_row([id], first_column::<f64>));
-    let lengths: Vec<f64> = lengths.collect::<rusqlite::Result<_>>()?;
-    let mean = lengths.iter().sum::<f64>() / lengths.len() as f64;
-    for ((_, score), length) in scores.iter_mut().zip(lengths) {
-        *score /= 1.3 + 0.9 * length / mean;
-    }
-    Ok(scores)
+fn take_best(mut sums: Vec<(i64, f64)>, limit: usize) -> Vec<(i64, f64)> {
+    sums.sort_by(|a, b| b.1.total_cmp(&a.1).then(b.0.cmp(&a.0)));
+    sums.truncate(limit);
+    sums
 }
 
 fn recalled(row: &Row<'_>, scope: &Scope, score: f32) -> rusqlite::Result<RecalledFact> {
@@ -362,7 +352,7 @@ fn add_words(change: &Connection, id: i64, scope: i64, text: &str) -> rusqlite::
     let mut insert =
         change.prepare_cached("INSERT INTO words (rowid, scope, text) VALUES (?1, ?2, ?3)")?;
     insert
-        .execute(params![id, scope_token(scope), full_text::spaced(text)])
+        .execute(params![id, scope_token(scope), spaced(text)])
         .map(drop)
 }
 
@@ -371,7 +361,7 @@ fn drop_words(change: &Connection, id: i64, scope: i64, text: &str) -> rusqlite:
         "INSERT INTO words (words, rowid, scope, text) VALUES ('delete', ?1, ?2, ?3)",
     )?;
     delete
-        .execute(params![id, scope_token(scope), full_text::spaced(text)])
+        .execute(params![id, scope_token(scope), spaced(text)])
         .map(drop)
 }
 

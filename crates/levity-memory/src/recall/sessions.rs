@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use levity_core::{ConversationId, MemoryError};
 use rusqlite::{OptionalExtension, params};
 
-use super::file::File;
+use super::File;
 use super::rows;
 use super::{Recall, Scope, VACUUM_AFTER_FACT_BYTES};
 use crate::SessionNotes;
@@ -71,7 +71,7 @@ impl Recall {
             })?;
             file.wipe(VACUUM_AFTER_FACT_BYTES).map(|()| forgotten)
         };
-        self.run_on_file(forget).await
+        self.file.run(forget).await
     }
 }
 

@@ -1,19 +1,14 @@
 //! Vectors in the file: eight bits per component, adjacent within a scope, and searched linearly.
 //!
-//! A scan over all vectors of a scope needs no index to build or repair, and costs what the scope
-//! holds. Eight bits per component keep the file small; the error of the cosine is below 0.01.
+//! A scan over all vectors of a scope costs what the scope contains.
 
-use std::cmp::{Ordering, Reverse};
-use std::collections::{BinaryHeap, HashSet};
+use std::collections::HashSet;
 
+use levity_search::{Cosines, Nearest, QueryVector, quantize};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::Scope;
-use super::rank::Cosines;
 use super::rows::{first_column, place};
-
-/// The number of components that can be summed without overflow.
-const CHUNK: usize = 64;
 
 /// Returns the key of an embedder in the file.
 pub(super) fn embedder(view: &Connection, card: &str) -> rusqlite::Result<Option<i64>> {
@@ -135,9 +130,8 @@ pub(super) fn nearest(
     (vector, min_cosine): (&[f32], f32),
     (wanted, limit): (&HashSet<i64>, usize),
 ) -> rusqlite::Result<Cosines> {
-    let (query_scale, query) = quantize_query(vector);
-    let mut best: BinaryHeap<Reverse<Candidate>> = BinaryHeap::with_capacity(limit + 1);
-    let mut cosines = Cosines::default();
+    let query = QueryVector::new(vector);
+    let mut nearest = Nearest::new(wanted, limit, min_cosine);
     let mut all = view.prepare_cached(
         "SELECT place, scale, data FROM vectors WHERE place >= ?1 AND place < ?2 AND embedder = ?3",
     )?;
@@ -145,167 +139,10 @@ pub(super) fn nearest(
         let mut rows = all.query(params![place(*scope, 0), place(*scope + 1, 0), embedder])?;
         while let Some(row) = rows.next()? {
             let data = row.get_ref(2)?.as_blob().unwrap_or_default();
-            if data.len() != query.len() {
-                continue;
-            }
-            let scale: f32 = row.get(1)?;
-            let cosine = dot(&query, data) as f32 * scale * query_scale;
-            let id = row.get::<_, i64>(0)? - place(*scope, 0);
-            cosines.range = Some(match cosines.range {
-                Some((lowest, highest)) => (cosine.min(lowest), cosine.max(highest)),
-                None => (cosine, cosine),
-            });
-            if wanted.contains(&id) {
-                cosines.known.insert(id, cosine);
-            }
-            if cosine > 0.0 && cosine >= min_cosine {
-                best.push(Reverse(Candidate { cosine, id }));
-            }
-            if best.len() > limit {
-                best.pop();
+            if let Some(cosine) = query.cosine(row.get(1)?, data) {
+                nearest.add(row.get::<_, i64>(0)? - place(*scope, 0), cosine);
             }
         }
     }
-    for Reverse(Candidate { cosine, id }) in best.into_sorted_vec() {
-        cosines.found.push(id);
-        cosines.known.insert(id, cosine);
-    }
-    Ok(cosines)
-}
-
-/// A fact and its cosine; among equal cosines, the newer fact comes first.
-struct Candidate {
-    cosine: f32,
-    id: i64,
-}
-
-impl Ord for Candidate {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.cosine
-            .total_cmp(&other.cosine)
-            .then(self.id.cmp(&other.id))
-    }
-}
-
-impl PartialOrd for Candidate {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Candidate {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Candidate {}
-
-/// Returns a vector as integers from -127 to 127, with the factor that scales them to length 1.
-fn quantize(vector: &[f32]) -> (f32, Vec<u8>) {
-    let scale = largest(vector) / 127.0;
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "no component is larger than the largest one"
-    )]
-    let part = |part: &f32| ((part / scale).round() as i8).cast_unsigned();
-    (unit_scale(scale, vector), vector.iter().map(part).collect())
-}
-
-/// Returns the same with 16 bits per component, for the query vector.
-fn quantize_query(vector: &[f32]) -> (f32, Vec<i16>) {
-    let scale = largest(vector) / f32::from(i16::MAX);
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "no component is larger than the largest one"
-    )]
-    let part = |part: &f32| (part / scale).round() as i16;
-    (unit_scale(scale, vector), vector.iter().map(part).collect())
-}
-
-/// Returns the factor for length 1. Not every embedder normalizes, and long vectors must not count
-/// for more.
-fn unit_scale(scale: f32, vector: &[f32]) -> f32 {
-    let length = vector
-        .iter()
-        .map(|part| f64::from(*part) * f64::from(*part))
-        .sum::<f64>()
-        .sqrt();
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "the largest component is no longer than the vector"
-    )]
-    let scale = (f64::from(scale) / length.max(f64::from(f32::MIN_POSITIVE))) as f32;
-    scale
-}
-
-fn largest(vector: &[f32]) -> f32 {
-    vector
-        .iter()
-        .fold(0.0_f32, |largest, part| largest.max(part.abs()))
-        .max(f32::MIN_POSITIVE)
-}
-
-/// Chunks of 64 products fit into 32 bits.
-fn dot(query: &[i16], data: &[u8]) -> i64 {
-    let run = |(query, data): (&[i16], &[u8])| {
-        let products = query
-            .iter()
-            .zip(data)
-            .map(|(a, b)| i32::from(*a) * i32::from(b.cast_signed()));
-        i64::from(products.sum::<i32>())
-    };
-    query.chunks(CHUNK).zip(data.chunks(CHUNK)).map(run).sum()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Returns distinct vectors of length 1.
-    fn vector(seed: u64, dimensions: usize) -> Vec<f32> {
-        let mut state = seed;
-        let mut next = || {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (state >> 40) as f32 / (1 << 23) as f32 - 1.0
-        };
-        let vector: Vec<f32> = (0..dimensions).map(|_| next()).collect();
-        let length = vector.iter().map(|part| part * part).sum::<f32>().sqrt();
-        vector.into_iter().map(|part| part / length).collect()
-    }
-
-    #[test]
-    fn quantized_dot_product_is_close_to_exact_cosine() {
-        for dimensions in [1, 7, 64, 65, 256, 3072] {
-            for seed in 0..20 {
-                let (one, other) = (vector(seed, dimensions), vector(seed + 100, dimensions));
-                let exact: f32 = one.iter().zip(&other).map(|(a, b)| a * b).sum();
-                let longer: Vec<f32> = one.iter().map(|part| part * 100.0).collect();
-                let (scale, data) = quantize(if seed % 2 == 0 { &one } else { &longer });
-                let (query_scale, query) = quantize_query(&other);
-                let found = dot(&query, &data) as f32 * scale * query_scale;
-                assert!(
-                    (found - exact).abs() < 0.01,
-                    "{dimensions}: {found} for {exact}"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn dot_of_extreme_vectors_does_not_overflow() {
-        for vector in [
-            vec![0.0; 300],
-            vec![f32::MAX; 300],
-            vec![-1.0; 300],
-            vec![f32::MIN_POSITIVE; 300],
-        ] {
-            let (scale, data) = quantize(&vector);
-            assert!(scale.is_finite());
-            let _ = dot(&quantize_query(&vector).1, &data);
-        }
-        assert_eq!(dot(&[i16::MIN; 1000], &[0x80; 1000]), 128 * 32_768 * 1000);
-    }
+    Ok(nearest.finish())
 }

@@ -1,7 +1,7 @@
 //! Fusion of the ranking by words and the ranking by meaning.
 //!
 //! The scores of words and of vectors are of different kinds, so each is first scaled to the range
-//! from 0 to 1 within one query. A sum of scaled scores keeps the distance between two facts, which
+//! from 0 to 1 within one query. A sum of scaled scores keeps the distance between two texts, which
 //! their ranks alone do not show. In our measurements, the fusion of ranks put texts that match no
 //! word of the query above texts that match all of them.
 
@@ -10,19 +10,25 @@ use std::collections::{HashMap, HashSet};
 /// The share of the score by words if there is also a score by meaning. Both count the same.
 const SHARE_OF_WORDS: f32 = 0.5;
 
-/// The cosines of one query: the facts with the best ones, and the facts that were asked for.
-#[derive(Debug, Default)]
-pub(super) struct Cosines {
-    /// The facts that the query finds by meaning.
-    pub(super) found: Vec<i64>,
-    /// The cosines of the found facts, and of the wanted facts that have a vector.
-    pub(super) known: HashMap<i64, f32>,
-    /// The lowest and the highest cosine of all facts.
-    pub(super) range: Option<(f32, f32)>,
+/// The cosines of one query: the texts with the best ones, and the texts that were asked for.
+///
+/// ```
+/// let cosines = levity_search::Cosines::default();
+/// assert!(cosines.found.is_empty() && cosines.range.is_none());
+/// ```
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Cosines {
+    /// The texts that the query finds by meaning, best first.
+    pub found: Vec<i64>,
+    /// The cosines of the found texts, and of the wanted texts that have a vector.
+    pub known: HashMap<i64, f32>,
+    /// The lowest and the highest cosine of all texts.
+    pub range: Option<(f32, f32)>,
 }
 
 impl Cosines {
-    /// Returns the cosine of a fact, scaled to the range of all facts. A fact without a vector has
+    /// Returns the cosine of a text, scaled to the range of all texts. A text without a vector has
     /// the lowest value.
     fn scaled(&self, id: i64) -> f32 {
         match (self.known.get(&id), self.range) {
@@ -35,12 +41,23 @@ impl Cosines {
     }
 }
 
-/// Merges the facts found by words, best first with their scores, with those found by meaning. The
-/// score is 1 for a fact that is best in both.
+/// Merges the texts found by words, best first with their scores, with those found by meaning. The
+/// score is 1 for a text that is best in both.
 ///
 /// Without cosines, the score of words counts alone. Equal scores keep the order of the words, and
 /// then the order of the cosines.
-pub(super) fn fuse(words: &[(i64, f64)], cosines: Option<&Cosines>) -> Vec<(i64, f32)> {
+///
+/// ```
+/// use levity_search::{Cosines, fuse};
+///
+/// let mut cosines = Cosines::default();
+/// cosines.found = vec![2];
+/// cosines.known = [(2, 0.5)].into();
+/// cosines.range = Some((0.0, 0.5));
+/// let best = fuse(&[(1, 8.0), (2, 6.0)], Some(&cosines));
+/// assert_eq!(best, [(2, 0.875), (1, 0.5)]);
+/// ```
+pub fn fuse(words: &[(i64, f64)], cosines: Option<&Cosines>) -> Vec<(i64, f32)> {
     let best = words.first().map_or(1.0, |(_, score)| *score);
     #[expect(
         clippy::cast_possible_truncation,

@@ -10,11 +10,12 @@ use std::collections::HashSet;
 /// The maximum size of a question, in bytes; the rest is ignored.
 const MAX_QUESTION_BYTES: usize = 8 << 10;
 
-/// The maximum number of words in a query.
-const MAX_WORDS: usize = 64;
-
 /// Prepares text for the index: in scripts without spaces, each character becomes a separate word.
-pub(super) fn spaced(text: &str) -> Cow<'_, str> {
+///
+/// ```
+/// assert_eq!(levity_search::spaced("in 東京"), "in  東  京 ");
+/// ```
+pub fn spaced(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_unspaced) {
         return text.into();
     }
@@ -32,9 +33,13 @@ pub(super) fn spaced(text: &str) -> Cow<'_, str> {
 /// Returns the index queries that find texts with some of the words of `question`, whatever else it
 /// contains.
 ///
-/// Very common words count only if there are no others.
-pub(super) fn query(question: &str) -> Vec<String> {
-    let question = truncate(question);
+/// Very common words count only if there are no others, and at most `max_words` words count.
+///
+/// ```
+/// assert_eq!(levity_search::query_words("Where is the tea?", 64), ["\"tea\""]);
+/// ```
+pub fn query_words(question: &str, max_words: usize) -> Vec<String> {
+    let question = truncate_question(question);
     let all = phrases(question);
     let distinctive: Vec<_> = all.iter().filter(|word| !is_common(word)).collect();
     let words = if distinctive.is_empty() {
@@ -45,13 +50,17 @@ pub(super) fn query(question: &str) -> Vec<String> {
     // Only letters, digits and spaces remain, so a quote cannot end early.
     words
         .into_iter()
-        .take(MAX_WORDS)
+        .take(max_words)
         .map(|word| format!("\"{word}\""))
         .collect()
 }
 
-/// Truncates a question to the maximum size.
-pub(super) fn truncate(text: &str) -> &str {
+/// Truncates a question to the maximum size, 8 KiB.
+///
+/// ```
+/// assert_eq!(levity_search::truncate_question("tea"), "tea");
+/// ```
+pub fn truncate_question(text: &str) -> &str {
     let mut end = MAX_QUESTION_BYTES.min(text.len());
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -161,7 +170,10 @@ mod tests {
 
     #[track_caller]
     fn check(question: &str, expected: Option<&str>) {
-        assert_eq!(query(question).join(" OR "), expected.unwrap_or_default());
+        assert_eq!(
+            query_words(question, 64).join(" OR "),
+            expected.unwrap_or_default()
+        );
     }
 
     #[test]
@@ -205,8 +217,8 @@ mod tests {
     #[test]
     fn query_truncates_long_questions() {
         let words: Vec<_> = (0..10_000).map(|n| format!("wört{n}")).collect();
-        let query = query(&words.join(" "));
-        assert_eq!(query.len(), MAX_WORDS);
+        let query = query_words(&words.join(" "), 64);
+        assert_eq!(query.len(), 64);
         check(
             &"ä".repeat(MAX_QUESTION_BYTES),
             Some(&format!("\"{}\"", "ä".repeat(MAX_QUESTION_BYTES / 2))),

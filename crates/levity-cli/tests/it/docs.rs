@@ -1,0 +1,201 @@
+//! Tests of `levity docs` and `levity serve docs`.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Output, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::{check, command};
+
+/// Calls the command with the state of its own folder.
+fn levity(home: &Path, args: &[&str]) -> Output {
+    command(args).env("HOME", home).output().unwrap()
+}
+
+fn json_of(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Creates a folder with documents, and one for the user's state.
+fn places() -> (tempfile::TempDir, tempfile::TempDir) {
+    let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::create_dir(folder.path().join("guide")).unwrap();
+    let tides = "# Tides\n\nHigh water is at six.\n";
+    fs::write(folder.path().join("guide/tides.md"), tides).unwrap();
+    fs::write(
+        folder.path().join("tea.txt"),
+        "Tea is served near the water.\n",
+    )
+    .unwrap();
+    fs::write(folder.path().join(".env"), "WATER_KEY=secret\n").unwrap();
+    (folder, home)
+}
+
+#[test]
+fn documents_are_added_found_and_updated() {
+    let (folder, home) = places();
+    let dir = folder.path().to_str().unwrap();
+    let missing = levity(home.path(), &["docs", "search", "water", "--dir", dir]);
+    check(&missing, 1, "create it with `levity docs add");
+
+    let added = levity(home.path(), &["docs", "add", dir]);
+    check(&added, 0, "2 added, 0 unchanged, 0 removed");
+    let found = levity(
+        home.path(),
+        &[
+            "docs", "search", "When", "is", "high", "water?", "--dir", dir,
+        ],
+    );
+    check(&found, 0, "guide/tides.md, lines 1 to 3  (Tides)");
+    assert!(!String::from_utf8_lossy(&found.stdout).contains("secret"));
+    let args = [
+        "docs", "search", "water", "--dir", dir, "--path", "*.txt", "--json",
+    ];
+    let found = json_of(&levity(home.path(), &args));
+    assert_eq!(found["passages"].as_array().unwrap().len(), 1);
+    assert_eq!(found["passages"][0]["document"], "tea.txt");
+    check(
+        &levity(home.path(), &["docs", "search", "elephant", "--dir", dir]),
+        1,
+        "no passage",
+    );
+
+    fs::remove_file(folder.path().join("tea.txt")).unwrap();
+    fs::write(folder.path().join("picture.png"), [0, 1, 2]).unwrap();
+    let updated = levity(home.path(), &["docs", "add", dir]);
+    check(&updated, 0, "0 added, 1 unchanged, 1 removed");
+    check(
+        &updated,
+        0,
+        "left out: picture.png (it is not text in UTF-8)",
+    );
+    check(
+        &levity(home.path(), &["docs", "list", "--dir", dir]),
+        0,
+        "guide/tides.md  1 passages",
+    );
+    let status = json_of(&levity(
+        home.path(),
+        &["docs", "status", "--dir", dir, "--json"],
+    ));
+    assert_eq!(
+        (&status["documents"], &status["passages"]),
+        (&json!(1), &json!(1))
+    );
+    let file = Path::new(status["file"].as_str().unwrap());
+    assert!(
+        file.starts_with(home.path()),
+        "the index is not in the folder"
+    );
+}
+
+#[test]
+fn index_is_in_named_file_and_other_files_are_refused() {
+    let (folder, home) = places();
+    let dir = folder.path().to_str().unwrap();
+    let file = home.path().join("documents.db");
+    let named = file.to_str().unwrap();
+    check(
+        &levity(home.path(), &["docs", "add", dir, "--index", named]),
+        0,
+        "2 added",
+    );
+    assert!(file.exists());
+    let letter = home.path().join("letter.txt");
+    fs::write(&letter, "A letter, and no index. ".repeat(50)).unwrap();
+    let refused = levity(
+        home.path(),
+        &["docs", "add", dir, "--index", letter.to_str().unwrap()],
+    );
+    check(&refused, 1, "letter.txt");
+    check(
+        &levity(home.path(), &["docs", "add", "/nonexistent"]),
+        2,
+        "/nonexistent",
+    );
+    check(&levity(home.path(), &["docs", "search"]), 2, "QUESTION");
+}
+
+#[test]
+fn mcp_client_searches_fetches_and_updates() {
+    let (folder, home) = places();
+    let dir = folder.path().to_str().unwrap();
+    let mut server = command(&["serve", "docs", "--dir", dir])
+        .env("HOME", home.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufReader::new(server.stdout.take().unwrap());
+    let mut to_server = server.stdin.take().unwrap();
+    let mut id = 0;
+    let mut call = |method: &str, params: Value| -> Value {
+        id += 1;
+        let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        writeln!(to_server, "{request}").unwrap();
+        loop {
+            let mut line = String::new();
+            std::io::BufRead::read_line(&mut lines, &mut line).unwrap();
+            let reply: Value = serde_json::from_str(&line).unwrap();
+            if reply["id"] == json!(id) {
+                return reply["result"].clone();
+            }
+        }
+    };
+    let about = json!({"protocolVersion": "2025-06-18", "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"}});
+    assert_eq!(
+        call("initialize", about)["serverInfo"]["name"],
+        "levity-docs"
+    );
+    let tools = call("tools/list", json!({}));
+    let names: Vec<_> = tools["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| &tool["name"])
+        .collect();
+    assert_eq!(
+        names,
+        ["search", "fetch", "list_documents", "status", "update"]
+    );
+
+    let mut tool = |name: &str, args: Value| {
+        let result = call("tools/call", json!({"name": name, "arguments": args}));
+        result["structuredContent"].clone()
+    };
+    let found = tool("search", json!({"query": "When is high water?"}));
+    let best = &found["results"][0];
+    assert_eq!(best["url"], "doc:///guide/tides.md#L1-L3");
+    let fetched = tool("fetch", json!({"id": best["id"], "around": 1}));
+    assert_eq!(fetched["text"], "# Tides\n\nHigh water is at six.");
+    fs::write(folder.path().join("new.md"), "The ferry leaves at noon.").unwrap();
+    assert_eq!(tool("update", json!({}))["added"], 1);
+    assert_eq!(
+        tool("search", json!({"query": "ferry"}))["results"][0]["title"],
+        "new.md"
+    );
+    assert_eq!(tool("status", json!({}))["documents"], 3);
+    assert_eq!(
+        tool("list_documents", json!({}))["documents"]
+            .as_array()
+            .unwrap()
+            .len(),
+        3
+    );
+
+    let listed = call("resources/list", json!({}));
+    assert_eq!(listed["resources"].as_array().unwrap().len(), 3);
+    let read = call("resources/read", json!({"uri": "doc:///guide/tides.md"}));
+    assert!(
+        read["contents"][0]["text"]
+            .as_str()
+            .unwrap()
+            .contains("High water")
+    );
+    drop(to_server);
+    assert!(server.wait().unwrap().success());
+}

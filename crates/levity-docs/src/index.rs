@@ -1,0 +1,594 @@
+//! The index: documents in one SQLite file, and the search in them.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use levity_core::__private::sha256;
+use levity_core::{Embedder, ModelError, World};
+use levity_search::{Embedding, add_usage, fuse, query_words};
+use levity_sqlite::Store;
+use levity_system::SystemWorld;
+use rusqlite::Connection;
+
+use crate::rows::SplitDocument;
+use crate::tables::FORMAT;
+use crate::vectors::{VectorCache, Vectors};
+use crate::{
+    AddReport, Document, DocumentError, DocumentInfo, IndexStatus, Passage, PassageId, QuoteCheck,
+    SearchOptions, SearchResult, diversity, rows,
+};
+
+/// The maximum size of the name of a document, in bytes.
+const MAX_NAME_BYTES: usize = 1 << 10;
+/// The maximum size of the text of a document, in bytes.
+const MAX_TEXT_BYTES: usize = 64 << 20;
+/// The maximum number of passages that one call returns.
+const MAX_PASSAGES: usize = 1_000;
+/// The minimum numbers of passages that are ranked by words and by meaning, even for a smaller
+/// limit.
+const MIN_CANDIDATES_BY_WORDS: usize = 400;
+const MIN_CANDIDATES_BY_MEANING: usize = 50;
+/// The number of texts in one call to the embedder.
+const BATCH: usize = 64;
+/// The maximum file size, in bytes, for a rewrite after a removal.
+const VACUUM_BYTES: u64 = 4 << 20;
+
+type File = Store<DocumentError>;
+
+/// Documents in one SQLite file, found by their words and, with an
+/// [embedder](Self::with_embedder), by their meaning.
+///
+/// - A document is split into passages. Each keeps its place: lines, page and headings.
+/// - Adding a document again replaces it, and does nothing if its text is the same.
+/// - Removed documents are overwritten in the file, and removed from the log beside it.
+/// - Several processes may use one file. A change is atomic, even if the process is killed
+///   half-way.
+///
+/// Clones share the file. Within a tokio runtime, file access runs where it delays no other task.
+///
+/// ```
+/// use levity_docs::{Document, DocumentIndex, SearchOptions};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), levity_docs::DocumentError> {
+/// let index = DocumentIndex::in_memory()?;
+/// index.add(Document::new("tides.md", "# Harbour\n\nHigh water is at six.")).await?;
+/// index.add(Document::new("tea.md", "Tea is served at four.")).await?;
+///
+/// let found = index.search("When is high water?", &SearchOptions::new()).await?;
+/// assert_eq!(found.passages[0].place(), "tides.md, lines 1 to 3");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct DocumentIndex {
+    file: Arc<File>,
+    world: Arc<dyn World>,
+    embedding: Option<Embedding>,
+    vectors: Arc<VectorCache>,
+}
+
+impl DocumentIndex {
+    /// Opens this file, and creates it if it does not exist or is empty.
+    ///
+    /// The call waits for the disk, and up to 5 seconds for another process that writes.
+    ///
+    /// # Errors
+    /// If the file cannot be opened or created, and if it is not an index of this version.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, DocumentError> {
+        File::open(path.as_ref(), &FORMAT, DocumentError::of_file).map(Self::with_file)
+    }
+
+    /// Creates an index in memory, which lasts until the last clone is dropped.
+    ///
+    /// # Errors
+    /// If there is no memory left.
+    pub fn in_memory() -> Result<Self, DocumentError> {
+        File::in_memory(&FORMAT, DocumentError::of_file).map(Self::with_file)
+    }
+
+    fn with_file(file: File) -> Self {
+        Self {
+            file: Arc::new(file),
+            world: Arc::new(SystemWorld),
+            embedding: None,
+            vectors: Arc::default(),
+        }
+    }
+
+    /// Returns warnings about the file, for instance that other users of the system can read it.
+    pub fn warnings(&self) -> Vec<String> {
+        self.file.exposure_warning().into_iter().collect()
+    }
+
+    /// Sets the clock for dates; the system clock by default.
+    #[must_use]
+    pub fn with_world(mut self, world: impl World + 'static) -> Self {
+        self.world = Arc::new(world);
+        self
+    }
+
+    /// Finds passages by their meaning as well, regardless of their wording.
+    ///
+    /// Use one embedder per file: vectors of different embedders cannot be compared. A failure of
+    /// the embedder does not fail an operation: documents are then found by their words, and
+    /// [`embed_missing`](Self::embed_missing) adds the vectors later.
+    #[must_use]
+    pub fn with_embedder(mut self, embedder: impl Embedder + 'static) -> Self {
+        self.embedding = Some(Embedding::new(Arc::new(embedder)));
+        self
+    }
+
+    /// Adds a document, or replaces the one with its name.
+    ///
+    /// # Errors
+    /// [`Refused`](crate::DocumentErrorKind::Refused) if its name is empty or longer than 1 KiB, or
+    /// its text is longer than 64 MiB; and if the file cannot be written.
+    pub async fn add(&self, document: Document) -> Result<AddReport, DocumentError> {
+        self.add_all(vec![document]).await
+    }
+
+    /// Adds documents in one change of the file, which is much faster than one by one: either all
+    /// of them are added, or none.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add).
+    pub async fn add_all(&self, documents: Vec<Document>) -> Result<AddReport, DocumentError> {
+        for document in &documents {
+            check(document)?;
+        }
+        let (mut new, unchanged) = self.split_new(documents).await?;
+        let mut report = AddReport {
+            unchanged,
+            passages: new.iter().map(|split| split.chunks.len()).sum(),
+            ..AddReport::default()
+        };
+        if new.is_empty() {
+            return Ok(report);
+        }
+        self.embed_new(&mut new, &mut report).await;
+        let new_documents = new.len();
+        let (card, now) = (self.card(), self.world.now());
+        let vectors = self.vectors.clone();
+        let added = self
+            .file
+            .run(move |file| {
+                file.write(|change| {
+                    let embedder = match card {
+                        Some(card) => rows::insert_embedder(change, &card)?,
+                        None => 0,
+                    };
+                    let mut added = 0;
+                    for split in &new {
+                        added += usize::from(rows::put(change, split, embedder, now)?);
+                    }
+                    Ok(added)
+                })
+                .inspect(|_| vectors.clear())
+            })
+            .await?;
+        // Another process may have added the same texts in the meantime.
+        report.unchanged += new_documents - added;
+        report.added = added;
+        Ok(report)
+    }
+
+    /// Splits the documents whose text the index does not have, and counts the others.
+    async fn split_new(
+        &self,
+        documents: Vec<Document>,
+    ) -> Result<(Vec<SplitDocument>, usize), DocumentError> {
+        let split = move |file: &File| {
+            let total = documents.len();
+            let mut new: Vec<(Document, String)> = Vec::new();
+            file.read(|view| {
+                for document in documents {
+                    let hash = sha256(document.text.as_bytes());
+                    if !rows::has(view, &document, &hash)? {
+                        new.push((document, hash));
+                    }
+                }
+                Ok(())
+            })?;
+            let unchanged = total - new.len();
+            let split = new
+                .into_iter()
+                .map(|(text, hash)| SplitDocument::new(text, hash));
+            Ok((split.collect(), unchanged))
+        };
+        self.file.run(split).await
+    }
+
+    /// Embeds the chunks of documents in batches. After a failure, the rest has no vectors.
+    async fn embed_new(&self, documents: &mut [SplitDocument], report: &mut AddReport) {
+        let Some(embedding) = &self.embedding else {
+            return;
+        };
+        let texts: Vec<String> = documents.iter().flat_map(SplitDocument::texts).collect();
+        let mut vectors = Vec::with_capacity(texts.len());
+        for batch in texts.chunks(BATCH) {
+            match embedding.embed_documents(&*self.world, batch).await {
+                Ok((batch, usage)) => {
+                    add_usage(&mut report.usage, usage);
+                    for vector in batch {
+                        vectors.push(
+                            vector
+                                .map_err(|error| report.embedding_error = Some(error))
+                                .ok(),
+                        );
+                    }
+                }
+                Err(error) => {
+                    report.embedding_error = Some(error);
+                    break;
+                }
+            }
+        }
+        let mut vectors = vectors.into_iter();
+        for document in documents {
+            document.vectors = vectors.by_ref().take(document.chunks.len()).collect();
+        }
+    }
+
+    fn card(&self) -> Option<Arc<str>> {
+        self.embedding
+            .as_ref()
+            .map(|embedding| embedding.card().clone())
+    }
+
+    /// Removes a document, and returns `true` if the index had it. In a file of up to 4 MiB, no
+    /// data of it remains; in a larger one, SQLite may leave copies of moved rows until you call
+    /// [`wipe`](Self::wipe).
+    ///
+    /// # Errors
+    /// If the file cannot be written. [`Busy`](crate::DocumentErrorKind::Busy) also if the document
+    /// is removed, but another program still reads the old state of the file; then call
+    /// [`wipe`](Self::wipe) later.
+    ///
+    /// ```
+    /// # use levity_docs::{Document, DocumentIndex};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_docs::DocumentError> {
+    /// let index = DocumentIndex::in_memory()?;
+    /// index.add(Document::new("tea.md", "Tea is served at four.")).await?;
+    /// assert!(index.remove("tea.md").await?);
+    /// assert!(!index.remove("tea.md").await?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn remove(&self, name: &str) -> Result<bool, DocumentError> {
+        Ok(self.remove_all(vec![name.to_owned()]).await? > 0)
+    }
+
+    /// Removes documents in one change of the file, and returns how many the index had.
+    ///
+    /// # Errors
+    /// As [`remove`](Self::remove).
+    pub async fn remove_all(&self, names: Vec<String>) -> Result<usize, DocumentError> {
+        let vectors = self.vectors.clone();
+        let remove = move |file: &File| {
+            let removed = file.write(|change| {
+                let mut removed = 0;
+                for name in &names {
+                    removed += usize::from(rows::remove(change, name)?);
+                }
+                Ok(removed)
+            })?;
+            vectors.clear();
+            if removed > 0 {
+                file.wipe(VACUUM_BYTES)?;
+            }
+            Ok(removed)
+        };
+        self.file.run(remove).await
+    }
+
+    /// Rewrites the file, so that no data of removed documents remains in it.
+    ///
+    /// # Errors
+    /// If the file cannot be written, or another program uses it for too long.
+    pub async fn wipe(&self) -> Result<(), DocumentError> {
+        self.file.run(|file| file.wipe(u64::MAX)).await
+    }
+
+    /// Returns the passages that match a question, best first. The question is plain text; no part
+    /// of it is interpreted as search syntax.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub async fn search(
+        &self,
+        question: &str,
+        options: &SearchOptions,
+    ) -> Result<SearchResult, DocumentError> {
+        let mut result = SearchResult::default();
+        let limit = options.limit.min(MAX_PASSAGES);
+        if limit == 0 || query_words(question, 1).is_empty() {
+            return Ok(result);
+        }
+        let meaning = self.embed_question(question, &mut result).await;
+        let search = Search {
+            question: question.to_owned(),
+            options: options.clone(),
+            limit,
+            meaning,
+        };
+        let vectors = self.vectors.clone();
+        result.passages = self
+            .file
+            .run(move |file| file.read(|view| search.run(view, &vectors)))
+            .await?;
+        Ok(result)
+    }
+
+    async fn embed_question(
+        &self,
+        question: &str,
+        result: &mut SearchResult,
+    ) -> Option<(Arc<str>, Vec<f32>)> {
+        let embedding = self.embedding.as_ref()?;
+        match embedding.embed_query(&*self.world, question).await {
+            Ok((vector, usage)) => {
+                result.usage = usage;
+                Some((embedding.card().clone(), vector))
+            }
+            Err(error) => {
+                result.embedding_error = Some(error);
+                None
+            }
+        }
+    }
+
+    /// Returns a passage and up to `around` neighbors before and after it, in the order of the
+    /// document. The list is empty if the index has no such passage.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub async fn fetch(&self, id: PassageId, around: u32) -> Result<Vec<Passage>, DocumentError> {
+        let fetch = move |view: &Connection| rows::neighbors(view, id.0, around);
+        self.file.run(move |file| file.read(fetch)).await
+    }
+
+    /// Returns the passages of a document from the one with number `first`, at most `limit`.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub async fn passages(
+        &self,
+        name: &str,
+        first: u32,
+        limit: usize,
+    ) -> Result<Vec<Passage>, DocumentError> {
+        let (name, limit) = (name.to_owned(), limit.min(MAX_PASSAGES));
+        let read = move |view: &Connection| rows::passages(view, &name, first, limit);
+        self.file.run(move |file| file.read(read)).await
+    }
+
+    /// Returns at most `limit` documents in the order of their names, after the name `after`. The
+    /// maximum limit is 1,000.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub async fn documents(
+        &self,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<DocumentInfo>, DocumentError> {
+        let (after, limit) = (after.to_owned(), limit.min(MAX_PASSAGES));
+        let list = move |view: &Connection| rows::list(view, &after, limit);
+        self.file.run(move |file| file.read(list)).await
+    }
+
+    /// Returns the size of the index.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub async fn status(&self) -> Result<IndexStatus, DocumentError> {
+        let card = self.card();
+        let count = move |view: &Connection| {
+            let embedder = match card {
+                Some(card) => rows::embedder(view, &card)?,
+                None => None,
+            };
+            rows::totals(view, embedder.unwrap_or(0))
+        };
+        let [documents, passages, bytes, vectors] =
+            self.file.run(move |file| file.read(count)).await?;
+        Ok(IndexStatus {
+            documents,
+            passages,
+            bytes,
+            vectors,
+        })
+    }
+
+    /// Checks whether a passage contains a quote. White space may differ, words and signs may not.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    ///
+    /// ```
+    /// use levity_docs::{Document, DocumentIndex, QuoteCheck, SearchOptions};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_docs::DocumentError> {
+    /// let index = DocumentIndex::in_memory()?;
+    /// index.add(Document::new("tides.md", "High water is at six.")).await?;
+    /// let id = index.search("water", &SearchOptions::new()).await?.passages[0].id;
+    /// assert!(matches!(index.check_quote(id, "water is at six").await?, QuoteCheck::Found(_)));
+    /// let wrong = index.check_quote(id, "water is at seven").await?;
+    /// assert!(matches!(wrong, QuoteCheck::NotInPassage(_)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn check_quote(
+        &self,
+        id: PassageId,
+        quote: &str,
+    ) -> Result<QuoteCheck, DocumentError> {
+        let passage = self.fetch(id, 0).await?.pop().map(Box::new);
+        Ok(match passage {
+            Some(passage) if passage.contains_quote(quote) => QuoteCheck::Found(passage),
+            Some(passage) => QuoteCheck::NotInPassage(passage),
+            None => QuoteCheck::NoPassage,
+        })
+    }
+
+    /// Embeds every passage that has no vector of this embedder yet, and returns their number. It
+    /// has no effect without an embedder.
+    ///
+    /// A failure of the embedder ends the call; vectors that were already written remain.
+    ///
+    /// # Errors
+    /// If the file cannot be read or written.
+    pub async fn embed_missing(&self) -> Result<AddReport, DocumentError> {
+        let mut report = AddReport::default();
+        let Some(embedding) = &self.embedding else {
+            return Ok(report);
+        };
+        let mut after = 0;
+        loop {
+            let card = embedding.card().clone();
+            let next = move |file: &File| {
+                file.write(|change| {
+                    let embedder = rows::insert_embedder(change, &card)?;
+                    Ok((embedder, rows::missing(change, embedder, after, BATCH)?))
+                })
+            };
+            let (embedder, chunks) = self.file.run(next).await?;
+            let Some((last, _)) = chunks.last() else {
+                return Ok(report);
+            };
+            after = *last;
+            let (keys, texts): (Vec<i64>, Vec<String>) = chunks.into_iter().unzip();
+            let (vectors, usage) = match embedding.embed_documents(&*self.world, &texts).await {
+                Ok(embedded) => embedded,
+                Err(error) => {
+                    report.embedding_error = Some(error);
+                    return Ok(report);
+                }
+            };
+            add_usage(&mut report.usage, usage);
+            report.passages += vectors.iter().filter(|vector| vector.is_ok()).count();
+            self.save_vectors(embedder, keys, vectors).await?;
+        }
+    }
+
+    async fn save_vectors(
+        &self,
+        embedder: i64,
+        keys: Vec<i64>,
+        vectors: Vec<Result<Vec<f32>, ModelError>>,
+    ) -> Result<(), DocumentError> {
+        let cache = self.vectors.clone();
+        let save = move |file: &File| {
+            file.write(|change| {
+                for (key, vector) in keys.iter().zip(&vectors) {
+                    rows::put_vector(change, *key, embedder, vector.as_deref().ok())?;
+                }
+                Ok(())
+            })
+            .inspect(|()| cache.clear())
+        };
+        self.file.run(save).await
+    }
+}
+
+impl fmt::Debug for DocumentIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DocumentIndex")
+            .field("file", &self.file)
+            .field("embedder", &self.embedding)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The keys of chunks and their scores, best first.
+type Scores = Vec<(i64, f64)>;
+
+/// A search that has all it needs to run on the file.
+struct Search {
+    question: String,
+    options: SearchOptions,
+    limit: usize,
+    /// The card of the embedder, and the vector of the question.
+    meaning: Option<(Arc<str>, Vec<f32>)>,
+}
+
+impl Search {
+    fn run(&self, view: &Connection, cache: &VectorCache) -> rusqlite::Result<Vec<Passage>> {
+        let allowed = rows::allowed(view, &self.options)?;
+        let vectors = match &self.meaning {
+            Some((card, _)) => rows::embedder(view, card)?,
+            None => None,
+        };
+        let vectors = vectors.map(|key| cache.get(view, key)).transpose()?;
+        let (words, cosines) =
+            self.words_and_cosines(view, allowed.as_ref(), vectors.as_deref())?;
+        let cosines = vectors.as_ref().zip(cosines).map(|(vectors, cosines)| {
+            let wanted: HashSet<i64> = words.iter().map(|(key, _)| *key).collect();
+            let limit = self.limit.max(MIN_CANDIDATES_BY_MEANING);
+            vectors.nearest(&cosines, allowed.as_ref(), &wanted, limit)
+        });
+        let mut best = fuse(&words, cosines.as_ref());
+        if let Some(vectors) = vectors.filter(|_| self.options.diversity > 0.0) {
+            best = diversity::spread(best, &vectors, self.options.diversity, self.limit);
+        }
+        let mut passages = Vec::new();
+        for (key, score) in best.into_iter().take(self.limit) {
+            passages.extend(rows::passage(view, key, score)?);
+        }
+        Ok(passages)
+    }
+
+    /// Returns the scores by words and the cosines of all vectors. With many vectors, both are
+    /// computed at the same time.
+    fn words_and_cosines(
+        &self,
+        view: &Connection,
+        allowed: Option<&HashSet<i64>>,
+        vectors: Option<&Vectors>,
+    ) -> rusqlite::Result<(Scores, Option<Vec<f32>>)> {
+        let by_words = || {
+            let candidates = self.limit.max(MIN_CANDIDATES_BY_WORDS);
+            rows::by_words(view, &self.question, allowed, candidates)
+        };
+        let Some((vectors, (_, query))) = vectors.zip(self.meaning.as_ref()) else {
+            return Ok((by_words()?, None));
+        };
+        if !vectors.are_many() {
+            return Ok((by_words()?, Some(vectors.cosines(query))));
+        }
+        std::thread::scope(|scope| {
+            let cosines = scope.spawn(|| vectors.cosines(query));
+            let words = by_words()?;
+            // The thread cannot panic; without its result, words alone decide.
+            Ok((words, cosines.join().ok()))
+        })
+    }
+}
+
+fn check(document: &Document) -> Result<(), DocumentError> {
+    let (name, text) = (&document.name, &document.text);
+    if name.trim().is_empty() {
+        return Err(DocumentError::refused("a document must have a name"));
+    }
+    if name.len() > MAX_NAME_BYTES {
+        let message = format!(
+            "the name of a document has {} bytes, but the limit is {MAX_NAME_BYTES}; shorten it",
+            name.len()
+        );
+        return Err(DocumentError::refused(message));
+    }
+    if text.len() > MAX_TEXT_BYTES {
+        let message = format!(
+            "the text of {name:?} has {} bytes, but the limit is {MAX_TEXT_BYTES}; divide it into \
+             several documents",
+            text.len()
+        );
+        return Err(DocumentError::refused(message));
+    }
+    Ok(())
+}

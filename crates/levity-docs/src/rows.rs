@@ -1,0 +1,429 @@
+//! The rows of an index: documents, their chunks, and the index of words.
+//!
+//! Every function works within a transaction of its caller.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use levity_core::Timestamp;
+use levity_search::{Presence, WordScores, quantize, query_words, spaced};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use crate::split::{Chunk, split};
+use crate::{Document, DocumentInfo, Passage, PassageId, SearchOptions, TextKind};
+
+/// The maximum number of words of a question that count.
+const MAX_QUERY_WORDS: usize = 256;
+
+/// A document that is split, with the vectors of its chunks.
+pub(crate) struct SplitDocument {
+    pub(crate) document: Document,
+    pub(crate) hash: String,
+    pub(crate) chunks: Vec<Chunk>,
+    /// The vectors of the chunks; without an embedder, or after its failure, there are none.
+    pub(crate) vectors: Vec<Option<Vec<f32>>>,
+}
+
+impl SplitDocument {
+    pub(crate) fn new(document: Document, hash: String) -> Self {
+        let chunks = split(&document.text, document.kind, &document.pages);
+        Self {
+            document,
+            hash,
+            chunks,
+            vectors: Vec::new(),
+        }
+    }
+
+    /// Returns the texts to embed: each chunk with its context.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = String> {
+        let text = &self.document.text;
+        self.chunks
+            .iter()
+            .map(|chunk| with_context(&chunk.context, &text[chunk.bytes.clone()]).into_owned())
+    }
+}
+
+/// Returns a text below its context, for an embedder.
+pub(crate) fn with_context<'a>(context: &str, text: &'a str) -> Cow<'a, str> {
+    match context {
+        "" => text.into(),
+        context => format!("{context}\n{text}").into(),
+    }
+}
+
+/// Returns `true` if the index has this text of the document.
+pub(crate) fn has(view: &Connection, document: &Document, hash: &str) -> rusqlite::Result<bool> {
+    let mut same = view.prepare_cached(
+        "SELECT 1 FROM documents WHERE name = ?1 AND hash = ?2 AND kind = ?3 AND is_file = ?4",
+    )?;
+    let kind = document.kind.name();
+    same.exists(params![document.name, hash, kind, document.is_file])
+}
+
+/// Adds a document, or replaces the one with its name. `embedder` is the key of the vectors'
+/// embedder. Returns `false` if the index already has this text.
+pub(crate) fn put(
+    change: &Connection,
+    split: &SplitDocument,
+    embedder: i64,
+    now: Timestamp,
+) -> rusqlite::Result<bool> {
+    let document = &split.document;
+    if has(change, document, &split.hash)? {
+        return Ok(false);
+    }
+    remove(change, &document.name)?;
+    let mut insert = change.prepare_cached(
+        "INSERT INTO documents (name, kind, hash, bytes, changed, is_file, indexed) \
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+    )?;
+    insert.execute(params![
+        document.name,
+        document.kind.name(),
+        split.hash,
+        i64::try_from(document.text.len()).unwrap_or(i64::MAX),
+        millis(document.changed.unwrap_or(now)),
+        document.is_file,
+        millis(now),
+    ])?;
+    let key = change.last_insert_rowid();
+    let vectors = split.vectors.iter().map(Option::as_deref);
+    let vectors = vectors.chain(std::iter::repeat(None));
+    for ((number, chunk), vector) in (0_i64..).zip(&split.chunks).zip(vectors) {
+        let chunk_key = put_chunk(change, (key, number), &document.text, chunk)?;
+        if let Some(vector) = vector {
+            put_vector(change, chunk_key, embedder, Some(vector))?;
+        }
+    }
+    Ok(true)
+}
+
+fn put_chunk(
+    change: &Connection,
+    (document, number): (i64, i64),
+    text: &str,
+    chunk: &Chunk,
+) -> rusqlite::Result<i64> {
+    let text = &text[chunk.bytes.clone()];
+    let mut insert = change.prepare_cached(
+        "INSERT INTO chunks (document, number, context, text, page, first_line, last_line) \
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+    )?;
+    let (first, last) = chunk.lines;
+    insert.execute(params![
+        document,
+        number,
+        chunk.context,
+        text,
+        chunk.page,
+        first,
+        last
+    ])?;
+    let key = change.last_insert_rowid();
+    let mut words =
+        change.prepare_cached("INSERT INTO words (rowid, context, text) VALUES (?1, ?2, ?3)")?;
+    words.execute(params![key, spaced(&chunk.context), spaced(text)])?;
+    Ok(key)
+}
+
+/// Saves the vector of a chunk, or records that the embedder rejects its text. It does nothing if
+/// the chunk was removed.
+pub(crate) fn put_vector(
+    change: &Connection,
+    chunk: i64,
+    embedder: i64,
+    vector: Option<&[f32]>,
+) -> rusqlite::Result<()> {
+    let mark = if vector.is_some() {
+        embedder
+    } else {
+        -embedder
+    };
+    let mut set = change.prepare_cached("UPDATE chunks SET embedder = ?2 WHERE key = ?1")?;
+    if set.execute([chunk, mark])? == 0 {
+        return Ok(());
+    }
+    let Some(vector) = vector else {
+        let mut drop_vector = change.prepare_cached("DELETE FROM vectors WHERE chunk = ?1")?;
+        return drop_vector.execute([chunk]).map(drop);
+    };
+    let (scale, data) = quantize(vector);
+    let mut insert = change.prepare_cached(
+        "INSERT OR REPLACE INTO vectors (chunk, document, embedder, scale, data) \
+            SELECT key, document, ?2, ?3, ?4 FROM chunks WHERE key = ?1",
+    )?;
+    insert
+        .execute(params![chunk, embedder, f64::from(scale), data])
+        .map(drop)
+}
+
+/// Returns the key of an embedder, and adds the embedder if it is new to the file.
+pub(crate) fn insert_embedder(change: &Connection, card: &str) -> rusqlite::Result<i64> {
+    if let Some(key) = embedder(change, card)? {
+        return Ok(key);
+    }
+    change.execute("INSERT INTO embedders (card) VALUES (?1)", [card])?;
+    Ok(change.last_insert_rowid())
+}
+
+/// Returns the key of an embedder in the file.
+pub(crate) fn embedder(view: &Connection, card: &str) -> rusqlite::Result<Option<i64>> {
+    view.prepare_cached("SELECT key FROM embedders WHERE card = ?1")?
+        .query_row([card], |row| row.get(0))
+        .optional()
+}
+
+/// Returns the next chunks after `after` that this embedder has neither embedded nor rejected, with
+/// the texts to embed.
+pub(crate) fn missing(
+    view: &Connection,
+    embedder: i64,
+    after: i64,
+    limit: usize,
+) -> rusqlite::Result<Vec<(i64, String)>> {
+    let mut chunks = view.prepare_cached(
+        "SELECT key, context, text FROM chunks WHERE key > ?1 AND embedder NOT IN (?2, -?2) \
+            ORDER BY key LIMIT ?3",
+    )?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    chunks
+        .query_map([after, embedder, limit], |row| {
+            let (context, text): (String, String) = (row.get(1)?, row.get(2)?);
+            Ok((row.get(0)?, with_context(&context, &text).into_owned()))
+        })?
+        .collect()
+}
+
+/// Removes a document with all its chunks, and returns `true` if the index had it.
+pub(crate) fn remove(change: &Connection, name: &str) -> rusqlite::Result<bool> {
+    let mut find = change.prepare_cached("SELECT key FROM documents WHERE name = ?1")?;
+    let Some(key) = find
+        .query_row([name], |row| row.get::<_, i64>(0))
+        .optional()?
+    else {
+        return Ok(false);
+    };
+    let mut chunks =
+        change.prepare_cached("SELECT key, context, text FROM chunks WHERE document = ?1")?;
+    let mut drop_words = change.prepare_cached(
+        "INSERT INTO words (words, rowid, context, text) VALUES ('delete', ?1, ?2, ?3)",
+    )?;
+    let mut drop_vector = change.prepare_cached("DELETE FROM vectors WHERE chunk = ?1")?;
+    let mut rows = chunks.query([key])?;
+    while let Some(row) = rows.next()? {
+        let (chunk, context, text): (i64, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        drop_words.execute(params![chunk, spaced(&context), spaced(&text)])?;
+        drop_vector.execute([chunk])?;
+    }
+    change.execute("DELETE FROM chunks WHERE document = ?1", [key])?;
+    change.execute("DELETE FROM documents WHERE key = ?1", [key])?;
+    Ok(true)
+}
+
+/// Returns the keys of the documents that a filter allows, or `None` if it allows all.
+pub(crate) fn allowed(
+    view: &Connection,
+    options: &SearchOptions,
+) -> rusqlite::Result<Option<HashSet<i64>>> {
+    if options.path.is_none() && options.kind.is_none() && options.changed_after.is_none() {
+        return Ok(None);
+    }
+    let mut find = view.prepare_cached(
+        "SELECT key FROM documents WHERE (?1 IS NULL OR name GLOB ?1) \
+            AND (?2 IS NULL OR kind = ?2) AND (?3 IS NULL OR changed > ?3)",
+    )?;
+    let (kind, after) = (
+        options.kind.map(TextKind::name),
+        options.changed_after.map(millis),
+    );
+    find.query_map(params![options.path, kind, after], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()
+        .map(Some)
+}
+
+/// Returns the chunks that contain some of the question's words and their scores, best first by
+/// BM25.
+pub(crate) fn by_words(
+    view: &Connection,
+    question: &str,
+    allowed: Option<&HashSet<i64>>,
+    limit: usize,
+) -> rusqlite::Result<Vec<(i64, f64)>> {
+    let words = query_words(question, MAX_QUERY_WORDS);
+    let (mut presence, mut weights) = presence(view, &words, true)?;
+    if !presence.has_rare_word() {
+        (presence, weights) = self::presence(view, &words, false)?;
+    }
+    let weights = words.into_iter().zip(weights);
+    let mut text =
+        view.prepare_cached("SELECT document, context, text FROM chunks WHERE key = ?1")?;
+    let mut scores = WordScores::new(weights);
+    let candidates = match allowed {
+        // Any of the matches may be in an allowed document.
+        Some(_) => presence.best(usize::MAX),
+        None => presence.best(limit),
+    };
+    let mut added = 0;
+    for (key, sum) in candidates {
+        let mut rows = text.query([key])?;
+        let Some(row) = rows.next()?.filter(|_| added < limit) else {
+            continue;
+        };
+        if allowed.is_none_or(|allowed| row.get(0).is_ok_and(|key: i64| allowed.contains(&key))) {
+            let (context, text) = (row.get_ref(1)?.as_str()?, row.get_ref(2)?.as_str()?);
+            scores.add(key, sum, &with_context(context, text));
+            added += 1;
+        }
+    }
+    Ok(scores.finish())
+}
+
+/// Returns the chunks that contain each of the words, and the weights of the words.
+///
+/// With `rare_only`, the list of a frequent word ends early. Its length is then estimated from the
+/// keys: the list is in their order.
+fn presence(
+    view: &Connection,
+    words: &[String],
+    rare_only: bool,
+) -> rusqlite::Result<(Presence, Vec<f64>)> {
+    let mut size = view.prepare_cached("SELECT count(*), coalesce(max(key), 0) FROM chunks")?;
+    let (chunks, last) =
+        size.query_row([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
+    let mut presence = Presence::new(usize::try_from(chunks).unwrap_or(0));
+    let mut matching = view.prepare_cached("SELECT rowid FROM words WHERE words MATCH ?1")?;
+    let mut weights = Vec::with_capacity(words.len());
+    for word in words {
+        let limit = match rare_only {
+            true => presence.frequent() + 1,
+            false => usize::MAX,
+        };
+        let found = matching.query_map([word], |row| row.get(0))?.take(limit);
+        let found: Vec<i64> = found.collect::<rusqlite::Result<_>>()?;
+        let number = match found.last() {
+            Some(reached) if found.len() == limit => {
+                (found.len() as f64 * last as f64 / (*reached).max(1) as f64) as usize
+            }
+            _ => found.len(),
+        };
+        weights.push(presence.add(found, number));
+    }
+    Ok((presence, weights))
+}
+
+/// Returns a chunk with its document.
+pub(crate) fn passage(
+    view: &Connection,
+    key: i64,
+    score: f32,
+) -> rusqlite::Result<Option<Passage>> {
+    let mut find = view.prepare_cached(
+        "SELECT chunks.key, name, kind, hash, number, context, text, page, first_line, last_line \
+            FROM chunks JOIN documents ON documents.key = document WHERE chunks.key = ?1",
+    )?;
+    find.query_row([key], |row| to_passage(row, score))
+        .optional()
+}
+
+/// Returns a chunk and up to `around` neighbors on each side, in the order of the document.
+pub(crate) fn neighbors(
+    view: &Connection,
+    key: i64,
+    around: u32,
+) -> rusqlite::Result<Vec<Passage>> {
+    let mut find = view.prepare_cached(
+        "SELECT near.key, name, kind, hash, near.number, near.context, near.text, near.page, \
+            near.first_line, near.last_line \
+            FROM chunks AS this JOIN chunks AS near ON near.document = this.document \
+            AND near.number BETWEEN this.number - ?2 AND this.number + ?2 \
+            JOIN documents ON documents.key = this.document WHERE this.key = ?1 \
+            ORDER BY near.number",
+    )?;
+    find.query_map(params![key, around], |row| to_passage(row, 0.0))?
+        .collect()
+}
+
+/// Returns the passages of a document from the one with number `first`.
+pub(crate) fn passages(
+    view: &Connection,
+    name: &str,
+    first: u32,
+    limit: usize,
+) -> rusqlite::Result<Vec<Passage>> {
+    let mut find = view.prepare_cached(
+        "SELECT chunks.key, name, kind, hash, number, context, text, page, first_line, last_line \
+            FROM documents JOIN chunks ON document = documents.key \
+            WHERE name = ?1 AND number >= ?2 ORDER BY number LIMIT ?3",
+    )?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    find.query_map(params![name, first, limit], |row| to_passage(row, 0.0))?
+        .collect()
+}
+
+fn to_passage(row: &Row<'_>, score: f32) -> rusqlite::Result<Passage> {
+    Ok(Passage {
+        id: PassageId(row.get(0)?),
+        document: row.get(1)?,
+        kind: TextKind::from_name(&row.get::<_, String>(2)?),
+        hash: row.get(3)?,
+        number: row.get(4)?,
+        context: row.get(5)?,
+        text: row.get(6)?,
+        page: row.get(7)?,
+        lines: (row.get(8)?, row.get(9)?),
+        score,
+    })
+}
+
+/// Returns the documents in the order of their names, after the name `after`.
+pub(crate) fn list(
+    view: &Connection,
+    after: &str,
+    limit: usize,
+) -> rusqlite::Result<Vec<DocumentInfo>> {
+    let mut rows = view.prepare_cached(
+        "SELECT name, kind, hash, bytes, changed, is_file, indexed, \
+            (SELECT count(*) FROM chunks WHERE document = documents.key) \
+            FROM documents WHERE name > ?1 ORDER BY name LIMIT ?2",
+    )?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    rows.query_map(params![after, limit], |row| {
+        Ok(DocumentInfo {
+            name: row.get(0)?,
+            kind: TextKind::from_name(&row.get::<_, String>(1)?),
+            hash: row.get(2)?,
+            bytes: u64::try_from(row.get::<_, i64>(3)?).unwrap_or(0),
+            changed: timestamp(row.get(4)?),
+            is_file: row.get(5)?,
+            indexed: timestamp(row.get(6)?),
+            passages: u64::try_from(row.get::<_, i64>(7)?).unwrap_or(0),
+        })
+    })?
+    .collect()
+}
+
+/// Returns the numbers of documents, chunks, bytes of text, and chunks with a vector of an
+/// embedder.
+pub(crate) fn totals(view: &Connection, embedder: i64) -> rusqlite::Result<[u64; 4]> {
+    let count = |sql: &str| {
+        let number = view.query_row(sql, [], |row| row.get::<_, i64>(0))?;
+        Ok::<_, rusqlite::Error>(u64::try_from(number).unwrap_or(0))
+    };
+    Ok([
+        count("SELECT count(*) FROM documents")?,
+        count("SELECT count(*) FROM chunks")?,
+        count("SELECT coalesce(sum(bytes), 0) FROM documents")?,
+        count(&format!(
+            "SELECT count(*) FROM vectors WHERE embedder = {embedder}"
+        ))?,
+    ])
+}
+
+fn millis(date: Timestamp) -> i64 {
+    i64::try_from(date.as_millis()).unwrap_or(i64::MAX)
+}
+
+fn timestamp(millis: i64) -> Timestamp {
+    Timestamp::from_millis(u64::try_from(millis).unwrap_or(0))
+}

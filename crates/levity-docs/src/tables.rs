@@ -1,0 +1,64 @@
+//! The tables of an index.
+
+use levity_sqlite::Format;
+
+/// The schema; `docs/documents.md` describes the columns. Keys of chunks are never reused, so that
+/// a citation of a removed chunk finds nothing instead of another text.
+///
+/// The index of words has no copy of the texts, so a removal must pass the exact text again.
+const TABLES: &str = "
+CREATE TABLE documents (
+    key INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    kind TEXT NOT NULL,
+    hash TEXT NOT NULL,
+    bytes INTEGER NOT NULL,
+    changed INTEGER NOT NULL,
+    is_file INTEGER NOT NULL,
+    indexed INTEGER NOT NULL
+);
+CREATE TABLE chunks (
+    key INTEGER PRIMARY KEY AUTOINCREMENT,
+    document INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    context TEXT NOT NULL,
+    text TEXT NOT NULL,
+    page INTEGER,
+    first_line INTEGER NOT NULL,
+    last_line INTEGER NOT NULL,
+    embedder INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (document, number)
+);
+CREATE INDEX chunks_embedder ON chunks (embedder);
+CREATE TABLE embedders (key INTEGER PRIMARY KEY, card TEXT NOT NULL UNIQUE);
+CREATE TABLE vectors (
+    chunk INTEGER PRIMARY KEY,
+    document INTEGER NOT NULL,
+    embedder INTEGER NOT NULL,
+    scale REAL NOT NULL,
+    data BLOB NOT NULL
+);
+CREATE VIRTUAL TABLE words USING fts5(
+    context, text, content = '', tokenize = 'porter unicode61 remove_diacritics 2'
+);
+INSERT INTO words (words, rank) VALUES ('secure-delete', 1);
+";
+
+pub(crate) static FORMAT: Format = Format {
+    what: "documents",
+    // `lvtd`
+    application: 0x6c76_7464,
+    version: 1,
+    tables: TABLES,
+    earlier: &[],
+    columns: &[
+        "SELECT key, name, kind, hash, bytes, changed, is_file, indexed FROM documents",
+        "SELECT key, document, number, context, text, page, first_line, last_line, embedder \
+            FROM chunks",
+        "SELECT key, card FROM embedders",
+        "SELECT chunk, document, embedder, scale, data FROM vectors",
+        "SELECT context, text FROM words",
+    ],
+    log_pages: 4_000,
+    overwrites: true,
+};
