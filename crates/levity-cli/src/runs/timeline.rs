@@ -5,8 +5,8 @@
 //! Effects that are open at the end are listed last: a question waits for an answer, a timer for
 //! its time, and any other effect was interrupted by a crash or is being performed.
 //!
-//! Records are untrusted: they may come from an imported run. Control characters become blanks,
-//! long texts are cut at 400 characters, and the number of an effect and the fingerprint of its call
+//! Records are untrusted: they may come from an imported run. Control characters become blanks, and
+//! long texts are cut at 400 characters. The number of an effect and the fingerprint of its call
 //! are printed beside each question, because `levity runs approve` takes them.
 //!
 //! The same pass finds the calls that were or will be approved (`asked_calls`, `approved`). A

@@ -1,9 +1,11 @@
 //! Questions that wait for a decision.
 //!
-//! The id of a question is `RUN:EFFECT:FINGERPRINT`. It names the run, because a question of a child
-//! run is decided through its root run. The fingerprint binds the decision to the call that the
-//! client has read: a later run with the same id asks with the same number. The scope depends on the question: answering in words is part of a conversation and
-//! needs `run`; everything else is an approval and needs `approve`.
+//! The id of a question is `RUN:EFFECT:FINGERPRINT`. It names the run, because a question of a
+//! child run is decided through its root run. The fingerprint binds the decision to the call that
+//! the client has read: a later run with the same id asks with the same number.
+//!
+//! The scope depends on the question: answering in words is part of a conversation and needs `run`;
+//! everything else is an approval and needs `approve`.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
