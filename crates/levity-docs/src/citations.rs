@@ -17,7 +17,7 @@ const MARKS: [(char, char); 3] = [('"', '"'), ('”', '“'), ('»', '«')];
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Citation {
-    /// The cited passage.
+    /// The id of the cited passage.
     pub id: PassageId,
     /// The quoted words, if the id follows a quote.
     pub quote: Option<String>,
