@@ -40,7 +40,7 @@ use levity_system::{Replace, files};
 /// or control what levity does and which programs it starts.
 ///
 /// These are the ids that clap gives to options, with underscores.
-const OPTIONS: [&str; 23] = [
+const OPTIONS: [&str; 24] = [
     "journal",
     "memory",
     "sessions",
@@ -48,6 +48,7 @@ const OPTIONS: [&str; 23] = [
     "cache",
     "debug_log",
     "facts",
+    "index",
     "recall",
     "bus",
     "out",
@@ -68,11 +69,12 @@ const OPTIONS: [&str; 23] = [
 
 /// Options whose files levity remembers for later calls: it writes them itself and trusts their
 /// content, or they name programs that levity starts without a sandbox.
-const REMEMBERED_OPTIONS: [&str; 10] = [
+const REMEMBERED_OPTIONS: [&str; 11] = [
     "journal",
     "memory",
     "sessions",
     "facts",
+    "index",
     "recall",
     "token_file",
     "named_tokens",
@@ -815,7 +817,7 @@ mod tests {
     use super::*;
 
     /// Options whose files a tool may read and change, since the user works on them.
-    const OF_USER: [&str; 5] = ["data", "files", "images", "python", "workspace"];
+    const OF_USER: [&str; 6] = ["data", "dir", "files", "images", "python", "workspace"];
 
     fn file_options(command: &Command, found: &mut BTreeSet<String>) {
         let is_file = |arg: &&clap::Arg| {

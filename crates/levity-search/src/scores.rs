@@ -139,8 +139,8 @@ impl Hasher for Mix {
 ///
 /// let words = query_words("low tide", 64);
 /// let mut scores = WordScores::new(words.into_iter().map(|word| (word, 2.0)));
-/// scores.add(7, 4.0, "High and low tides.");
-/// scores.add(9, 4.0, "Low tide is at noon. The next low tide is at midnight.");
+/// scores.add(7, 2.0, "High tide is at six, and the tide turns soon.");
+/// scores.add(9, 4.0, "Low tide is at noon.");
 /// assert_eq!(scores.finish()[0].0, 9);
 /// ```
 #[derive(Debug)]
