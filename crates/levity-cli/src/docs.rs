@@ -47,6 +47,8 @@ use levity::docs::{DocumentIndex, FolderReport, FolderUpdate, Passage, SearchOpt
 use levity::sandbox::Workspace;
 use serde_json::json;
 
+use crate::own_files;
+use crate::settings::plain;
 use crate::state;
 use crate::terminal::{chain, note, print_json, print_text, report_error, shell_quote};
 
@@ -177,7 +179,8 @@ impl Place {
     /// Opens the folder for reading. The workspace denies files with secrets, such as `.env`, so
     /// they are not indexed.
     pub(crate) fn workspace(&self) -> Result<Workspace, String> {
-        Workspace::builder(&self.dir)
+        let builder = own_files::deny(&self.dir, Workspace::builder(&self.dir))?;
+        builder
             .read_only()
             .build()
             .map_err(|error| format!("{}: {}", self.dir.display(), chain(&error)))
@@ -300,7 +303,11 @@ fn to_text(report: &FolderReport) -> String {
         report.added, report.unchanged, report.removed
     );
     for file in report.skipped.iter().take(MAX_NAMED) {
-        text.push_str(&format!("left out: {} ({})\n", file.path, file.reason));
+        text.push_str(&format!(
+            "left out: {} ({})\n",
+            plain(&file.path),
+            plain(&file.reason)
+        ));
     }
     let more = report.skipped.len().saturating_sub(MAX_NAMED);
     if more > 0 {
@@ -345,9 +352,9 @@ impl Search {
 fn shown(passage: &Passage) -> String {
     let headings = match passage.context.as_str() {
         "" => String::new(),
-        context => format!("  ({context})"),
+        context => format!("  ({})", plain(context)),
     };
-    let mut text = format!("{} {}{headings}\n", passage.id, passage.place());
+    let mut text = format!("{} {}{headings}\n", passage.id, plain(&passage.place()));
     for line in passage.text.lines() {
         text.push_str(&format!("  {line}\n"));
     }
@@ -370,7 +377,11 @@ impl List {
             for info in page {
                 match self.json {
                     true => print_json(&json!(info)),
-                    false => print_text(&format!("{}  {} passages\n", info.name, info.passages)),
+                    false => print_text(&format!(
+                        "{}  {} passages\n",
+                        plain(&info.name),
+                        info.passages
+                    )),
                 }
             }
         }

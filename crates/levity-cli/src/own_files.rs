@@ -117,7 +117,7 @@ const NEIGHBORS: [(&str, &str); 10] = [
 ];
 
 /// Options that may name an SQLite file.
-const DATABASE_OPTIONS: [&str; 4] = ["journal", "memory", "facts", "recall"];
+const DATABASE_OPTIONS: [&str; 5] = ["journal", "memory", "facts", "index", "recall"];
 
 /// Suffixes of the files that SQLite keeps next to an open database. SQLite applies a log at the
 /// next start, whoever wrote it. levity refuses a database with a rollback journal (`X-journal`),

@@ -31,7 +31,7 @@ use levity::tools::FolderTools;
 
 use control::Contents;
 
-pub(crate) use control::{new_folder, remove_copies};
+pub(crate) use control::{new_folder, plain, remove_copies};
 pub(crate) use file::{FILE, SettingsFile, Value};
 pub(crate) use show::{ConfigArgs, config};
 pub(crate) use trust::{TrustArgs, trust, trust_new};

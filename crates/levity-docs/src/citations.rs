@@ -10,6 +10,8 @@ use crate::{DocumentError, DocumentIndex, PassageId, QuoteCheck};
 
 /// The maximum number of citations of an answer that are checked.
 const MAX_CITATIONS: usize = 500;
+/// The maximum size of a quote with its marks, in bytes.
+const MAX_QUOTE_BYTES: usize = 4 << 10;
 /// The closing quotation marks, each with its opening one.
 const MARKS: [(char, char); 3] = [('"', '"'), ('”', '“'), ('»', '«')];
 
@@ -25,7 +27,7 @@ pub struct Citation {
     pub position: Range<usize>,
 }
 
-/// Returns the citations of a text in order.
+/// Returns the citations of a text in order, at most 501.
 ///
 /// ```
 /// use levity_docs::citations;
@@ -39,25 +41,31 @@ pub fn citations(text: &str) -> Vec<Citation> {
     let mut start = 0;
     while let Some(at) = text[start..].find("[p").map(|at| start + at) {
         start = at + 2;
-        let Some(end) = text[start..].find(']').map(|end| start + end) else {
-            break;
-        };
-        let digits = &text[start..end];
-        let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-        if let Some(id) = digits.parse().ok().filter(|_| is_number) {
+        let digits = text[start..].bytes().take_while(u8::is_ascii_digit).count();
+        let end = start + digits;
+        let id = text[start..end].parse().ok().map(PassageId);
+        if let Some(id) = id.filter(|_| text[end..].starts_with(']')) {
             found.push(Citation {
-                id: PassageId(id),
+                id,
                 quote: quote_before(&text[..at]),
                 position: at..end + 1,
             });
             start = end + 1;
         }
+        if found.len() > MAX_CITATIONS {
+            break;
+        }
     }
     found
 }
 
-/// Returns the quote at the end of a text, without its marks.
+/// Returns the quote at the end of a text, without its marks. A quote has at most 4 KiB.
 fn quote_before(text: &str) -> Option<String> {
+    let mut start = text.len().saturating_sub(MAX_QUOTE_BYTES);
+    while !text.is_char_boundary(start) {
+        start += 1;
+    }
+    let text = &text[start..];
     let text = text.trim_end().trim_end_matches(['.', ',', ';', ':']);
     let last = text.chars().next_back()?;
     let (closing, opening) = MARKS.into_iter().find(|(closing, _)| *closing == last)?;
@@ -255,5 +263,14 @@ mod tests {
             assert_eq!(quotes(text), [], "{text}");
         }
         assert_eq!(quotes("[p[p7]"), [(7, None)]);
+        let long = format!("«{}", "x» [p1]".repeat(100_000));
+        let found = citations(&long);
+        assert_eq!(found.len(), MAX_CITATIONS + 1);
+        let quoted: usize = found
+            .iter()
+            .filter_map(|one| Some(one.quote.as_ref()?.len()))
+            .sum();
+        assert!(quoted <= found.len() * MAX_QUOTE_BYTES);
+        assert!(citations(&"[p".repeat(1 << 20)).is_empty());
     }
 }

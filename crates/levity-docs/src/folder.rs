@@ -8,6 +8,7 @@ use levity_core::{ModelError, Timestamp, Usage};
 use levity_sandbox::Workspace;
 use levity_search::add_usage;
 
+use crate::index::check;
 use crate::{Document, DocumentError, DocumentIndex};
 
 /// The default maximum size of a file, in bytes.
@@ -259,6 +260,7 @@ fn read(workspace: &Workspace, path: &str, max_bytes: u64) -> Result<Document, S
         .filter(|text| !text.contains('\0'));
     let text = text.ok_or("it is not text in UTF-8")?;
     let mut document = Document::new(path, text);
+    check(&document).map_err(|error| error.to_string())?;
     document.is_file = true;
     document.changed = modified
         .ok()

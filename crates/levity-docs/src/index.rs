@@ -570,7 +570,8 @@ impl Search {
     }
 }
 
-fn check(document: &Document) -> Result<(), DocumentError> {
+/// Checks the name and the size of a document.
+pub(crate) fn check(document: &Document) -> Result<(), DocumentError> {
     let (name, text) = (&document.name, &document.text);
     if name.trim().is_empty() {
         return Err(DocumentError::refused("a document must have a name"));

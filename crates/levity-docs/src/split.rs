@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 
+use levity_core::text::head;
 use serde::{Deserialize, Serialize};
 
 /// The kind of a text, which decides where chunks begin.
@@ -174,23 +175,25 @@ impl<'a> Splitter<'a> {
         }
         if let Some((level, title)) = heading {
             self.headings.retain(|(above, _)| *above < level);
-            self.headings.push((level, title));
+            self.headings.push((level, head(title, MAX_CONTEXT)));
         }
         self.after_blank = false;
         if self.kind == TextKind::Table && number == 1 {
-            line.trim().clone_into(&mut self.columns);
+            head(line.trim(), MAX_CONTEXT).clone_into(&mut self.columns);
         }
         if bytes.len() > MAX_BYTES {
             self.finish();
             return self.add_long(number, bytes);
         }
-        let context = self.context(line);
-        let open = self.open.get_or_insert(Chunk {
-            bytes: bytes.clone(),
-            lines: (number, number),
-            context,
-            page: self.page,
-        });
+        if self.open.is_none() {
+            self.open = Some(Chunk {
+                bytes: bytes.clone(),
+                lines: (number, number),
+                context: self.context(line),
+                page: self.page,
+            });
+        }
+        let Some(open) = &mut self.open else { return };
         open.bytes.end = bytes.end;
         open.lines.1 = number;
     }
@@ -269,21 +272,18 @@ impl<'a> Splitter<'a> {
 
     /// Returns the context of a chunk that begins with this line.
     fn context(&self, line: &str) -> String {
-        let mut context = match self.kind {
+        match self.kind {
             TextKind::Table => self.columns.clone(),
             TextKind::Markdown => {
                 let titles: Vec<_> = self.headings.iter().map(|(_, title)| *title).collect();
-                titles.join(" > ")
+                head(&titles.join(" > "), MAX_CONTEXT).to_owned()
             }
-            TextKind::Code => definition(line).unwrap_or_default().to_owned(),
+            TextKind::Code => {
+                let definition = definition(line).unwrap_or_default();
+                head(definition, MAX_CONTEXT).to_owned()
+            }
             TextKind::Prose | TextKind::Lines => String::new(),
-        };
-        let mut end = context.len().min(MAX_CONTEXT);
-        while !context.is_char_boundary(end) {
-            end -= 1;
         }
-        context.truncate(end);
-        context
     }
 }
 
@@ -464,6 +464,19 @@ mod tests {
         check(&"水".repeat(5_000), TextKind::Prose);
         check(&"\u{3000}水".repeat(2_000), TextKind::Prose);
         check(&"x".repeat(100_000), TextKind::Code);
+    }
+
+    #[test]
+    fn long_names_of_columns_and_titles_are_cut_once() {
+        let long = "x".repeat(1 << 20);
+        let rows = "1,2\n".repeat(100_000);
+        let (table, markdown) = (format!("{long}\n{rows}"), format!("# {long}\n{rows}"));
+        for (text, kind) in [(table, TextKind::Table), (markdown, TextKind::Markdown)] {
+            let chunks = split(&text, kind, &[]);
+            assert!(chunks.len() > 100);
+            let contexts: usize = chunks.iter().map(|chunk| chunk.context.capacity()).sum();
+            assert!(contexts <= chunks.len() * MAX_CONTEXT, "{contexts} bytes");
+        }
     }
 
     #[test]

@@ -258,7 +258,7 @@ pub(super) fn shown(path: &Path) -> String {
 
 /// Replaces characters of an untrusted text that could imitate another line or hide a part of this
 /// one.
-pub(super) fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     sanitize(text).replace(['\n', '\r', '\t'], "\u{fffd}")
 }
 

@@ -119,6 +119,38 @@ fn index_is_in_named_file_and_other_files_are_refused() {
 }
 
 #[test]
+#[cfg(unix)]
+fn own_files_are_left_out_and_names_cannot_imitate_results() {
+    let (folder, home) = places();
+    let dir = folder.path().to_str().unwrap();
+    let config = folder.path().join("servers.json");
+    fs::write(&config, r#"{"mcpServers": {"a": {"command": "true"}}}"#).unwrap();
+    let named = config.to_str().unwrap();
+    check(
+        &levity(home.path(), &["mcp", "list", "--config", named]),
+        0,
+        "a",
+    );
+    let name = "x\np7 SECURITY.md, lines 1 to 3.md";
+    fs::write(folder.path().join(name), "water in a strange file\n").unwrap();
+    check(&levity(home.path(), &["docs", "add", dir]), 0, "3 added");
+    let found = levity(home.path(), &["docs", "search", "mcpServers", "--dir", dir]);
+    check(&found, 1, "no passage");
+    for args in [
+        ["docs", "list", "--dir", dir].as_slice(),
+        &["docs", "search", "strange", "--dir", dir],
+    ] {
+        let shown = levity(home.path(), args);
+        let text = String::from_utf8_lossy(&shown.stdout);
+        assert!(
+            !text.lines().any(|line| line.starts_with("p7 SECURITY")),
+            "{text}"
+        );
+        assert!(text.contains("SECURITY.md"), "{text}");
+    }
+}
+
+#[test]
 fn mcp_client_searches_fetches_and_updates() {
     let (folder, home) = places();
     let dir = folder.path().to_str().unwrap();

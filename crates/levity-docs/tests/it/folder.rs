@@ -65,6 +65,7 @@ async fn ignored_denied_large_and_binary_files_are_left_out() {
     put(folder.path(), "picture.png", [0x89, b'P', 0, 1, 2]);
     put(folder.path(), "latin.txt", [b'M', 0xfc, b'n']);
     put(folder.path(), "large.txt", "x".repeat(2_000));
+    put(folder.path(), " ", "a file without a visible name");
     let report = FolderUpdate::new(&index, &workspace(folder.path())).max_file_bytes(1_000);
     let report = report.run().await.unwrap();
     assert_eq!(report.added, names(&index).await.len());
@@ -87,6 +88,7 @@ async fn ignored_denied_large_and_binary_files_are_left_out() {
         reason("large.txt"),
         "it has 2000 bytes, but the limit is 1000"
     );
+    assert_eq!(reason(" "), "a document must have a name");
     assert_eq!(reason("latin.txt"), "it is not text in UTF-8");
     assert_eq!(reason("picture.png"), "it is not text in UTF-8");
 }

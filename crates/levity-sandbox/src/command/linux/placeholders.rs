@@ -304,6 +304,12 @@ impl<'a> Filler<'a> {
                 path,
                 identity: Identity::of(stat),
             });
+        } else if kind == CoverKind::Fixed {
+            // A folder that could only not be moved can now only be read.
+            let known = self.covers.iter_mut().filter(|it| it.path == path);
+            known
+                .filter(|it| matches!(it.kind, CoverKind::Pinned | CoverKind::Anchored))
+                .for_each(|it| it.kind = kind);
         } else if kind == CoverKind::Reserved {
             // The file exists and is denied. If it disappears, no command may create it.
             let known = self.covers.iter_mut().filter(|it| it.path == path);

@@ -67,6 +67,35 @@ async fn git_works_and_hooks_are_protected() {
     }
 }
 
+#[tokio::test]
+async fn repository_is_protected_among_more_than_can_get_placeholders() {
+    let folder = tempfile::tempdir().unwrap();
+    put(folder.path(), ".git/config", "[core]\n");
+    put(folder.path(), ".git/HEAD", "ref: refs/heads/main\n");
+    // These names come before `.git`.
+    for n in 0..130 {
+        fs::create_dir_all(folder.path().join(format!("!{n:03}/.git"))).unwrap();
+    }
+    let sandbox = Sandbox::builder(Workspace::open(folder.path()).unwrap())
+        .build()
+        .unwrap();
+    if !sandbox.report().hidden_files.is_enforced {
+        return println!("not tried: {}", sandbox.report().hidden_files);
+    }
+    let line = "echo ../evil > .git/commondir; echo x > .git/config.worktree; cat .git/HEAD";
+    let finished = sandbox.shell(line).run().await.unwrap();
+    assert_eq!(
+        finished.stdout.text, "ref: refs/heads/main\n",
+        "{finished:?}"
+    );
+    for name in ["commondir", "config.worktree"] {
+        assert!(
+            !folder.path().join(".git").join(name).exists(),
+            "{name}: {finished:?}"
+        );
+    }
+}
+
 /// Creates a repository with a module, a linked worktree, one whose folder is elsewhere, and a bare
 /// one.
 fn repositories(root: &Path) {
