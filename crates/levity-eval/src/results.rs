@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File, TryLockError};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use levity_system::Replace;
 use levity_system::files::{MAX_SIZE, check_size, open, options, read_at_most};
@@ -165,7 +166,7 @@ impl Results {
         let path = folder.join(TRIALS);
         let open = open(&path, options().read(true).append(true).create(true));
         let mut file = open.map_err(|error| Error::io(&path, error))?;
-        match file.try_lock() {
+        match lock(&file) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(Error::InUse(folder)),
             Err(TryLockError::Error(error)) => return Err(Error::io(&path, error)),
@@ -553,6 +554,20 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     Replace::new(path)
         .write(bytes)
         .map_err(|error| Error::io(path, error))
+}
+
+/// Locks a file for this process.
+///
+/// A program that another thread is starting has a copy of each open file for a moment, and with it
+/// the lock of a file that is already closed here. So this function waits up to 200 ms.
+fn lock(file: &File) -> std::result::Result<(), TryLockError> {
+    for _ in 0..20 {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(10)),
+            ended => return ended,
+        }
+    }
+    file.try_lock()
 }
 
 /// Truncates the file after its last complete line, which is all that a kill during an append can
