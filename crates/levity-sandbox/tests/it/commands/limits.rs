@@ -36,7 +36,8 @@ async fn on_all(
 
 /// Returns `true` if a bomb reached the kernel's limit, and ended before the watcher ran.
 fn is_refused_by_kernel(finished: &CommandOutput) -> bool {
-    finished.exit == TIME && finished.stderr.text.contains("Cannot fork")
+    let ended = matches!(finished.exit, TIME | Exit::Code(2));
+    ended && finished.stderr.text.contains("Cannot fork")
 }
 
 /// Limits with few processes and a short time, so that the kernel's higher limit does not slow down
