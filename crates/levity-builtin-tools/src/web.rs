@@ -3,7 +3,7 @@
 //! `fetch` and `search` are the two tools. A fetch goes through these modules:
 //!
 //! - `client` sends the request under a guard, and `failure` explains what went wrong.
-//! - `kind` and `charset` turn bytes into text, and `html` finds the main content.
+//! - `kind` decides how bytes are read; `levity_html` decodes them and finds the main content.
 //! - `page` holds the result, and `cache` keeps it for later parts.
 //! - `extract` selects paragraphs, and `frame` marks the text as untrusted.
 //!
@@ -11,13 +11,11 @@
 //! and its words.
 
 mod cache;
-mod charset;
 mod client;
 mod extract;
 mod failure;
 mod fetch;
 mod frame;
-mod html;
 mod kind;
 mod page;
 mod search;

@@ -35,7 +35,7 @@ const BATCH: usize = 64;
 /// The maximum file size, in bytes, for a rewrite after a removal.
 const VACUUM_BYTES: u64 = 4 << 20;
 
-type File = Store<DocumentError>;
+pub(crate) type File = Store<DocumentError>;
 
 /// Documents in one SQLite file, found by their words and, with an
 /// [embedder](Self::with_embedder), by their meaning.
@@ -87,6 +87,18 @@ impl DocumentIndex {
     /// If there is no memory left.
     pub fn in_memory() -> Result<Self, DocumentError> {
         File::in_memory(&FORMAT, DocumentError::of_file).map(Self::with_file)
+    }
+
+    /// Returns the file, for the parts of the index in other modules.
+    #[cfg(feature = "folder")]
+    pub(crate) fn file(&self) -> &Arc<File> {
+        &self.file
+    }
+
+    /// Returns the clock.
+    #[cfg(feature = "folder")]
+    pub(crate) fn world(&self) -> &Arc<dyn World> {
+        &self.world
     }
 
     fn with_file(file: File) -> Self {

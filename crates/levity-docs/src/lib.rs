@@ -24,7 +24,10 @@
 //! - Removed documents are overwritten.
 //!
 //! # Features
-//! - `folder`: enables [`FolderUpdate`], which indexes the files of a workspace.
+//! - `folder`: enables [`FolderUpdate`], which indexes the files of a workspace, and
+//!   [`FolderWatch`], which keeps the index up to date.
+//! - `formats`: enables [`FormatReader`], which reads PDF, Office, EPUB and e-mail files, and
+//!   archives, in processes of their own.
 //!
 //! # Where to go next
 //! [`DocumentIndex::add`] adds a document, [`search`](DocumentIndex::search) finds passages, and
@@ -38,15 +41,21 @@ mod citations;
 mod diversity;
 mod error;
 #[cfg(feature = "folder")]
+mod files;
+#[cfg(feature = "folder")]
 mod folder;
 mod index;
 mod options;
 mod passage;
+#[cfg(feature = "formats")]
+mod reader;
 mod rows;
 mod split;
 mod tables;
 mod tools;
 mod vectors;
+#[cfg(feature = "folder")]
+mod watch;
 
 pub use citations::{Citation, CitationGuard, CitationProblem, citations};
 pub use error::{DocumentError, DocumentErrorKind};
@@ -55,4 +64,8 @@ pub use folder::{FolderProgress, FolderReport, FolderUpdate, SkippedFile};
 pub use index::DocumentIndex;
 pub use options::{AddReport, IndexStatus, SearchOptions, SearchResult};
 pub use passage::{Document, DocumentInfo, Passage, PassageId, QuoteCheck};
+#[cfg(feature = "formats")]
+pub use reader::{FormatReader, FormatReaderBuilder};
 pub use split::TextKind;
+#[cfg(feature = "folder")]
+pub use watch::FolderWatch;

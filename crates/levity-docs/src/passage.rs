@@ -29,9 +29,9 @@ pub struct Document {
     pub pages: Vec<usize>,
     /// The time of the last change of the source, if known.
     pub changed: Option<Timestamp>,
-    /// `true` if the document is a file of a folder, so that an update of the folder removes it
-    /// when the file is gone.
-    pub is_file: bool,
+    /// The file of a folder that contains the document, so that an update of the folder removes the
+    /// document when the file is gone. An archive contains several documents.
+    pub file: Option<String>,
 }
 
 impl Document {
@@ -44,7 +44,7 @@ impl Document {
             text: text.into(),
             pages: Vec::new(),
             changed: None,
-            is_file: false,
+            file: None,
         }
     }
 
@@ -137,24 +137,25 @@ pub struct Passage {
     pub text: String,
     /// The page, in documents that have pages.
     pub page: Option<u32>,
-    /// The first and the last line, counted from 1.
+    /// The first and the last line of the document's text, counted from 1. In a sheet, they are
+    /// rows. In other files that are no plain text, they are lines of the text that levity reads.
     pub lines: (u32, u32),
     /// How well the passage matches the query, from 0 to 1, within one result.
     pub score: f32,
 }
 
 impl Passage {
-    /// Returns the place for people, such as `guide.md, lines 10 to 24`.
+    /// Returns the place for people, such as `guide.md, lines 10 to 24` or `guide.pdf, page 3`.
     pub fn place(&self) -> String {
+        if let Some(page) = self.page {
+            return format!("{}, page {page}", self.document);
+        }
         let (first, last) = self.lines;
         let lines = match first == last {
             true => format!("line {first}"),
             false => format!("lines {first} to {last}"),
         };
-        match self.page {
-            Some(page) => format!("{}, page {page}, {lines}", self.document),
-            None => format!("{}, {lines}", self.document),
-        }
+        format!("{}, {lines}", self.document)
     }
 
     /// Returns `true` if the passage contains these words in this order. White space may differ.
@@ -182,8 +183,8 @@ pub struct DocumentInfo {
     pub bytes: u64,
     /// The time of the last change of the source.
     pub changed: Timestamp,
-    /// `true` if an update of a folder added the document.
-    pub is_file: bool,
+    /// The file that contains the document, if an update of a folder added it.
+    pub file: Option<String>,
     /// The time at which the index got this text.
     pub indexed: Timestamp,
     /// The number of passages.

@@ -55,10 +55,10 @@ pub(crate) fn with_context<'a>(context: &str, text: &'a str) -> Cow<'a, str> {
 /// Returns `true` if the index has this text of the document.
 pub(crate) fn has(view: &Connection, document: &Document, hash: &str) -> rusqlite::Result<bool> {
     let mut same = view.prepare_cached(
-        "SELECT 1 FROM documents WHERE name = ?1 AND hash = ?2 AND kind = ?3 AND is_file = ?4",
+        "SELECT 1 FROM documents WHERE name = ?1 AND hash = ?2 AND kind = ?3 AND file IS ?4",
     )?;
     let kind = document.kind.name();
-    same.exists(params![document.name, hash, kind, document.is_file])
+    same.exists(params![document.name, hash, kind, document.file])
 }
 
 /// Adds a document, or replaces the one with its name. `embedder` is the key of the vectors'
@@ -75,7 +75,7 @@ pub(crate) fn put(
     }
     remove(change, &document.name)?;
     let mut insert = change.prepare_cached(
-        "INSERT INTO documents (name, kind, hash, bytes, changed, is_file, indexed) \
+        "INSERT INTO documents (name, kind, hash, bytes, changed, file, indexed) \
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
     )?;
     insert.execute(params![
@@ -84,7 +84,7 @@ pub(crate) fn put(
         split.hash,
         i64::try_from(document.text.len()).unwrap_or(i64::MAX),
         millis(document.changed.unwrap_or(now)),
-        document.is_file,
+        document.file,
         millis(now),
     ])?;
     let key = change.last_insert_rowid();
@@ -383,7 +383,7 @@ pub(crate) fn list(
     limit: usize,
 ) -> rusqlite::Result<Vec<DocumentInfo>> {
     let mut rows = view.prepare_cached(
-        "SELECT name, kind, hash, bytes, changed, is_file, indexed, \
+        "SELECT name, kind, hash, bytes, changed, file, indexed, \
             (SELECT count(*) FROM chunks WHERE document = documents.key) \
             FROM documents WHERE name > ?1 ORDER BY name LIMIT ?2",
     )?;
@@ -395,7 +395,7 @@ pub(crate) fn list(
             hash: row.get(2)?,
             bytes: u64::try_from(row.get::<_, i64>(3)?).unwrap_or(0),
             changed: timestamp(row.get(4)?),
-            is_file: row.get(5)?,
+            file: row.get(5)?,
             indexed: timestamp(row.get(6)?),
             passages: u64::try_from(row.get::<_, i64>(7)?).unwrap_or(0),
         })

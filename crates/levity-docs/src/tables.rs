@@ -14,9 +14,15 @@ CREATE TABLE documents (
     hash TEXT NOT NULL,
     bytes INTEGER NOT NULL,
     changed INTEGER NOT NULL,
-    is_file INTEGER NOT NULL,
+    file TEXT,
     indexed INTEGER NOT NULL
 );
+CREATE INDEX documents_file ON documents (file);
+CREATE TABLE files (
+    name TEXT PRIMARY KEY,
+    hash TEXT NOT NULL,
+    reason TEXT
+) WITHOUT ROWID;
 CREATE TABLE chunks (
     key INTEGER PRIMARY KEY AUTOINCREMENT,
     document INTEGER NOT NULL,
@@ -52,7 +58,8 @@ pub(crate) static FORMAT: Format = Format {
     tables: TABLES,
     earlier: &[],
     columns: &[
-        "SELECT key, name, kind, hash, bytes, changed, is_file, indexed FROM documents",
+        "SELECT key, name, kind, hash, bytes, changed, file, indexed FROM documents",
+        "SELECT name, hash, reason FROM files",
         "SELECT key, document, number, context, text, page, first_line, last_line, embedder \
             FROM chunks",
         "SELECT key, card FROM embedders",

@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{Hints, Permit, Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
+use levity_html::content_type_charset;
 use levity_sandbox::{CheckedUrl, NetGuard, Reply};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::cache::Cache;
 use super::client::Client;
-use super::kind::{Kind, charset};
+use super::kind::Kind;
 use super::page::{Page, Source};
 use super::{extract, failure, frame};
 
@@ -367,7 +368,7 @@ fn source(requested: &CheckedUrl, reply: &Reply) -> Result<Source, ToolError> {
         url: reply.url().as_str().to_owned(),
         requested: moved.then(|| requested.as_str().to_owned()),
         kind,
-        charset: charset(content_type).map(str::to_owned),
+        charset: content_type_charset(content_type).map(str::to_owned),
         is_partial: reply.status() == 206,
     })
 }

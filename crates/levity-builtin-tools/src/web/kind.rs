@@ -104,21 +104,6 @@ pub(super) fn refuse_binary(bytes: &[u8]) -> Result<(), String> {
     }
 }
 
-/// Returns the character set in a content type.
-pub(super) fn charset(content_type: &str) -> Option<&str> {
-    let is_it = |part: &&str| {
-        part.trim_start()
-            .get(..8)
-            .is_some_and(|start| start.eq_ignore_ascii_case("charset="))
-    };
-    let part = content_type.split([';', ',']).find(is_it)?;
-    let label = part.trim_start()[8..]
-        .trim()
-        .trim_matches(['"', '\''])
-        .trim();
-    (!label.is_empty()).then_some(label)
-}
-
 /// A content type comes from the server, so only 60 visible ASCII characters are shown.
 fn short(text: &str) -> String {
     text.chars()
@@ -197,13 +182,5 @@ mod tests {
         assert!(Kind::of_bytes(b"%PDF-1.7").is_err() && Kind::of_bytes(&[0, 1, 2, 3]).is_err());
         assert_eq!(refuse_binary(b"\xff\xfeh\0i\0"), Ok(()));
         assert_eq!(refuse_binary(b"a text with one \0 in it"), Ok(()));
-    }
-
-    #[test]
-    fn charset_of_content_type_is_parsed() {
-        assert_eq!(charset("text/html; charset=\"UTF-8\""), Some("UTF-8"));
-        assert_eq!(charset("text/html;Charset=koi8-r; x=y"), Some("koi8-r"));
-        assert_eq!(charset("text/html; charset="), None);
-        assert_eq!(charset("text/html; xé"), None);
     }
 }

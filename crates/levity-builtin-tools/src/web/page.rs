@@ -5,8 +5,8 @@
 
 use levity_sandbox::Body;
 
-use super::charset;
-use super::html::{self, visible};
+use levity_html::{decode, extract, visible};
+
 use super::kind::{Kind, refuse_binary};
 
 /// The maximum size of a page's stored text, in bytes.
@@ -47,11 +47,11 @@ impl Page {
             .kind
             .map_or_else(|| Kind::of_bytes(&body.bytes), Ok)?;
         let is_markup = matches!(kind, Kind::Html | Kind::Xml);
-        let raw = charset::decode(&body.bytes, source.charset.as_deref(), is_markup);
+        let raw = decode(&body.bytes, source.charset.as_deref(), is_markup);
         let mut notes = Vec::new();
         let (title, text, is_cut) = match kind {
             Kind::Html => {
-                let found = html::extract(&raw, &source.url, MAX_TEXT);
+                let found = extract(&raw, &source.url, MAX_TEXT);
                 if found.is_thin {
                     notes.push(
                         "the page has hardly any text of its own; it may be made by \

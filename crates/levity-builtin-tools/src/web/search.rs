@@ -263,7 +263,7 @@ fn normalized(hit: &SearchHit) -> Option<SearchHit> {
         .filter(|url| matches!(url.scheme(), "http" | "https"))?;
     let short = |text: &str, max| {
         let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let line = super::html::visible(&line);
+        let line = levity_html::visible(&line);
         line[..crate::text::floor(&line, max)].to_owned()
     };
     let (title, snippet) = (

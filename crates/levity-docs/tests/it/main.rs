@@ -10,7 +10,11 @@
 mod crash;
 #[cfg(feature = "folder")]
 mod folder;
+#[cfg(all(feature = "formats", target_os = "linux"))]
+mod formats;
 mod tools;
+#[cfg(feature = "folder")]
+mod watch;
 
 use levity_docs::{
     Document, DocumentErrorKind, DocumentIndex, Passage, QuoteCheck, SearchOptions, TextKind,

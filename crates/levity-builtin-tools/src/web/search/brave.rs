@@ -8,9 +8,9 @@ use levity_sandbox::NetGuard;
 use serde_json::Value;
 
 use super::super::client::Client;
-use super::super::html::plain;
 use super::remote::{Key, Remote};
 use super::{SearchHit, SearchProvider};
+use levity_html::plain;
 
 /// The search service of Brave, which requires a key.
 ///

@@ -9,9 +9,9 @@ use levity_sandbox::NetGuard;
 use serde_json::Value;
 
 use super::super::client::Client;
-use super::super::html::plain;
 use super::remote::Remote;
 use super::{SearchHit, SearchProvider};
+use levity_html::plain;
 
 /// A SearXNG instance, which queries many search engines. Its settings must allow the format
 /// `json`.

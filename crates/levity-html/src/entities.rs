@@ -54,8 +54,12 @@ fn read(text: &str, in_attr: bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Removes the invisible characters from a text.
-pub(crate) fn visible(text: &str) -> String {
+/// Removes the invisible characters from a text, such as marks that change its direction.
+///
+/// ```
+/// assert_eq!(levity_html::visible("high\u{200b} water"), "high water");
+/// ```
+pub fn visible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     push_visible(text, &mut out);
     out

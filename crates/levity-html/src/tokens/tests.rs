@@ -9,7 +9,7 @@ use html5ever::tokenizer::{
 };
 
 use super::*;
-use crate::web::html::entities::{decode, decode_attr};
+use crate::entities::{decode, decode_attr};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum TestToken {

@@ -272,7 +272,7 @@ fn control_bytes_take_bounded_memory() {
     ] {
         check(
             label,
-            crate::web::charset::decode(&bytes[..SIZE / 8], Some(label), true).into_owned(),
+            crate::decode(&bytes[..SIZE / 8], Some(label), true).into_owned(),
         );
     }
     let marks: String = bytes

@@ -1,10 +1,25 @@
-//! Conversion of HTML to text: the main content of a page as Markdown.
+//! Reads HTML pages as text: the main content of a page as Markdown.
+//!
+//! ```
+//! let page = "<title>Tides</title><nav>Home</nav><h1>Harbour</h1><p>High water is <b>at six</b>.";
+//! let found = levity_html::extract(page, "https://example.com/tides", 10_000);
+//! assert_eq!(found.title.as_deref(), Some("Tides"));
+//! assert_eq!(found.text, "# Harbour\n\nHigh water is **at six**.");
+//! ```
 //!
 //! Pages are untrusted, so every step takes time and memory linear in the size of the page,
-//! whatever it contains. Tags become nodes of a flat tree in page order ([`tree`]). Noise and
-//! navigation are marked, and the main part is found by counting text ([`content`]). That part is
-//! written in one pass ([`markdown`]).
+//! whatever it contains. Tags become nodes of a flat tree in page order. Noise and navigation are
+//! marked, and the main part is found by counting text. That part is written in one pass.
+//!
+//! # Features
+//! This crate has no features.
+//!
+//! # Where to go next
+//! [`extract`] reads a page, [`plain`] a fragment, and [`decode`] turns bytes into text.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod charset;
 mod class_names;
 mod content;
 mod entities;
@@ -21,8 +36,9 @@ mod tests;
 
 use url::Url;
 
-pub(super) use entities::visible;
-use entities::{decode, decode_attr};
+pub use charset::{content_type_charset, decode};
+pub use entities::visible;
+use entities::{decode as decode_text, decode_attr};
 use names::{Attr, Name};
 use tree::{Doc, Id};
 
@@ -37,20 +53,24 @@ const LITTLE: usize = 200;
 
 /// The extracted content of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Extract {
-    pub(super) title: Option<String>,
-    pub(super) text: String,
+#[non_exhaustive]
+pub struct Extract {
+    /// The title of the page, if it has one.
+    pub title: Option<String>,
+    /// The content as Markdown.
+    pub text: String,
     /// Set if the page was too large to be processed completely.
-    pub(super) is_cut: bool,
+    pub is_cut: bool,
     /// Set if there is hardly any text, as in a page that scripts render.
-    pub(super) is_thin: bool,
+    pub is_thin: bool,
 }
 
 /// Extracts the main content of a page, at most `max` bytes.
 ///
 /// Three levels are tried, from strict to lenient, until one gives at least 200 bytes. A page
-/// without text of its own gets its description from the header.
-pub(super) fn extract(page: &str, url: &str, max: usize) -> Extract {
+/// without text of its own gets its description from the header. Links are resolved against `url`,
+/// which may be empty.
+pub fn extract(page: &str, url: &str, max: usize) -> Extract {
     let doc = Doc::parse(page, MAX_NODES);
     let base = base(&doc, Url::parse(url).ok());
     let best = content::LEVELS.iter().map(|level| {
@@ -79,10 +99,14 @@ pub(super) fn extract(page: &str, url: &str, max: usize) -> Extract {
     }
 }
 
-/// Returns the plain text of an HTML fragment, such as a snippet with a few tags.
-pub(super) fn plain(piece: &str) -> String {
+/// Returns the plain text of an HTML fragment, such as a snippet with a few tags, on one line.
+///
+/// ```
+/// assert_eq!(levity_html::plain("High <b>water</b> &amp; low"), "High water & low");
+/// ```
+pub fn plain(piece: &str) -> String {
     let doc = Doc::parse(piece, 1000);
-    let text: Vec<_> = doc.texts(Doc::ROOT).map(decode).collect();
+    let text: Vec<_> = doc.texts(Doc::ROOT).map(decode_text).collect();
     one_line(&text.concat(), 2000)
 }
 
@@ -110,7 +134,7 @@ fn title(doc: &Doc<'_>) -> Option<String> {
     let own = || {
         let node = doc.find(Name::Title)?;
         Some(one_line(
-            &doc.texts(node).map(decode).collect::<String>(),
+            &doc.texts(node).map(decode_text).collect::<String>(),
             300,
         ))
     };
@@ -160,7 +184,7 @@ fn one_line(text: &str, max: usize) -> String {
 }
 
 /// Returns the character set that the beginning of a page declares.
-pub(super) fn declared(head: &str) -> Option<String> {
+fn declared(head: &str) -> Option<String> {
     if let Some(rest) = head.trim_start().strip_prefix("<?xml") {
         let own = rest.split("?>").next().unwrap_or_default();
         let label = own
@@ -189,7 +213,7 @@ pub(super) fn declared(head: &str) -> Option<String> {
         let is_type =
             value("http-equiv").is_some_and(|(_, name)| name.eq_ignore_ascii_case("content-type"));
         if let (true, Some((_, content))) = (is_type, value("content")) {
-            return super::kind::charset(content).map(str::to_owned);
+            return content_type_charset(content).map(str::to_owned);
         }
     }
     None

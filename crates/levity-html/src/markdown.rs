@@ -279,7 +279,7 @@ impl Writer<'_, '_> {
 
     /// Returns the absolute address of a link; `None` if it stays on the page.
     fn address(&self, href: &str) -> Option<String> {
-        let href = &href[..crate::text::floor(href, MAX_URL * 2)];
+        let href = levity_core::text::head(href, MAX_URL * 2);
         let href = decode_attr(href);
         let href = href.trim();
         if href.is_empty() || href.starts_with('#') {

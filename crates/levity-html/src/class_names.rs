@@ -202,7 +202,7 @@ fn begins_or_ends(name: &str, word: &str) -> bool {
 
 /// Cuts a list of classes to the length that is read.
 fn short(names: &str) -> &str {
-    &names[..crate::text::floor(names, MAX_CLASS_LIST)]
+    levity_core::text::head(names, MAX_CLASS_LIST)
 }
 
 #[cfg(test)]

@@ -7,18 +7,19 @@ use std::borrow::Cow;
 
 use encoding_rs::{Encoding, UTF_8, WINDOWS_1252, X_USER_DEFINED};
 
-use super::html::declared;
+use crate::declared;
 
 /// The number of leading bytes in which a charset declaration is searched.
 const PRESCAN: usize = 1024;
 
 /// Decodes bytes into text. In order of precedence, the encoding comes from a byte order mark, the
-/// server, the page's own declaration, or valid UTF-8. Otherwise, it is Windows-1252.
-pub(super) fn decode<'a>(
-    bytes: &'a [u8],
-    server_charset: Option<&str>,
-    is_markup: bool,
-) -> Cow<'a, str> {
+/// server, the page's own declaration if it is markup, or valid UTF-8. Otherwise, it is
+/// Windows-1252.
+///
+/// ```
+/// assert_eq!(levity_html::decode(b"d\xe9j\xe0", None, false), "déjà");
+/// ```
+pub fn decode<'a>(bytes: &'a [u8], server_charset: Option<&str>, is_markup: bool) -> Cow<'a, str> {
     if let Some((encoding, mark)) = Encoding::for_bom(bytes) {
         return encoding.decode_without_bom_handling(&bytes[mark..]).0;
     }
@@ -64,9 +65,42 @@ fn guess(bytes: &[u8]) -> &'static Encoding {
     }
 }
 
+/// Returns the character set in a content type.
+///
+/// ```
+/// assert_eq!(levity_html::content_type_charset("text/html; charset=koi8-r"), Some("koi8-r"));
+/// ```
+pub fn content_type_charset(content_type: &str) -> Option<&str> {
+    let is_it = |part: &&str| {
+        part.trim_start()
+            .get(..8)
+            .is_some_and(|start| start.eq_ignore_ascii_case("charset="))
+    };
+    let part = content_type.split([';', ',']).find(is_it)?;
+    let label = part.trim_start()[8..]
+        .trim()
+        .trim_matches(['"', '\''])
+        .trim();
+    (!label.is_empty()).then_some(label)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn charset_of_content_type_is_parsed() {
+        assert_eq!(
+            content_type_charset("text/html; charset=\"UTF-8\""),
+            Some("UTF-8")
+        );
+        assert_eq!(
+            content_type_charset("text/html;Charset=koi8-r; x=y"),
+            Some("koi8-r")
+        );
+        assert_eq!(content_type_charset("text/html; charset="), None);
+        assert_eq!(content_type_charset("text/html; xé"), None);
+    }
 
     #[track_caller]
     fn check(bytes: &[u8], server_charset: Option<&str>, expected: &str) {
