@@ -24,7 +24,7 @@
 //!   with its reason; `complete` is `false` if the folder has too many files.
 //! - `search`: `passages`, each with `id`, `document`, `kind`, `hash`, `number`, `context`, `text`,
 //!   `page`, `lines` and `score`. The score is at most 1, and comparable only within one result.
-//! - `list`: `name`, `kind`, `hash`, `bytes`, `changed`, `is_file`, `indexed` and `passages`.
+//! - `list`: `name`, `kind`, `hash`, `bytes`, `changed`, `file`, `indexed` and `passages`.
 //! - `status`: `file`, `documents`, `passages` and `bytes`.
 //!
 //! # Why the index is not in the folder
@@ -35,7 +35,12 @@
 //!
 //! # Why files are read each time
 //! Times of change are not reliable: copies and version control set them freely. Reading and
-//! hashing is fast compared with splitting and indexing, which only new texts need.
+//! hashing is fast compared with splitting and indexing, which only new texts need. `watch` reads
+//! all files when it starts, and then relies on sizes and times.
+//!
+//! # Other formats
+//! PDF, Office, EPUB and e-mail files, and archives are read by processes of this program, each in
+//! a sandbox without network and files. Builds without the feature `formats` leave such files out.
 //!
 //! Exit codes: 0, 1 if nothing is found or the index cannot be used, 2 for a wrong call.
 
@@ -43,7 +48,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use levity::docs::{DocumentIndex, FolderReport, FolderUpdate, Passage, SearchOptions};
+use levity::docs::{
+    DocumentIndex, FolderReport, FolderUpdate, FolderWatch, Passage, SearchOptions,
+};
 use levity::sandbox::Workspace;
 use serde_json::json;
 
@@ -67,8 +74,10 @@ pub(crate) struct Docs {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Index the text files of a folder, or bring their index up to date.
+    /// Index the files of a folder, or bring their index up to date.
     Add(Add),
+    /// Keep the index of a folder up to date, until the command is stopped.
+    Watch(Add),
     /// Find passages that answer a question.
     Search(Search),
     /// List the documents of the index.
@@ -162,6 +171,7 @@ struct Status {
 pub(crate) async fn docs(args: Docs) -> ExitCode {
     let ended = match args.action {
         Action::Add(args) => args.run().await,
+        Action::Watch(args) => args.watch().await,
         Action::Search(args) => args.run().await,
         Action::List(args) => args.run().await,
         Action::Status(args) => args.run().await,
@@ -248,8 +258,10 @@ pub(crate) async fn update(
     index: &DocumentIndex,
     workspace: &Workspace,
     max_file_bytes: u64,
+    readers: &Readers,
 ) -> Result<FolderReport, String> {
-    let update = FolderUpdate::new(index, workspace)
+    let update = readers
+        .for_update(FolderUpdate::new(index, workspace))
         .max_file_bytes(max_file_bytes)
         .on_progress(|at| {
             if at.done < at.files {
@@ -259,9 +271,47 @@ pub(crate) async fn update(
     update.run().await.map_err(|error| chain(&error))
 }
 
+/// Reads PDF, Office and other files, if this build can.
+pub(crate) struct Readers {
+    #[cfg(feature = "formats")]
+    reader: levity::docs::FormatReader,
+}
+
+impl Readers {
+    /// Prepares the reader. It starts no process before the first file.
+    pub(crate) fn new() -> Result<Self, String> {
+        Ok(Self {
+            #[cfg(feature = "formats")]
+            reader: levity::docs::FormatReader::new().map_err(|error| chain(&error))?,
+        })
+    }
+
+    pub(crate) fn for_update<'a>(&self, update: FolderUpdate<'a>) -> FolderUpdate<'a> {
+        #[cfg(feature = "formats")]
+        let update = update.reader(&self.reader);
+        update
+    }
+
+    pub(crate) fn for_watch<'a>(&self, watch: FolderWatch<'a>) -> FolderWatch<'a> {
+        #[cfg(feature = "formats")]
+        let watch = watch.reader(&self.reader);
+        watch
+    }
+
+    #[cfg(feature = "serve")]
+    pub(crate) fn for_server(
+        &self,
+        server: levity::serve::DocumentServer,
+    ) -> levity::serve::DocumentServer {
+        #[cfg(feature = "formats")]
+        let server = server.reader(self.reader.clone());
+        server
+    }
+}
+
 impl Add {
-    /// Brings the index up to date, and prints what has changed and which files were left out.
-    async fn run(mut self) -> Result<ExitCode, Problem> {
+    /// Opens the folder and its index.
+    fn open(&mut self) -> Result<(DocumentIndex, Workspace, Readers), Problem> {
         if let Some(folder) = self.folder.take() {
             self.place.dir = folder;
         }
@@ -270,13 +320,36 @@ impl Add {
             .place
             .open_or_create()
             .map_err(|problem| (problem, 1))?;
-        let report = update(&index, &workspace, self.max_file << 20).await;
+        let readers = Readers::new().map_err(|problem| (problem, 1))?;
+        Ok((index, workspace, readers))
+    }
+
+    /// Brings the index up to date, and prints what has changed and which files were left out.
+    async fn run(mut self) -> Result<ExitCode, Problem> {
+        let (index, workspace, readers) = self.open()?;
+        let report = update(&index, &workspace, self.max_file << 20, &readers).await;
         let report = report.map_err(|problem| (problem, 1))?;
-        match self.json {
-            true => print_json(&to_json(&report)),
-            false => print_text(&to_text(&report)),
-        }
+        self.print(&report);
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Prints each change until the command is stopped.
+    async fn watch(mut self) -> Result<ExitCode, Problem> {
+        let (index, workspace, readers) = self.open()?;
+        let watch = readers
+            .for_watch(FolderWatch::new(&index, &workspace))
+            .max_file_bytes(self.max_file << 20)
+            .on_change(|report| self.print(report));
+        let ended = watch.run().await;
+        ended.map_err(|error| (chain(&error), 1))?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn print(&self, report: &FolderReport) {
+        match self.json {
+            true => print_json(&to_json(report)),
+            false => print_text(&to_text(report)),
+        }
     }
 }
 

@@ -167,12 +167,15 @@ enum Command {
     Trust(settings::TrustArgs),
 }
 
-/// The check for the Python worker comes first, before clap and the async runtime: a worker process
-/// has other arguments and must stay small.
+/// The checks for worker processes come first, before clap and the async runtime: a worker has other
+/// arguments and must stay small.
 fn main() -> ExitCode {
     // This program also serves as the worker that runs Python in a separate process.
     #[cfg(feature = "python")]
     levity::python::worker_main();
+    // It also reads one PDF, Office or other file in a separate process.
+    #[cfg(feature = "formats")]
+    levity::docs::FormatReader::serve_if_child();
     start()
 }
 

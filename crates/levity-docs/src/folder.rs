@@ -340,6 +340,7 @@ mod formats {
     use super::{FolderReport, FolderUpdate, PackedFile, SkippedFile};
     use crate::files::{FileRecord, FileRecords, parts};
     use crate::index::check;
+    use crate::reader::ReadError;
     use crate::{Document, DocumentError, TextKind};
 
     /// The version of the readers. With another one, all files are read again.
@@ -397,13 +398,21 @@ mod formats {
             path: &str,
             changed: Option<Timestamp>,
             hash: String,
-            read: Result<FileTexts, String>,
+            read: Result<FileTexts, ReadError>,
             report: &mut FolderReport,
         ) -> Result<bool, DocumentError> {
             let mut left_out = Vec::new();
             let mut documents = Vec::new();
             match read {
-                Err(reason) => left_out.push((path.to_owned(), reason)),
+                // The file may be readable later, so nothing is recorded, and its texts stay.
+                Err(ReadError::Reader(reason)) => {
+                    report.skipped.push(SkippedFile {
+                        path: path.to_owned(),
+                        reason,
+                    });
+                    return Ok(true);
+                }
+                Err(ReadError::File(reason)) => left_out.push((path.to_owned(), reason)),
                 Ok(texts) => {
                     let parts = texts.left_out.into_iter();
                     left_out.extend(parts.map(|part| (part.name, part.error.to_string())));

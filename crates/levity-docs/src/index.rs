@@ -393,6 +393,16 @@ impl DocumentIndex {
         self.file.run(move |file| file.read(list)).await
     }
 
+    /// Returns the document with this name, if the index has it.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub async fn document(&self, name: &str) -> Result<Option<DocumentInfo>, DocumentError> {
+        let name = name.to_owned();
+        let find = move |view: &Connection| rows::document(view, &name);
+        self.file.run(move |file| file.read(find)).await
+    }
+
     /// Returns the size of the index.
     ///
     /// # Errors

@@ -5,8 +5,8 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::exit;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use levity_formats::{FileTexts, FormatError, Limits};
@@ -56,12 +56,36 @@ static SERVES: AtomicBool = AtomicBool::new(false);
 /// }
 /// ```
 ///
-/// A file has 20 seconds and 768 MiB of memory, and [`Limits`](levity_formats::Limits) of its texts.
+/// A file has 20 seconds of CPU time, three times as much time in all, 768 MiB of memory, and [`Limits`](levity_formats::Limits) of its texts.
 #[derive(Clone, Debug)]
 pub struct FormatReader {
+    settings: Arc<Settings>,
+    /// The sandbox, or the reason why there is none. Creating one takes some processes, so it waits
+    /// for the first file.
+    place: Arc<OnceLock<Result<Place, String>>>,
+}
+
+/// A sandbox whose workspace is an empty folder.
+#[derive(Debug)]
+struct Place {
     sandbox: Sandbox,
+    _folder: EmptyFolder,
+}
+
+#[derive(Debug)]
+struct Settings {
     program: PathBuf,
-    _folder: Arc<EmptyFolder>,
+    time: Duration,
+    memory: u64,
+    level: Level,
+}
+
+/// The reason why a file has no texts.
+pub(crate) enum ReadError {
+    /// The file cannot be read, now or later.
+    File(String),
+    /// No file can be read at the moment.
+    Reader(String),
 }
 
 /// Settings of a [`FormatReader`].
@@ -82,7 +106,8 @@ impl FormatReaderBuilder {
         self
     }
 
-    /// Sets the time limit for one file; 20 seconds by default.
+    /// Sets the limit of CPU time for one file; 20 seconds by default. The limit of time is three
+    /// times as long.
     pub fn time_limit(mut self, time: Duration) -> Self {
         self.time = time;
         self
@@ -101,11 +126,12 @@ impl FormatReaderBuilder {
         self
     }
 
-    /// Tests what the system can enforce, and creates the reader.
+    /// Creates the reader. The first file that it reads tests what the system can enforce; if that
+    /// is too little, no file is read, and the report of the update says so.
     ///
     /// # Errors
-    /// [`Refused`](crate::DocumentErrorKind::Refused) if the system cannot enforce the level, or if
-    /// the current program never called [`FormatReader::serve_if_child`].
+    /// [`Refused`](crate::DocumentErrorKind::Refused) if the current program never called
+    /// [`FormatReader::serve_if_child`].
     pub fn build(self) -> Result<FormatReader, DocumentError> {
         let program = match self.program {
             Some(program) => program,
@@ -119,29 +145,43 @@ impl FormatReaderBuilder {
                 ));
             }
         };
+        let settings = Settings {
+            program,
+            time: self.time,
+            memory: self.memory,
+            level: self.level,
+        };
+        Ok(FormatReader {
+            settings: Arc::new(settings),
+            place: Arc::default(),
+        })
+    }
+}
+
+impl Place {
+    fn new(settings: &Settings) -> Result<Self, String> {
         let unusable = |error: &dyn std::error::Error| {
-            DocumentError::refused(format!(
+            format!(
                 "files in formats such as PDF cannot be read safely here: {}",
                 levity_core::text::chain(error)
-            ))
+            )
         };
         let folder = EmptyFolder::new().map_err(|error| unusable(&error))?;
         let workspace = Workspace::builder(&folder.0).read_only().build();
         let workspace = workspace.map_err(|error| unusable(&error))?;
         let sandbox = Sandbox::builder(workspace)
-            .require_level(self.level)
-            .allow_read(&program)
-            .time_limit(self.time)
-            .cpu_time_limit(self.time)
-            .memory_limit(self.memory)
+            .require_level(settings.level)
+            .allow_read(&settings.program)
+            .time_limit(settings.time * 3)
+            .cpu_time_limit(settings.time)
+            .memory_limit(settings.memory)
             .max_processes(MAX_PROCESSES)
             .max_output(MAX_REPLY)
             .build()
             .map_err(|error| unusable(&error))?;
-        Ok(FormatReader {
+        Ok(Self {
             sandbox,
-            program,
-            _folder: Arc::new(folder),
+            _folder: folder,
         })
     }
 }
@@ -180,36 +220,42 @@ impl FormatReader {
     }
 
     /// Reads the texts of a file in memory. The name is that of the file.
-    ///
-    /// # Errors
-    /// The reason in words, for people.
-    pub(crate) async fn read(&self, name: &str, bytes: &[u8]) -> Result<FileTexts, String> {
-        let mut input = serde_json::to_vec(name).map_err(|error| error.to_string())?;
+    pub(crate) async fn read(&self, name: &str, bytes: &[u8]) -> Result<FileTexts, ReadError> {
+        let sandbox = self.sandbox().await.map_err(ReadError::Reader)?;
+        let name = serde_json::to_vec(name);
+        let mut input = name.map_err(|error| ReadError::File(error.to_string()))?;
         input.push(b'\n');
         input.extend_from_slice(bytes);
-        let program: OsString = self.program.clone().into();
-        let command = self
-            .sandbox
-            .command([program])
-            .env(VARIABLE, "1")
-            .stdin(input);
-        let ended = command.run().await;
-        let ended = ended.map_err(|error| {
-            format!(
-                "the reader could not start: {}",
-                levity_core::text::chain(&error)
-            )
+        let program: OsString = self.settings.program.clone().into();
+        let command = sandbox.command([program]).env(VARIABLE, "1").stdin(input);
+        let ended = command.run().await.map_err(|error| {
+            let cause = levity_core::text::chain(&error);
+            ReadError::Reader(format!("the reader could not start: {cause}"))
         })?;
         if !ended.is_success() {
-            return Err(failure(ended.exit));
+            return Err(ReadError::File(failure(ended.exit)));
         }
         let reply: Result<Result<FileTexts, FormatError>, _> =
             serde_json::from_str(&ended.stdout.text);
         match reply {
             Ok(Ok(texts)) => Ok(texts),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err("the reader failed".into()),
+            Ok(Err(error)) => Err(ReadError::File(error.to_string())),
+            Err(_) => Err(ReadError::File("the reader failed".into())),
         }
+    }
+
+    /// Returns the sandbox, and creates it for the first file.
+    async fn sandbox(&self) -> Result<Sandbox, String> {
+        let (settings, place) = (self.settings.clone(), self.place.clone());
+        let get = move || {
+            let place = place.get_or_init(|| Place::new(&settings));
+            place
+                .as_ref()
+                .map(|place| place.sandbox.clone())
+                .map_err(Clone::clone)
+        };
+        let got = tokio::task::spawn_blocking(get).await;
+        got.map_err(|error| format!("the sandbox could not be created: {error}"))?
     }
 }
 

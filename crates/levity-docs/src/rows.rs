@@ -376,31 +376,45 @@ fn to_passage(row: &Row<'_>, score: f32) -> rusqlite::Result<Passage> {
     })
 }
 
+/// The columns of a document, for [`info`].
+macro_rules! document_columns {
+    () => {
+        "SELECT name, kind, hash, bytes, changed, file, indexed, \
+            (SELECT count(*) FROM chunks WHERE document = documents.key) FROM documents"
+    };
+}
+
 /// Returns the documents in the order of their names, after the name `after`.
 pub(crate) fn list(
     view: &Connection,
     after: &str,
     limit: usize,
 ) -> rusqlite::Result<Vec<DocumentInfo>> {
-    let mut rows = view.prepare_cached(
-        "SELECT name, kind, hash, bytes, changed, file, indexed, \
-            (SELECT count(*) FROM chunks WHERE document = documents.key) \
-            FROM documents WHERE name > ?1 ORDER BY name LIMIT ?2",
-    )?;
+    let mut rows = view.prepare_cached(concat!(
+        document_columns!(),
+        " WHERE name > ?1 ORDER BY name LIMIT ?2"
+    ))?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    rows.query_map(params![after, limit], |row| {
-        Ok(DocumentInfo {
-            name: row.get(0)?,
-            kind: TextKind::from_name(&row.get::<_, String>(1)?),
-            hash: row.get(2)?,
-            bytes: u64::try_from(row.get::<_, i64>(3)?).unwrap_or(0),
-            changed: timestamp(row.get(4)?),
-            file: row.get(5)?,
-            indexed: timestamp(row.get(6)?),
-            passages: u64::try_from(row.get::<_, i64>(7)?).unwrap_or(0),
-        })
-    })?
-    .collect()
+    rows.query_map(params![after, limit], info)?.collect()
+}
+
+/// Returns the document with this name.
+pub(crate) fn document(view: &Connection, name: &str) -> rusqlite::Result<Option<DocumentInfo>> {
+    let mut find = view.prepare_cached(concat!(document_columns!(), " WHERE name = ?1"))?;
+    find.query_row([name], info).optional()
+}
+
+fn info(row: &Row<'_>) -> rusqlite::Result<DocumentInfo> {
+    Ok(DocumentInfo {
+        name: row.get(0)?,
+        kind: TextKind::from_name(&row.get::<_, String>(1)?),
+        hash: row.get(2)?,
+        bytes: u64::try_from(row.get::<_, i64>(3)?).unwrap_or(0),
+        changed: timestamp(row.get(4)?),
+        file: row.get(5)?,
+        indexed: timestamp(row.get(6)?),
+        passages: u64::try_from(row.get::<_, i64>(7)?).unwrap_or(0),
+    })
 }
 
 /// Returns the numbers of documents, chunks, bytes of text, and chunks with a vector of an

@@ -12,13 +12,16 @@
 //! An address that other machines reach requires encryption or `--allow-plaintext`.
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use clap::Args;
+use levity::serve::mcp::McpServer;
 use levity::serve::{
     AccessControl, AccessLog, ConnectionLimits, Listener, Token, Tokens, check_exposure,
 };
 
-use crate::terminal::{chain, note};
+use super::{scheme, serve_until_shutdown, shutdown_signal};
+use crate::terminal::{chain, note, report_error};
 use crate::token::token;
 
 /// The variable that holds the server's own token.
@@ -56,6 +59,84 @@ pub(super) struct AccessArgs {
     /// standard error.
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
+}
+
+/// The transport of an MCP server: standard input and output, or HTTP.
+#[derive(Args)]
+pub(super) struct TransportArgs {
+    /// Listen on this address, such as `127.0.0.1:8000`, at `/mcp`, instead of stdin and stdout.
+    #[arg(long, value_name = "ADDR")]
+    http: Option<String>,
+    /// File with the token that clients must send; created if it does not exist. By default
+    /// `LEVITY_TOKEN`, or `levity/mcp.token` in the user's state folder.
+    #[arg(long, value_name = "FILE", requires = "http")]
+    token_file: Option<PathBuf>,
+    /// Host name that clients may use for this server, besides loopback names; may be given more
+    /// than once.
+    #[arg(long, value_name = "NAME", requires = "http")]
+    allow_host: Vec<String>,
+    /// Origin of web pages that may call this server, besides the loopback; may be given more than
+    /// once.
+    #[arg(long, value_name = "ORIGIN", requires = "http")]
+    allow_origin: Vec<String>,
+    #[command(flatten)]
+    access: AccessArgs,
+}
+
+impl TransportArgs {
+    /// Returns the share of each limit that one tenant may use, in percent, if it is set.
+    pub(super) fn token_share(&self) -> Option<u8> {
+        self.access.token_share()
+    }
+
+    /// Serves over HTTP if `--http` is given, else over standard input and output. A listener that
+    /// cannot be opened is a wrong call, 2.
+    pub(super) async fn serve(&self, server: McpServer) -> ExitCode {
+        match self.listener().await {
+            Ok(Some(listener)) => {
+                let report = |listener: &Listener| {
+                    note(&format!(
+                        "MCP at {}://{}/mcp",
+                        scheme(listener),
+                        listener.address()
+                    ));
+                };
+                serve_until_shutdown(listener, report, |listener| async move {
+                    server.listen(listener).await
+                })
+                .await
+            }
+            Ok(None) => serve_stdio(server).await,
+            Err(problem) => report_error(&problem, 2),
+        }
+    }
+
+    /// Opens the listener of `--http`; none without it.
+    async fn listener(&self) -> Result<Option<Listener>, String> {
+        let Some(address) = &self.http else {
+            return Ok(None);
+        };
+        let config = ListenerConfig {
+            address,
+            token_file: self.token_file.as_deref(),
+            token_name: "mcp.token",
+            hosts: &self.allow_host,
+            origins: &self.allow_origin,
+        };
+        self.access.listen(&config).await.map(Some)
+    }
+}
+
+/// Ends when the client closes standard input, or at a shutdown signal. Requests in progress are
+/// dropped then, and runs stay in the journal, if one is used.
+async fn serve_stdio(server: McpServer) -> ExitCode {
+    tokio::select! {
+        ended = server.stdio() => match ended {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => report_error(&chain(&error), 1),
+        },
+        () = shutdown_signal() => ExitCode::SUCCESS,
+    }
 }
 
 /// The other settings of a listener.

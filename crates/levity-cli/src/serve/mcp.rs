@@ -28,8 +28,8 @@ use levity::serve::mcp::{ClientModel, McpLimits, McpServer};
 use levity::serve::{AgentServer, Listener, RecallLibrary, Runs, TextPrompts};
 use levity::test::FunctionModel;
 
-use super::access::{AccessArgs, ListenerConfig};
-use super::{resume_only_marked, scheme, serve_until_shutdown, shutdown_signal};
+use super::access::TransportArgs;
+use super::resume_only_marked;
 use crate::agent::{AgentShape, NoteOutput};
 use crate::kind::{GroupOptions, Kind};
 use crate::logs::Logs;
@@ -42,21 +42,8 @@ use crate::terminal::{chain, note, report_error};
 /// Offer the agent to MCP clients, as the tool `query`.
 #[derive(Args)]
 pub(crate) struct ServeMcp {
-    /// Listen on this address, such as `127.0.0.1:8000`, at `/mcp`, instead of stdin and stdout.
-    #[arg(long, value_name = "ADDR")]
-    http: Option<String>,
-    /// File with the token that clients must send; created if it does not exist. By default
-    /// `LEVITY_TOKEN`, or `levity/mcp.token` in the user's state folder.
-    #[arg(long, value_name = "FILE", requires = "http")]
-    token_file: Option<PathBuf>,
-    /// Host name that clients may use for this server, besides loopback names; may be given more
-    /// than once.
-    #[arg(long, value_name = "NAME", requires = "http")]
-    allow_host: Vec<String>,
-    /// Origin of web pages that may call this server, besides the loopback; may be given more than
-    /// once.
-    #[arg(long, value_name = "ORIGIN", requires = "http")]
-    allow_origin: Vec<String>,
+    #[command(flatten)]
+    transport: TransportArgs,
     /// Name of the server.
     #[arg(long, default_value = "levity")]
     name: String,
@@ -84,8 +71,6 @@ pub(crate) struct ServeMcp {
     journal: Option<PathBuf>,
     #[command(flatten)]
     trust: Trust,
-    #[command(flatten)]
-    access: AccessArgs,
     /// Kind of run that works on the queries of clients.
     #[arg(long, value_enum, value_name = "KIND", default_value_t = Kind::Agent)]
     offer: Kind,
@@ -121,7 +106,7 @@ pub(crate) async fn serve(args: ServeMcp) -> ExitCode {
         Err(problem) => return report_error(&problem, 2),
     };
     let code = tokio::select! {
-        code = args.serve_on(built.server) => code,
+        code = args.transport.serve(built.server) => code,
         never = remove_expired(built.expiring.as_ref()) => match never {},
     };
     built.mcp_servers.end(code).await
@@ -171,41 +156,7 @@ async fn cancel_abandoned(runs: &Runs) -> Result<(), String> {
     Ok(())
 }
 
-/// Ends when the client closes standard input, or at a shutdown signal. Requests in progress are
-/// dropped then, and their runs stay in the journal, if one is used.
-async fn serve_stdio(server: McpServer) -> ExitCode {
-    tokio::select! {
-        ended = server.stdio() => match ended {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => report_error(&chain(&error), 1),
-        },
-        () = shutdown_signal() => ExitCode::SUCCESS,
-    }
-}
-
 impl ServeMcp {
-    /// Serves over HTTP if `--http` is given, else over standard input and output. A listener that
-    /// cannot be opened is a wrong call, 2.
-    async fn serve_on(&self, server: McpServer) -> ExitCode {
-        match self.listener().await {
-            Ok(Some(listener)) => {
-                let report = |listener: &Listener| {
-                    note(&format!(
-                        "MCP at {}://{}/mcp",
-                        scheme(listener),
-                        listener.address()
-                    ));
-                };
-                serve_until_shutdown(listener, report, |listener| async move {
-                    server.listen(listener).await
-                })
-                .await
-            }
-            Ok(None) => serve_stdio(server).await,
-            Err(problem) => report_error(&problem, 2),
-        }
-    }
-
     /// Checks options that contradict each other, opens the journal, and builds the runs and the
     /// server. The order matters: options are checked before
     /// the agent's MCP servers are started, and abandoned runs are cancelled before the first
@@ -263,12 +214,12 @@ impl ServeMcp {
 
     /// Cancels abandoned runs, and adds what clients may see.
     async fn server(&self, mut runs: Runs, agent: Option<Agent>) -> Result<McpServer, String> {
-        if let Some(percent) = self.access.token_share() {
+        if let Some(percent) = self.transport.token_share() {
             runs = runs.token_share(percent);
         }
         cancel_abandoned(&runs).await?;
         let mut server = AgentServer::new(&self.name, env!("CARGO_PKG_VERSION"), runs);
-        if let Some(percent) = self.access.token_share() {
+        if let Some(percent) = self.transport.token_share() {
             server =
                 server.configure(|server| server.limits(McpLimits::default().token_share(percent)));
         }
@@ -328,29 +279,13 @@ impl ServeMcp {
         };
         if self.shape.memory.is_none() {
             let world = runtime.world().clone();
-            agent = agent.conversations(match self.access.token_share() {
+            agent = agent.conversations(match self.transport.token_share() {
                 Some(percent) => AgentServer::temporary_sessions_with_share(percent).world(world),
                 None => AgentServer::temporary_sessions().world(world),
             });
         }
         let agent = agent.build().map_err(|error| chain(&error));
         mcp_servers.beside(agent).await
-    }
-
-    /// Returns `None` for stdio. The token is not needed there, because only the parent process can
-    /// write to the pipe.
-    async fn listener(&self) -> Result<Option<Listener>, String> {
-        let Some(address) = &self.http else {
-            return Ok(None);
-        };
-        let config = ListenerConfig {
-            address,
-            token_file: self.token_file.as_deref(),
-            token_name: "mcp.token",
-            hosts: &self.allow_host,
-            origins: &self.allow_origin,
-        };
-        self.access.listen(&config).await.map(Some)
     }
 }
 
