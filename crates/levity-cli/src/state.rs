@@ -102,7 +102,6 @@ pub(crate) fn create(folder: &Path) -> Result<(), String> {
 /// path, for uniqueness: `/home/a/my app` becomes `my_app-` and a digest. Callers pass an absolute
 /// path; a relative one would depend on the current folder.
 pub(crate) fn name_of(folder: &Path) -> String {
-    let text = folder.to_string_lossy();
     let last: String = folder
         .file_name()
         .map(|name| name.to_string_lossy().into_owned())
@@ -115,6 +114,30 @@ pub(crate) fn name_of(folder: &Path) -> String {
         }
     };
     let last: String = last.chars().take(40).map(plain).collect();
-    let hash = sha256(text.as_bytes());
+    // Two paths may differ only in bytes that are not UTF-8.
+    let hash = sha256(folder.as_os_str().as_encoded_bytes());
     format!("{last}-{}", &hash[..32])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn name_contains_digest_of_exact_path() {
+        let hash = sha256("/home/ä/my app".as_bytes());
+        let name = name_of(Path::new("/home/ä/my app"));
+        assert_eq!(name, format!("my_app-{}", &hash[..32]));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn names_differ_for_paths_that_are_not_utf8() {
+        use std::ffi::OsStr;
+        use std::os::unix::ffi::OsStrExt as _;
+
+        let name = |path: &[u8]| name_of(Path::new(OsStr::from_bytes(path)));
+        assert_ne!(name(b"/a/\xff"), name(b"/a/\xfe"));
+        assert_ne!(name(b"/a/\xff"), name("/a/\u{fffd}".as_bytes()));
+    }
 }

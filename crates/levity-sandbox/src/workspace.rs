@@ -24,6 +24,8 @@ mod fold;
 mod later;
 mod meta;
 mod path;
+#[cfg(unix)]
+mod repository;
 mod resolve;
 #[cfg(unix)]
 mod sys;
@@ -51,6 +53,8 @@ pub use file::{Excerpt, OpenFile};
 pub use later::DeniedPaths;
 use later::LiveDeny;
 pub use meta::{EntryKind, Metadata};
+#[cfg(all(feature = "commands", target_os = "linux"))]
+pub(crate) use repository::{CONTROL_FILES, GitPlaces, Trail, TrailEnd, is_bare, is_name_of_git};
 use resolve::{Place, ResolveOptions, error as failed};
 use sys::{Fd, Purpose, SysError};
 use targets::Targets;
@@ -190,10 +194,26 @@ impl Workspace {
         self.0.record_real_target(real, targets::DeniedTo::All)
     }
 
-    /// Records the repository that a `.git` link or file leads to, and returns its identity.
+    /// Records and returns the places to which a `.git` link or file leads. Calls `check` before it
+    /// follows a link.
     #[cfg(all(feature = "commands", target_os = "linux"))]
-    pub(crate) fn record_repository(&self, git: &Path) -> Option<Identity> {
-        self.0.record_repository(git)
+    pub(crate) fn record_git(
+        &self,
+        git: &Path,
+        check: &dyn Fn() -> std::io::Result<()>,
+    ) -> std::io::Result<GitPlaces> {
+        self.0.record_git(git, check)
+    }
+
+    /// Records and returns the places to which a repository leads. Calls `check` before it follows a
+    /// link.
+    #[cfg(all(feature = "commands", target_os = "linux"))]
+    pub(crate) fn record_repository(
+        &self,
+        repository: &Path,
+        check: &dyn Fn() -> std::io::Result<()>,
+    ) -> std::io::Result<GitPlaces> {
+        self.0.record_repository(repository, check)
     }
 
     /// Returns the identities and the paths of all recorded targets of denied names.
@@ -481,7 +501,8 @@ impl Workspace {
     /// folder of the new name must exist.
     ///
     /// Neither path is followed if it is a link: the link itself is renamed or replaced. If a rule
-    /// of the workspace matches paths and not only names, folders cannot be renamed.
+    /// of the workspace matches paths and not only names, folders cannot be renamed. Neither can
+    /// folders that contain a repository to which a `.git` link or file leads.
     ///
     /// ```
     /// # use levity_sandbox::Workspace;
@@ -501,7 +522,10 @@ impl Workspace {
         self.writable(from)?;
         let old = self.0.place(from, ResolveOptions::default())?;
         let new = self.0.place(to, ResolveOptions::default())?;
-        if self.entry_metadata(from, &old)?.kind == EntryKind::Dir && self.0.deny.has_path_rules() {
+        let is_fixed = self.0.deny.has_path_rules()
+            || self.0.targets.are_below(&old.path)
+            || self.0.targets.are_below(&new.path);
+        if self.entry_metadata(from, &old)?.kind == EntryKind::Dir && is_fixed {
             return Err(PathError::Denied(from.to_owned()));
         }
         let alone = MOVES.write().unwrap_or_else(PoisonError::into_inner);

@@ -131,7 +131,7 @@ impl Dir {
                 listing.unreadable += 1;
                 return true;
             };
-            if self.space.0.denies_entry(&self.path, name) {
+            if self.denies(name) {
                 return true;
             }
             listing.truncated = listing.entries.len() >= max;
@@ -196,10 +196,15 @@ impl Dir {
     /// Refuses a text that is more than one name, and names that are denied in this folder.
     fn check(&self, name: &str) -> Result<(), PathError> {
         path::name(name)?;
-        match self.space.0.denies_entry(&self.path, name) {
+        match self.denies(name) {
             true => Err(PathError::Denied(self.path_of(name))),
             false => Ok(()),
         }
+    }
+
+    fn denies(&self, name: &str) -> bool {
+        let space = &self.space.0;
+        space.denies_entry(&self.path, name) || space.targets.deny_in(&self.fd, name)
     }
 
     /// Converts a failed system call. A link is no race here, since entries are never followed: it

@@ -215,7 +215,11 @@ impl Walk<'_> {
                 continue;
             }
             let next = child(&path, &name);
-            if self.space.deny.denies_step(&next, &name) || self.space.targets.deny_step(&next) {
+            let targets = &self.space.targets;
+            if self.space.deny.denies_step(&next, &name)
+                || targets.deny_step(&next)
+                || targets.deny_in(&dir, &name)
+            {
                 return Err(PathError::Denied(self.requested.to_owned()));
             }
             if self.todo.is_empty() {

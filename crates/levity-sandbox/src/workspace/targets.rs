@@ -12,8 +12,9 @@
 //! Most workspaces have no such link. An atomic flag then makes all checks free of locks.
 
 use std::collections::HashMap;
+#[cfg(any(target_os = "linux", test))]
 use std::fs;
-use std::io::{self, Read as _};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +25,8 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat,
 use rustix::io::Errno;
 
 use super::Inner;
-use super::path::child;
+use super::path::{child, split};
+use super::repository::{self, is_name_of_git, os_path};
 use super::tree::Tree;
 
 /// The maximum number of entries that are checked when a workspace is opened. The search before a
@@ -38,9 +40,6 @@ const MAX_OPEN: usize = 128;
 /// The time limit for following links when a workspace is opened. A path in a link may lead through
 /// thousands of folders and 40 more links, so a few thousand links can take minutes.
 const LINK_TIME: Duration = Duration::from_secs(5);
-
-/// The maximum length of a file that names a repository.
-const MAX_POINTER: u64 = 4096;
 
 const TOO_SLOW: &str = "the links in it whose names are denied take too long to follow; remove \
     those that lead through many folders or other links";
@@ -69,13 +68,21 @@ impl Identity {
     }
 }
 
-/// The callers to which a target is denied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The callers to which a target is denied, in ascending order of strength.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum DeniedTo {
-    /// Denied to commands and to file tools.
-    All,
+    /// A repository: its files are denied to file tools, and working trees in it are not.
+    FileToolsInPart,
     /// Denied to file tools only: git needs its repository, wherever `.git` points.
     FileTools,
+    /// Denied to commands and to file tools.
+    All,
+}
+
+impl DeniedTo {
+    fn is_whole(self) -> bool {
+        self != Self::FileToolsInPart
+    }
 }
 
 /// The known targets of denied names.
@@ -114,21 +121,40 @@ impl Targets {
                 .chain([path.len()])
         };
         self.read()
-            .is_some_and(|known| ends().any(|end| known.paths.contains_key(&path[..end])))
+            .is_some_and(|known| ends().any(|end| known.deny(&path[..end])))
     }
 
     /// Returns `true` if the path itself is a target.
     pub(super) fn deny_step(&self, path: &str) -> bool {
-        self.read()
-            .is_some_and(|known| known.paths.contains_key(path))
+        self.read().is_some_and(|known| known.deny(path))
     }
 
     /// Returns `true` if an open file or folder is a target, whatever its name.
     pub(super) fn deny_opened(&self, fd: &OwnedFd) -> bool {
-        let is_known = |known: RwLockReadGuard<'_, KnownTargets>| {
-            fstat(fd).is_ok_and(|stat| known.files.contains_key(&Identity::of(&stat)))
+        self.read()
+            .is_some_and(|known| known.denied_to(fd).is_some_and(DeniedTo::is_whole))
+    }
+
+    /// Returns `true` if the entry `name` of an open folder is a file of a repository, whatever the
+    /// name of the folder.
+    pub(super) fn deny_in(&self, folder: &OwnedFd, name: &str) -> bool {
+        self.have_folders()
+            && is_name_of_git(name)
+            && self
+                .read()
+                .is_some_and(|known| known.denied_to(folder) == Some(DeniedTo::FileToolsInPart))
+    }
+
+    /// Returns `true` if a target that git uses is below a folder, so that another folder in its
+    /// place would also replace the target.
+    pub(super) fn are_below(&self, folder: &str) -> bool {
+        let is_below = |(path, denied_to): (&String, &DeniedTo)| {
+            let rest = path.strip_prefix(folder);
+            *denied_to != DeniedTo::All
+                && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        self.read().is_some_and(is_known)
+        self.read()
+            .is_some_and(|known| known.paths.iter().any(is_below))
     }
 
     /// Returns `true` if a target is a folder, so that every folder on the way to a file must be
@@ -157,6 +183,15 @@ impl Targets {
         )
     }
 
+    /// Adds the path of a target that file tools cannot reach, which may not exist.
+    fn add_path(&self, path: String) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let denied_to = known.paths.entry(path).or_insert(DeniedTo::FileTools);
+        *denied_to = DeniedTo::FileTools.max(*denied_to);
+        drop(known);
+        self.any.store(true, Ordering::Release);
+    }
+
     /// The flags are set after the entry is stored, so a reader that sees a flag finds the entry.
     fn add(&self, path: String, fd: OwnedFd, stat: &Stat, denied_to: DeniedTo) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
@@ -170,11 +205,22 @@ impl Targets {
 }
 
 impl KnownTargets {
+    /// Returns `true` if the path itself is a target, or a file of a repository.
+    fn deny(&self, path: &str) -> bool {
+        let denied_to = |path: &str| self.paths.get(path);
+        let (folder, name) = split(path);
+        denied_to(path).is_some_and(|it| it.is_whole())
+            || denied_to(folder) == Some(&DeniedTo::FileToolsInPart) && is_name_of_git(name)
+    }
+
+    fn denied_to(&self, fd: &OwnedFd) -> Option<DeniedTo> {
+        let stat = fstat(fd).ok()?;
+        self.files.get(&Identity::of(&stat)).copied()
+    }
+
     /// A target that is recorded twice is never denied to fewer callers than before.
     fn add(&mut self, path: String, fd: OwnedFd, identity: Identity, denied_to: DeniedTo) {
-        let is_kept = |old: Option<&DeniedTo>| {
-            old.is_some_and(|old| *old == DeniedTo::All || *old == denied_to)
-        };
+        let is_kept = |old: Option<&DeniedTo>| old.is_some_and(|old| *old >= denied_to);
         if is_kept(self.files.get(&identity)) && is_kept(self.paths.get(&path)) {
             return;
         }
@@ -193,9 +239,7 @@ impl KnownTargets {
             self.files.entry(identity).or_insert(denied_to),
             self.paths.entry(path).or_insert(denied_to),
         ] {
-            if *old != DeniedTo::All {
-                *old = denied_to;
-            }
+            *old = denied_to.max(*old);
         }
     }
 
@@ -238,7 +282,12 @@ impl Inner {
             return Ok(None);
         };
         let path = below.to_string_lossy().into_owned();
-        if path.is_empty() || self.deny.allows(&path) {
+        // The workspace itself is denied only in part.
+        let is_open = match path.is_empty() {
+            true => denied_to.is_whole(),
+            false => self.deny.allows(&path),
+        };
+        if is_open {
             return Ok(None);
         }
         #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -251,12 +300,16 @@ impl Inner {
         Ok(Some(Identity::of(&stat)))
     }
 
-    /// Records the repository that a `.git` link, or a `.git` file with a path, points to.
-    ///
-    /// Git itself must reach the repository, so it is denied to file tools only.
-    pub(super) fn record_repository(&self, git: &Path) -> Option<Identity> {
-        let real = repository_of(git)?;
-        self.record_real_target(&real, DeniedTo::FileTools).ok()?
+    /// Denies a real path to file tools, whether it exists or not.
+    pub(super) fn deny_path(&self, real: &Path) {
+        if let Ok(below) = real.strip_prefix(&self.root)
+            && let path = below.to_string_lossy().into_owned()
+            && !path.is_empty()
+            && !self.deny.denies(&path)
+            && !self.deny.allows(&path)
+        {
+            self.targets.add_path(path);
+        }
     }
 
     /// Searches for links with denied names. Folders that cannot be read are skipped: file tools
@@ -292,6 +345,14 @@ impl Inner {
         // Pending folders, each with a flag that is set if the folder itself is denied.
         let mut pending = vec![(Vec::new(), false)];
         let mut remaining = MAX_ENTRIES;
+        let check = || match start.elapsed() > time {
+            true => Err(io::Error::other(TOO_SLOW)),
+            false => Ok(()),
+        };
+        if repository::is_bare(&self.root) && self.deny.denies(".git") {
+            let _ = self.record_real_target(&self.root, DeniedTo::FileToolsInPart);
+            self.record_repository(&self.root, &check)?;
+        }
         while let Some((folder, denied)) = pending.pop() {
             let Ok(fd) = tree.open(&folder) else { continue };
             let text = String::from_utf8_lossy(&folder).into_owned();
@@ -322,14 +383,21 @@ impl Inner {
                 };
                 let absolute = || self.root.join(os_path(&path));
                 let is_link = kind == FileType::Symlink || lossy == ".git";
-                if denied && is_link && start.elapsed() > time {
-                    return Err(io::Error::other(TOO_SLOW));
+                if denied && is_link {
+                    check()?;
                 }
                 match kind {
                     FileType::Directory if !VERSION_CONTROL.contains(&&*lossy) => {
                         pending.push((path, denied));
                     }
-                    _ if denied && lossy == ".git" => _ = self.record_repository(&absolute()),
+                    FileType::Directory if denied && lossy == ".git" => {
+                        self.record_repository(&absolute(), &check)?;
+                    }
+                    _ if denied && lossy == ".git" => {
+                        for repository in self.record_git(&absolute(), &check)?.repositories {
+                            self.record_repository(&repository, &check)?;
+                        }
+                    }
                     FileType::Symlink if denied => {
                         _ = self.record_target(&absolute(), DeniedTo::All);
                     }
@@ -349,10 +417,6 @@ impl Inner {
     fn has_targets(&self) -> bool {
         self.targets.any.load(Ordering::Acquire)
     }
-}
-
-fn os_path(bytes: &[u8]) -> &Path {
-    Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(bytes))
 }
 
 /// Returns the path of a file or folder without links.
@@ -385,33 +449,6 @@ fn real_path_by_kernel(path: &Path) -> io::Result<Option<PathBuf>> {
         Err(_) => false,
     };
     Ok(same.then_some(real))
-}
-
-/// Returns the repository that a `.git` leads to if it is not a folder itself.
-///
-/// A `.git` file contains a line such as `gitdir: ../.git/worktrees/a`; git creates it for
-/// worktrees and submodules.
-fn repository_of(git: &Path) -> Option<PathBuf> {
-    let meta = fs::symlink_metadata(git).ok()?;
-    if meta.is_symlink() {
-        let real = real_path(git).ok()?;
-        return if real.is_dir() {
-            Some(real)
-        } else {
-            repository_of(&real)
-        };
-    }
-    // If the path is no longer a regular file, opening it must not block.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = fs::File::from(openat(CWD, git, flags, Mode::empty()).ok()?);
-    let mut bytes = Vec::new();
-    if !file.metadata().ok()?.is_file() || file.take(MAX_POINTER).read_to_end(&mut bytes).is_err() {
-        return None;
-    }
-    let path = bytes.strip_prefix(b"gitdir:")?.trim_ascii();
-    real_path(&git.parent()?.join(os_path(path)))
-        .ok()
-        .filter(|real| real.is_dir())
 }
 
 #[cfg(test)]

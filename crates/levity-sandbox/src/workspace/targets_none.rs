@@ -19,6 +19,14 @@ impl Targets {
         match *fd {}
     }
 
+    pub(super) fn deny_in(&self, folder: &Fd, _: &str) -> bool {
+        match *folder {}
+    }
+
+    pub(super) fn are_below(&self, _: &str) -> bool {
+        false
+    }
+
     pub(super) fn have_folders(&self) -> bool {
         false
     }

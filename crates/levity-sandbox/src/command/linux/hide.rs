@@ -5,7 +5,7 @@
 //! be mounted on, or it contains too many denied files. If that folder is the workspace itself, no
 //! command runs.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::{CString, OsStr};
 use std::io;
 use std::mem::MaybeUninit;
@@ -22,7 +22,9 @@ use super::mounts::{Mounts, SearchError};
 use super::placeholders;
 use super::search_limit::SearchLimit;
 use crate::Workspace;
-use crate::workspace::{MOVES, Tree, real_path};
+use crate::workspace::{
+    CONTROL_FILES, GitPlaces, MOVES, Trail, TrailEnd, Tree, is_bare, real_path,
+};
 
 /// Limits of a search and of its covers. Beyond them, no command runs: otherwise a command could
 /// create many files to make the next command see hidden ones.
@@ -48,10 +50,6 @@ const BOUNDS: Bounds = Bounds {
     path: libc::PATH_MAX as usize,
 };
 
-/// Entries of a repository that determine which programs git executes, or where git searches for
-/// that setting.
-pub(super) const FIXED: [&str; 5] = ["hooks", "config", "config.worktree", "commondir", "gitdir"];
-
 /// The result of searching a workspace.
 #[derive(Debug, Default)]
 pub(super) struct SearchResult {
@@ -61,8 +59,13 @@ pub(super) struct SearchResult {
     pub(super) searched: HashSet<Identity>,
     /// Folders, relative to the workspace, that contain a git repository, whatever their names.
     pub(super) repositories: Vec<Vec<u8>>,
-    /// The repositories among them that the user's git would use.
+    /// Repositories with working trees next to git's own files. One of them may be the workspace.
+    pub(super) shared: HashSet<Vec<u8>>,
+    /// The repositories that the user's git would use.
     pub(super) guarded: Vec<Vec<u8>>,
+    /// Paths, relative to the workspace, that a command must not create, because a link of such a
+    /// repository leads there.
+    pub(super) missing: BTreeMap<Vec<u8>, MissingKind>,
     /// Other paths of the workspace, outside of it, that must be hidden from a command.
     pub(super) elsewhere: Vec<Cover>,
     /// Files and folders outside the workspace that links with a denied name lead to.
@@ -82,13 +85,22 @@ impl SearchResult {
                 "the workspace has too many denied files to hide them one by one",
             ));
         }
-        match covers + self.guarded.len() * placeholders::MAX_PER_REPOSITORY > bounds.covers {
+        let placeholders =
+            self.missing.len() + self.guarded.len() * placeholders::MAX_PER_REPOSITORY;
+        match covers + placeholders > bounds.covers {
             true => Err(refusal(
                 "the workspace has too many repositories to protect them one by one",
             )),
             false => Ok(()),
         }
     }
+}
+
+/// The type of a path that does not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MissingKind {
+    Folder,
+    File,
 }
 
 /// The number of entries between two checks of the clock.
@@ -174,9 +186,16 @@ struct Scan<'a> {
     covered_links: &'a HashSet<Identity>,
     /// Paths of such targets, relative to the workspace.
     covered_paths: &'a HashSet<Vec<u8>>,
-    /// Folders called `.git`, and repositories that a `.git` link or file leads to.
+    /// Folders called `.git`.
     git_folders: Vec<Vec<u8>>,
+    /// All entries called `.git`.
+    git_entries: Vec<Vec<u8>>,
+    /// Repositories that a `.git` link or file leads to.
     used_by_git: HashSet<Identity>,
+    trails: Vec<Trail>,
+    /// Paths on trails that are covered as fixed, and `.git` links and files.
+    fixed: HashSet<Vec<u8>>,
+    missing: BTreeMap<Vec<u8>, MissingKind>,
     outside: BTreeSet<PathBuf>,
     /// `true` if a folder could not be searched into which a command may have put a denied file.
     is_partial: bool,
@@ -201,10 +220,21 @@ struct Folder {
 struct Repository {
     path: Vec<u8>,
     identity: Identity,
-    /// `true` if it has its own objects, unlike the folder of a linked worktree.
-    is_whole: bool,
-    /// `true` if it may be the rest of a repository from which a command removed files.
-    is_rest: bool,
+    looks: Looks,
+}
+
+/// The degree to which a folder looks like a repository.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Looks {
+    /// It has its own objects.
+    Whole,
+    /// It is the folder of a linked worktree.
+    Worktree,
+    /// It contains protected files, and may be the rest of a repository from which a command
+    /// removed files.
+    Rest,
+    /// It contains other files of a repository.
+    Part,
 }
 
 /// The reason why a folder is not searched.
@@ -244,7 +274,11 @@ impl<'a> Scan<'a> {
             covered_links,
             covered_paths,
             git_folders: Vec::new(),
+            git_entries: Vec::new(),
             used_by_git: HashSet::new(),
+            trails: Vec::new(),
+            fixed: HashSet::new(),
+            missing: BTreeMap::new(),
             outside: BTreeSet::new(),
             is_partial: false,
             names: None,
@@ -405,8 +439,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Checks the entries of a visible folder, and detects repositories: a folder with `HEAD`,
-    /// `objects` and `refs`, or with `commondir`.
+    /// Checks the entries of a visible folder, and detects repositories: see [`Looks`].
     fn list(
         &mut self,
         folder: &[u8],
@@ -426,7 +459,10 @@ impl<'a> Scan<'a> {
             self.count()?;
             of_git += usize::from(matches!(name, b"HEAD" | b"objects" | b"refs"));
             is_worktree |= name == b"commondir";
-            is_rest |= FIXED.iter().any(|fixed| name == fixed.as_bytes());
+            is_rest |= CONTROL_FILES.iter().any(|file| name == file.as_bytes());
+            if name == b".git" {
+                self.git_entries.push(join(folder, name));
+            }
             let path = join(folder, name);
             if self.is_too_long(&path) {
                 return Err(SkipReason::Hide);
@@ -454,16 +490,18 @@ impl<'a> Scan<'a> {
                 self.enqueue(path, false)?;
             }
         }
-        let is_whole = of_git == 3;
-        is_rest &= !is_whole && !is_worktree;
-        if (is_whole || is_worktree || is_rest) && !folder.is_empty() {
-            self.repositories.push(Repository {
-                path: folder.to_vec(),
-                identity,
-                is_whole,
-                is_rest,
-            });
-        }
+        let looks = match () {
+            () if of_git == 3 => Looks::Whole,
+            () if is_worktree => Looks::Worktree,
+            () if is_rest => Looks::Rest,
+            () if of_git > 0 => Looks::Part,
+            () => return Ok(()),
+        };
+        self.repositories.push(Repository {
+            path: folder.to_vec(),
+            identity,
+            looks,
+        });
         Ok(())
     }
 
@@ -498,7 +536,7 @@ impl<'a> Scan<'a> {
             // Git needs the target of `.git`.
             FileType::Symlink if is_denied && name == b".git" => {
                 self.cover(CoverKind::Fixed, path, identity);
-                self.record_repository(path)?;
+                self.record_git(path)?;
                 return Ok(false);
             }
             FileType::Symlink => {
@@ -522,7 +560,7 @@ impl<'a> Scan<'a> {
             _ if is_denied && name == b".git" => {
                 // A file that contains the path of the folder.
                 self.cover(CoverKind::Fixed, path, identity);
-                self.record_repository(path)?;
+                self.record_git(path)?;
                 return Ok(false);
             }
             FileType::Directory => {
@@ -560,65 +598,175 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Records the repository that a `.git` file or link names, so that its hooks are protected as
-    /// well.
-    fn record_repository(&mut self, git: &[u8]) -> Result<(), SkipReason> {
-        self.limit.check().map_err(SkipReason::Refuse)?;
-        let with_note = self
-            .workspace
-            .record_repository(OsStr::from_bytes(&self.absolute(git)).as_ref());
-        self.used_by_git.extend(with_note);
+    /// Records the places to which a `.git` file or link leads, which are protected as well.
+    fn record_git(&mut self, git: &[u8]) -> Result<(), SkipReason> {
+        let path = self.absolute(git);
+        let record = || {
+            let check = || self.limit.check();
+            let mut places = self.workspace.record_git(os_path(&path), &check)?;
+            // A repository outside the workspace may lead back into it.
+            for outside in places.repositories.clone() {
+                if !outside.starts_with(self.workspace.root()) {
+                    let more = self.workspace.record_repository(&outside, &check)?;
+                    places.repositories.extend(more.repositories);
+                    places.trails.extend(more.trails);
+                }
+            }
+            Ok(places)
+        };
+        let places = record().map_err(SkipReason::Refuse)?;
+        let identities = places.repositories.iter().filter_map(|it| identity_of(it));
+        self.used_by_git.extend(identities);
+        self.trails.extend(places.trails);
         Ok(())
     }
 
-    /// Protects the files that git executes in the repositories that the user's git would use, and
-    /// the settings that select them.
-    fn protect(&mut self) -> Vec<Vec<u8>> {
-        let is_used = |it: &&Repository| match self.used_by_git.contains(&it.identity) {
-            true => true,
-            false if it.is_rest => is_rest_in_git(&it.path),
-            false => it
-                .path
-                .split(|byte| *byte == b'/')
-                .any(|name| name == b".git"),
-        };
-        let used = self
-            .repositories
-            .iter()
-            .filter(is_used)
-            .map(|it| &it.path)
-            .chain(&self.git_folders);
-        let hidden: HashSet<&[u8]> = self
+    /// Protects the files that decide which programs git executes in the repositories that the
+    /// user's git would use. Returns these repositories.
+    ///
+    /// A repository may lead to another one, which is then protected in the same way.
+    fn protect(&mut self) -> io::Result<BTreeSet<Vec<u8>>> {
+        let hidden: HashSet<CString> = self
             .covers
             .iter()
             .filter(|it| it.kind.hides())
-            .map(|it| it.path.as_bytes())
+            .map(|it| it.path.clone())
             .collect();
         let is_hidden = |path: &[u8]| {
-            let path = self.absolute(path);
-            let ends = path
-                .iter()
-                .enumerate()
+            let ends = path.iter().enumerate();
+            let ends = ends
                 .filter(|(_, byte)| **byte == b'/')
-                .map(|(end, _)| end);
-            ends.chain([path.len()])
-                .any(|end| hidden.contains(&path[..end]))
+                .map(|(end, _)| end)
+                .chain([path.len()]);
+            let mut above = ends.filter_map(|end| CString::new(&path[..end]).ok());
+            above.any(|path| hidden.contains(&path))
         };
-        let used: BTreeSet<Vec<u8>> = used.filter(|path| !is_hidden(path)).cloned().collect();
-        for repository in &used {
-            for name in FIXED {
-                let path = join(repository, name.as_bytes());
-                if self.is_too_long(&path) {
-                    continue;
-                }
-                if let Ok(stat) =
-                    statat(self.tree.top(), path.as_slice(), AtFlags::SYMLINK_NOFOLLOW)
-                {
-                    self.cover(CoverKind::Fixed, &path, Identity::of(&stat));
+        let mut known: HashMap<Identity, Vec<Vec<u8>>> = HashMap::new();
+        for it in &self.repositories {
+            known.entry(it.identity).or_default().push(it.path.clone());
+        }
+        let mut pending: Vec<Vec<u8>> = self.git_folders.clone();
+        pending.extend(
+            self.repositories
+                .iter()
+                .filter(|it| it.is_in_git())
+                .map(|it| it.path.clone()),
+        );
+        let used = self.used_by_git.iter().filter_map(|it| known.get(it));
+        pending.extend(used.flatten().cloned());
+        pending.extend(is_bare(self.workspace.root()).then(Vec::new));
+        let mut protected = BTreeSet::new();
+        while let Some(repository) = pending.pop() {
+            let path = self.absolute(&repository);
+            if is_hidden(&path) || protected.contains(&repository) {
+                continue;
+            }
+            let check = || self.limit.check();
+            let GitPlaces {
+                repositories,
+                trails,
+            } = self.workspace.record_repository(os_path(&path), &check)?;
+            let used = repositories.iter().filter_map(|it| identity_of(it));
+            let used = used.filter_map(|it| known.get(&it));
+            pending.extend(used.flatten().cloned());
+            self.trails.extend(trails);
+            self.protect_files(&repository);
+            protected.insert(repository);
+        }
+        self.fixed.extend(self.git_entries.iter().cloned());
+        for trail in std::mem::take(&mut self.trails) {
+            if !is_hidden(trail.end.as_os_str().as_bytes()) {
+                self.protect_trail(&trail)?;
+            }
+        }
+        Ok(protected)
+    }
+
+    fn protect_files(&mut self, repository: &[u8]) {
+        for name in CONTROL_FILES {
+            let path = join(repository, name.as_bytes());
+            if let Ok(stat) = statat(self.tree.top(), path.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
+                self.cover(CoverKind::Fixed, &path, Identity::of(&stat));
+            }
+        }
+        // Without them, the next search would not detect that the workspace is a repository.
+        if repository.is_empty() {
+            for name in ["objects", "refs"] {
+                self.protect_entry(&self.workspace.root().join(name), CoverKind::Pinned);
+            }
+        }
+    }
+
+    /// Protects the links that lead to a file, and the file itself.
+    fn protect_trail(&mut self, trail: &Trail) -> io::Result<()> {
+        for link in &trail.links {
+            self.protect_entry(link, CoverKind::Fixed);
+        }
+        for folder in &trail.left {
+            self.protect_entry(folder, CoverKind::Anchored);
+        }
+        if trail.leads_to == TrailEnd::Repository {
+            return Ok(());
+        }
+        let root = self.workspace.root();
+        if trail.end == root {
+            let link = trail
+                .links
+                .first()
+                .map(|it| it.strip_prefix(root).unwrap_or(it));
+            let link = link.unwrap_or(&trail.end).display().to_string();
+            let link = link.escape_debug();
+            return Err(io::Error::other(format!(
+                "git would run programs from everywhere in the workspace, because `{link}` leads to \
+                    its folder; remove this link"
+            )));
+        }
+        let Some(missing) = &trail.missing else {
+            self.protect_entry(&trail.end, CoverKind::Fixed);
+            return Ok(());
+        };
+        if let Ok(path) = missing.strip_prefix(root) {
+            let kind = match *missing == trail.end && trail.leads_to == TrailEnd::File {
+                true => MissingKind::File,
+                false => MissingKind::Folder,
+            };
+            let path = path.as_os_str().as_bytes().to_vec();
+            self.missing.insert(path, kind);
+        }
+        Ok(())
+    }
+
+    /// Protects a path below the workspace, unless nothing is there. A link or a file cannot be
+    /// pinned, so it is made read-only.
+    fn protect_entry(&mut self, path: &Path, kind: CoverKind) {
+        let Ok(below) = path.strip_prefix(self.workspace.root()) else {
+            return;
+        };
+        let below = below.as_os_str().as_bytes();
+        if let Ok(stat) = statat(self.tree.top(), below, AtFlags::SYMLINK_NOFOLLOW) {
+            let kind = match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Directory => kind,
+                _ => CoverKind::Fixed,
+            };
+            if kind != CoverKind::Fixed || self.fixed.insert(below.to_vec()) {
+                self.cover(kind, below, Identity::of(&stat));
+            }
+        }
+    }
+
+    /// Returns the folders that contain an entry called `.git`, and the folders above them.
+    fn around_git(&self) -> HashSet<&[u8]> {
+        let mut around = HashSet::new();
+        for path in &self.git_entries {
+            let ends = path.iter().enumerate().rev();
+            let ends = ends.filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
+            for end in ends.chain([0]) {
+                if !around.insert(&path[..end]) {
+                    break;
                 }
             }
         }
-        used.into_iter().collect()
+        around
     }
 
     fn cover(&mut self, kind: CoverKind, path: &[u8], identity: Identity) {
@@ -643,7 +791,7 @@ impl<'a> Scan<'a> {
 
     /// Returns the result, with the covers in the order in which they can be mounted.
     fn finish(mut self, mounts: &Mounts) -> Result<SearchResult, SearchError> {
-        let guarded = self.protect();
+        let guarded = self.protect()?;
         let elsewhere = mounts.cover_views(&mut self.covers)?;
         let (bounds, mut covers) = (self.bounds, Vec::new());
         if self.workspace.denies_by_path() {
@@ -664,25 +812,56 @@ impl<'a> Scan<'a> {
             }
             covers.extend(above.iter().filter_map(|path| pin(path)));
         }
+        let around_git = self.around_git();
+        let is_shared = |path: &[u8]| path.is_empty() || around_git.contains(path);
+        let whole = self.repositories.iter();
+        let whole = whole.filter(|it| it.looks == Looks::Whole && !it.path.is_empty());
+        let root = guarded.contains(&b""[..]).then_some(&b""[..]);
+        let (shared, repositories): (Vec<&[u8]>, Vec<&[u8]>) = whole
+            .map(|it| it.path.as_slice())
+            .chain(root)
+            .partition(|path| is_shared(path));
+        let shared = shared.into_iter().map(<[u8]>::to_vec).collect();
+        let repositories = repositories.into_iter().map(<[u8]>::to_vec).collect();
+        let guarded = guarded.into_iter().collect();
         covers.extend(self.covers);
-        let repositories = self
-            .repositories
-            .into_iter()
-            .filter(|it| it.is_whole)
-            .map(|it| it.path)
-            .collect();
         let (searched, outside) = (self.searched, self.outside);
         let found = SearchResult {
             covers,
             searched,
             repositories,
+            shared,
             guarded,
+            missing: self.missing,
             elsewhere,
             outside,
         };
         found.check_within(&bounds)?;
         Ok(found)
     }
+}
+
+impl Repository {
+    /// Returns `true` if it belongs to a folder called `.git`.
+    fn is_in_git(&self) -> bool {
+        match self.looks {
+            Looks::Whole | Looks::Worktree => self
+                .path
+                .split(|byte| *byte == b'/')
+                .any(|name| name == b".git"),
+            Looks::Rest => is_rest_in_git(&self.path),
+            Looks::Part => false,
+        }
+    }
+}
+
+fn os_path(bytes: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(bytes))
+}
+
+fn identity_of(path: &Path) -> Option<Identity> {
+    let stat = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    Some(Identity::of(&stat))
 }
 
 /// Returns `true` if a folder with protected files is where git keeps modules and worktrees, and

@@ -11,8 +11,8 @@
 //! exist yet. Their placeholders are empty folders: git would add empty files to a commit.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::ffi::{CString, OsStr};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
@@ -25,7 +25,7 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, read, write};
 
-use super::hide::join;
+use super::hide::{MissingKind, join};
 use super::job::{Cover, CoverKind, Identity};
 use crate::Workspace;
 use crate::workspace::Tree;
@@ -33,8 +33,11 @@ use crate::workspace::Tree;
 /// The path of the file's own folder, in a spelling that no one else would use.
 const ITSELF: &[u8] = b"./././.\n";
 
+/// The names of placeholders in a repository.
+const IN_REPOSITORY: [&str; 4] = ["hooks", "config", "commondir", "config.worktree"];
+
 /// The maximum number of placeholders in a repository.
-pub(super) const MAX_PER_REPOSITORY: usize = 4;
+pub(super) const MAX_PER_REPOSITORY: usize = IN_REPOSITORY.len();
 
 /// The time of modification by which placeholders are recognized, in seconds since 1970.
 ///
@@ -62,7 +65,7 @@ struct Held {
     /// on the same placeholders.
     folder: OwnedFd,
     commands: usize,
-    placeholders: BTreeSet<(String, Kind)>,
+    placeholders: BTreeSet<(OsString, Kind)>,
 }
 
 /// The content of a placeholder.
@@ -100,12 +103,43 @@ impl Placeholders {
             let Ok(folder) = tree.open(repository) else {
                 continue;
             };
-            if filler.fill(repository, &folder).is_err()
+            let fits = filler.fits(repository);
+            if (!fits || filler.fill(repository, &folder).is_err())
                 && let Ok(stat) = fstat(&folder)
             {
                 filler.cover(repository, &stat, CoverKind::Fixed);
             }
         }
+    }
+
+    /// Creates the missing targets of links that git would follow, and adds covers for them.
+    ///
+    /// # Errors
+    /// Returns an error that names the path if commands could create it nevertheless.
+    pub(super) fn put_at(
+        &mut self,
+        workspace: &Workspace,
+        missing: &BTreeMap<Vec<u8>, MissingKind>,
+        covers: &mut Vec<Cover>,
+    ) -> io::Result<()> {
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let mut tree = Tree::new(openat(CWD, workspace.root(), OPEN, Mode::empty())?);
+        let mut filler = Filler::new(workspace, covers, self);
+        filler.max_folders = MAX_FOLDERS;
+        for (path, kind) in missing {
+            let put = filler.put_at(&mut tree, path, *kind);
+            put.map_err(|error| {
+                let error = io::Error::from(error);
+                let path = String::from_utf8_lossy(path);
+                let path = path.escape_debug();
+                let text =
+                    format!("cannot protect `{path}`, to which a link of git leads: {error}");
+                io::Error::new(error.kind(), text)
+            })?;
+        }
+        Ok(())
     }
 
     /// Creates the reserved files that are missing, and adds covers for them.
@@ -192,10 +226,11 @@ impl Held {
             // Another process may have opened the database, and would write to a removed file.
             let database = OF_OPEN_DATABASE
                 .iter()
-                .find_map(|end| name.strip_suffix(end));
-            let is_used = database.is_some_and(|name| stat_entry(&self.folder, name).is_ok());
+                .find_map(|end| name.to_str()?.strip_suffix(end));
+            let is_used =
+                database.is_some_and(|name| stat_entry(&self.folder, OsStr::new(name)).is_ok());
             if !is_used && find(&self.folder, &name) == Some(kind) {
-                let _ = unlinkat(&self.folder, &*name, flags_to_remove(kind));
+                let _ = unlinkat(&self.folder, &name, flags_to_remove(kind));
             }
         }
     }
@@ -227,14 +262,38 @@ impl<'a> Filler<'a> {
         }
     }
 
+    /// Returns `true` if the paths of all placeholders in a repository can be mounted on.
+    fn fits(&self, repository: &[u8]) -> bool {
+        let root = self.workspace.root().as_os_str().len();
+        let longest = IN_REPOSITORY.iter().map(|name| name.len()).max();
+        root + repository.len() + longest.unwrap_or(0) + 3 <= libc::PATH_MAX as usize
+    }
+
+    fn put_at(&mut self, tree: &mut Tree, path: &[u8], kind: MissingKind) -> Result<(), Errno> {
+        let at = path.iter().rposition(|byte| *byte == b'/');
+        let (folder, name) = at.map_or((&b""[..], path), |at| (&path[..at], &path[at + 1..]));
+        let kind = match kind {
+            MissingKind::Folder => Kind::Folder,
+            MissingKind::File => Kind::Empty,
+        };
+        let folder = tree.open(folder)?;
+        let stat = match self.add(&folder, OsStr::from_bytes(name), kind) {
+            // Commands cannot write there either.
+            Err(error) if is_out_of_reach(&folder, error) => return Ok(()),
+            added => added?,
+        };
+        self.cover(path, &stat, CoverKind::Fixed);
+        Ok(())
+    }
+
     fn fill(&mut self, repository: &[u8], folder: &OwnedFd) -> Result<(), Errno> {
-        for name in ["hooks", "config", "commondir", "config.worktree"] {
+        for name in IN_REPOSITORY {
             let kind = match name {
                 "hooks" => Kind::Folder,
                 "commondir" => Kind::CommonDir,
                 _ => Kind::Empty,
             };
-            let stat = self.add(folder, name, kind)?;
+            let stat = self.add(folder, OsStr::new(name), kind)?;
             self.cover(&join(repository, name.as_bytes()), &stat, CoverKind::Fixed);
         }
         Ok(())
@@ -253,13 +312,13 @@ impl<'a> Filler<'a> {
                 true => Kind::Empty,
                 false => Kind::Folder,
             };
-            let stat = match self.add(&folder, name, kind) {
+            let stat = match self.add(&folder, OsStr::new(name), kind) {
                 // Commands cannot write there either.
                 Err(error) if is_out_of_reach(&folder, error) => return Ok(()),
                 added => added?,
             };
             let below = join(&above, name.as_bytes());
-            if is_last || find(&folder, name) == Some(kind) {
+            if is_last || find(&folder, OsStr::new(name)) == Some(kind) {
                 self.cover(&below, &stat, CoverKind::Reserved);
                 return Ok(());
             }
@@ -275,7 +334,7 @@ impl<'a> Filler<'a> {
     }
 
     /// Creates a placeholder if nothing has the name, and returns the metadata of what is there.
-    fn add(&mut self, folder: &OwnedFd, name: &str, kind: Kind) -> Result<Stat, Errno> {
+    fn add(&mut self, folder: &OwnedFd, name: &OsStr, kind: Kind) -> Result<Stat, Errno> {
         let stat = stat_entry(folder, name);
         let is_missing = matches!(stat, Err(Errno::NOENT));
         if !is_missing && find(folder, name) != Some(kind) {
@@ -343,7 +402,7 @@ fn held() -> MutexGuard<'static, Option<HashMap<Identity, Held>>> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn stat_entry(folder: &OwnedFd, name: &str) -> Result<Stat, Errno> {
+fn stat_entry(folder: &OwnedFd, name: &OsStr) -> Result<Stat, Errno> {
     statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
 }
 
@@ -356,7 +415,7 @@ fn is_out_of_reach(folder: &OwnedFd, error: Errno) -> bool {
 }
 
 /// Creates a placeholder; returns `false` if the name is taken.
-fn make(folder: &OwnedFd, name: &str, kind: Kind) -> Result<bool, Errno> {
+fn make(folder: &OwnedFd, name: &OsStr, kind: Kind) -> Result<bool, Errno> {
     let made = match kind {
         Kind::Folder => mkdirat(folder, name, Mode::from_raw_mode(0o755)),
         _ => {
@@ -378,7 +437,7 @@ fn make(folder: &OwnedFd, name: &str, kind: Kind) -> Result<bool, Errno> {
 }
 
 /// Sets the time by which a placeholder is recognized. Without it, the file could never be removed.
-fn mark(folder: &OwnedFd, name: &str, kind: Kind) -> Result<(), Errno> {
+fn mark(folder: &OwnedFd, name: &OsStr, kind: Kind) -> Result<(), Errno> {
     let time = Timespec {
         tv_sec: MARK,
         tv_nsec: 0,
@@ -401,7 +460,7 @@ fn flags_to_remove(kind: Kind) -> AtFlags {
 }
 
 /// Returns the kind of a placeholder, perhaps of another process; `None` for any other file.
-fn find(folder: &OwnedFd, name: &str) -> Option<Kind> {
+fn find(folder: &OwnedFd, name: &OsStr) -> Option<Kind> {
     let stat = stat_entry(folder, name).ok()?;
     let is_marked = stat.st_mtime == MARK;
     match (FileType::from_raw_mode(stat.st_mode), stat.st_size) {
@@ -416,12 +475,12 @@ fn find(folder: &OwnedFd, name: &str) -> Option<Kind> {
     }
 }
 
-fn is_of_git(name: &str) -> bool {
-    matches!(name, "config" | "commondir" | "config.worktree")
+fn is_of_git(name: &OsStr) -> bool {
+    IN_REPOSITORY.iter().any(|of_git| name == *of_git)
 }
 
 /// Reads the beginning of a regular file.
-fn text(folder: &OwnedFd, name: &str, max: usize) -> Option<Vec<u8>> {
+fn text(folder: &OwnedFd, name: &OsStr, max: usize) -> Option<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = openat(folder, name, flags, Mode::empty()).ok()?;
     let mut text = vec![0; max];

@@ -21,7 +21,7 @@ use super::places::Places;
 use crate::Workspace;
 use crate::command::launch;
 use crate::command::private::{PrivateFolder, RunFolder};
-use crate::workspace::Tree;
+use crate::workspace::{Tree, is_name_of_git};
 
 /// The maximum number of rules of a ruleset. A workspace that needs more is refused.
 const MAX_RULES: usize = 20_000;
@@ -188,10 +188,13 @@ impl Rules<'_> {
                 secrets.insert(cover.identity);
             }
         }
-        if hidden.is_empty() {
+        if hidden.is_empty() && found.shared.is_empty() {
             return self.allow(root, read());
         }
-        let parted: HashSet<&[u8]> = hidden.iter().copied().flat_map(folders_above).collect();
+        let mut parted: HashSet<&[u8]> = hidden.iter().copied().flat_map(folders_above).collect();
+        for shared in &found.shared {
+            parted.extend(folders_above(shared).chain([&**shared]));
+        }
         let is_hidden = |path| {
             folders_above(path)
                 .chain([path])
@@ -213,11 +216,14 @@ impl Rules<'_> {
             }
             self.allow(&fd, AccessFs::ReadDir.into())?;
             let text = String::from_utf8_lossy(folder).into_owned();
+            let is_shared = found.shared.contains(folder);
             for entry in Dir::read_from(&fd)? {
                 let entry = entry?;
                 let name = entry.file_name().to_bytes();
                 let path = join(folder, name);
-                let is_denied = workspace.denies_entry(&text, &String::from_utf8_lossy(name));
+                let lossy = String::from_utf8_lossy(name);
+                let is_denied =
+                    workspace.denies_entry(&text, &lossy) || is_shared && is_name_of_git(&lossy);
                 if matches!(name, b"." | b"..")
                     || hidden.contains(&*path)
                     || parted.contains(&*path)

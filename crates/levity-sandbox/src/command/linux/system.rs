@@ -275,6 +275,7 @@ impl System {
         let SearchResult {
             mut covers,
             guarded,
+            missing,
             elsewhere,
             ..
         } = found;
@@ -292,6 +293,9 @@ impl System {
             .reserve(&self.workspace, &mut covers)
             .map_err(|source| setup(Step::Hide.name(), source))?;
         placeholders.put_into(&self.workspace, &guarded, &mut covers);
+        placeholders
+            .put_at(&self.workspace, &missing, &mut covers)
+            .map_err(|source| setup(Step::Hide.name(), source))?;
         let covers = hide::pin_above(hide::without_hidden(covers), root);
         hide::check_number(&covers).map_err(|source| setup(Step::Hide.name(), source))?;
         Ok((covers, Some(placeholders)))

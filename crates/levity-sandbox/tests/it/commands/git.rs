@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use levity_sandbox::{Sandbox, Workspace};
+use levity_sandbox::{PathError, Sandbox, Workspace};
 
 use super::hidden::put;
 use super::{DISABLED, disable};
@@ -376,6 +376,284 @@ async fn denied_git_settings_do_not_stop_commands() {
                 fs::read_to_string(folder.path().join(".git/config")).unwrap(),
                 "first\n"
             );
+        }
+    }
+}
+
+/// Creates a bare repository with a linked worktree. Both paths are relative to the workspace.
+fn linked_worktree(root: &Path, bare: &str, common: &str, worktree: &str, pointer: &str) {
+    for part in ["HEAD", "objects/x", "refs/x", "config", "hooks/sample"] {
+        put(root, &format!("{bare}/{part}"), "first\n");
+    }
+    for (name, text) in [
+        ("HEAD", "first\n"),
+        ("commondir", common),
+        ("gitdir", "first\n"),
+    ] {
+        put(root, &format!("{bare}/worktrees/w/{name}"), text);
+    }
+    put(root, &format!("{worktree}/.git"), pointer);
+    put(root, &format!("{worktree}/file"), "first\n");
+}
+
+/// Tries to change each of these paths by commands and by file tools.
+async fn assert_protected(root: &Path, protected: &[String], free: &[String]) {
+    let workspace = Workspace::open(root).unwrap();
+    for path in protected {
+        assert!(
+            matches!(workspace.write(path, b"evil"), Err(PathError::Denied(_))),
+            "{path}"
+        );
+        assert!(workspace.denies(path), "{path}");
+    }
+    for path in free {
+        assert!(!workspace.denies(path), "{path}");
+        workspace.write(path, b"new").unwrap();
+    }
+    let before = snapshot(root);
+    for disabled in [&[][..], &["root"]] {
+        let sandbox = disable(Sandbox::builder(workspace.clone()), disabled);
+        let sandbox = sandbox.build().unwrap();
+        if !sandbox.report().hidden_files.is_enforced {
+            println!("not tried: {}", sandbox.report().hidden_files);
+            continue;
+        }
+        for at in protected {
+            let folder = Path::new(at).parent().unwrap();
+            let folder = if folder == Path::new("") {
+                Path::new(".")
+            } else {
+                folder
+            };
+            let line = format!(
+                "echo x > {at} && echo changed; echo x > n; mv -T n {at} && echo changed; rm -f n; \
+                    rm -rf {at} && test -e {at}/.. && echo changed; ln -sfT ../x {at} && echo changed; \
+                    mv {0} {0}.gone 2> /dev/null && mkdir {0} && echo x > {at} && echo changed",
+                folder.display()
+            );
+            let finished = sandbox.shell(line).run().await.unwrap();
+            assert_eq!(
+                finished.stdout.text, "",
+                "`{at}` without {disabled:?}: {finished:?}"
+            );
+        }
+        for path in free {
+            let line = format!("echo new > {path} && cat {path}");
+            let finished = sandbox.shell(line).run().await.unwrap();
+            assert_eq!(finished.stdout.text, "new\n", "`{path}`: {finished:?}");
+        }
+        drop(sandbox);
+        for path in free {
+            fs::write(root.join(path), "new").unwrap();
+        }
+        assert_eq!(snapshot(root), before, "without {disabled:?}");
+    }
+}
+
+fn paths(folder: &str, names: &[&str]) -> Vec<String> {
+    let names = names.iter();
+    names
+        .map(|name| {
+            format!("{folder}/{name}")
+                .trim_start_matches("./")
+                .to_owned()
+        })
+        .collect()
+}
+
+const CONTROL: &[&str] = &[
+    "config",
+    "config.worktree",
+    "hooks/post-checkout",
+    "commondir",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bare_repository_with_linked_worktree_is_protected_in_part() {
+    for (bare, worktree) in [("odd name", "w"), ("x", "x/main"), (".", "main")] {
+        let bare = bare.replace(' ', "-");
+        for absolute in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let root = &folder.path().canonicalize().unwrap();
+            let up = "../".repeat(worktree.split('/').count());
+            let (common, pointer) = match absolute {
+                false => (
+                    "../..\n".into(),
+                    format!("gitdir: {up}{bare}/worktrees/w\n"),
+                ),
+                true => (
+                    format!("{}\n", root.join(&bare).display()),
+                    format!("gitdir: {}/worktrees/w\n", root.join(&bare).display()),
+                ),
+            };
+            linked_worktree(root, &bare, &common, worktree, &pointer);
+            let mut protected = paths(&bare, CONTROL);
+            protected.extend(paths(&format!("{bare}/worktrees/w"), CONTROL));
+            protected.extend(paths(&format!("{bare}/worktrees/w"), &["gitdir"]));
+            let free = [format!("{worktree}/file"), format!("{bare}/notes")];
+            assert_protected(root, &protected, &free).await;
+            let workspace = Workspace::open(root).unwrap();
+            for path in paths(
+                &bare,
+                &["HEAD", "objects/x", "FETCH_HEAD", "Config", "info/x"],
+            ) {
+                assert!(workspace.denies(&path), "{path}");
+            }
+            if bare != "." {
+                assert!(matches!(
+                    workspace.rename(&bare, "other"),
+                    Err(PathError::Denied(_))
+                ));
+                workspace.create_dir("new").unwrap();
+                fs::rename(root.join(&bare), root.join("moved")).unwrap();
+                assert!(matches!(
+                    workspace.rename("new", &bare),
+                    Err(PathError::Denied(_))
+                ));
+                let read = workspace.read("moved/config", 9);
+                assert!(matches!(read, Err(PathError::Denied(_))), "{read:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workspace_that_is_bare_repository_is_protected() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    for part in ["HEAD", "objects/x", "refs/x", "config"] {
+        put(root, part, "first\n");
+    }
+    assert_protected(root, &paths(".", CONTROL), &paths(".", &["notes"])).await;
+    let sandbox = Sandbox::builder(Workspace::open(root).unwrap())
+        .build()
+        .unwrap();
+    if sandbox.report().hidden_files.is_enforced {
+        // Without `HEAD`, it is still the same repository.
+        for line in [
+            "rm HEAD",
+            "rm -rf objects refs; mv objects o; echo x > config",
+        ] {
+            let _ = sandbox.shell(line).run().await.unwrap();
+        }
+        assert_eq!(fs::read_to_string(root.join("config")).unwrap(), "first\n");
+        assert!(root.join("objects").is_dir());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn targets_of_links_to_git_settings_are_protected() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    for part in ["objects/x", "refs/x", "modules/m/config", "HEAD"] {
+        put(root, &format!(".git/{part}"), "first\n");
+    }
+    for part in [
+        "conf/git",
+        "tools/post-commit",
+        "scripts/check",
+        "away/config",
+        "away/HEAD",
+    ] {
+        put(root, part, "first\n");
+    }
+    put(root, "ptr", "gitdir: ../way/../away\n");
+    for name in ["w", "hop", "lost"] {
+        fs::create_dir(root.join(name)).unwrap();
+    }
+    for (to, from) in [
+        ("conf", "settings"),
+        ("../settings/git", ".git/config"),
+        ("../tools/../tools", ".git/hooks"),
+        ("../scripts/check", "tools/pre-commit"),
+        ("../scripts/new", "tools/pre-push"),
+        ("../lost/deep/worktree", ".git/config.worktree"),
+        ("../ptr", "w/.git"),
+        ("hop", "way"),
+    ] {
+        symlink(to, root.join(from)).unwrap();
+    }
+    let protected = [
+        "conf/git",
+        "settings",
+        "tools/post-commit",
+        "tools/new-hook",
+        "scripts/check",
+        "scripts/new",
+        "lost/deep/worktree",
+        "ptr",
+        "way",
+        "away/config",
+        "away/hooks/post-checkout",
+    ];
+    let free = ["conf/other", "scripts/other"].map(str::to_owned);
+    assert_protected(root, &protected.map(str::to_owned), &free).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn link_from_hooks_to_workspace_is_named_in_error() {
+    let folder = tempfile::tempdir().unwrap();
+    put(folder.path(), ".git/HEAD", "first\n");
+    symlink("..", folder.path().join(".git/hooks")).unwrap();
+    let sandbox = Sandbox::builder(Workspace::open(folder.path()).unwrap());
+    let sandbox = sandbox.build().unwrap();
+    if !sandbox.report().hidden_files.is_enforced {
+        return println!("not tried: {}", sandbox.report().hidden_files);
+    }
+    let error = sandbox.shell("true").run().await.unwrap_err();
+    let text = std::error::Error::source(&error).unwrap().to_string();
+    assert!(text.contains("`.git/hooks`"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn repository_whose_path_is_almost_too_long_is_protected_as_a_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    put(&root, "a", "open\n");
+    let sandbox = Sandbox::builder(Workspace::open(&root).unwrap())
+        .build()
+        .unwrap();
+    if !sandbox.report().hidden_files.is_enforced {
+        return println!("not tried: {}", sandbox.report().hidden_files);
+    }
+    // `/.git/HEAD` fits, and `/.git/config.worktree` does not.
+    let mut length = libc::PATH_MAX as usize - 1 - root.as_os_str().len() - "/.git/HEAD".len();
+    let mut path = root.clone();
+    while length > 0 {
+        let name = if length > 201 { 200 } else { length - 1 };
+        path.push("d".repeat(name));
+        length -= name + 1;
+    }
+    fs::create_dir_all(path.join(".git")).unwrap();
+    fs::write(path.join(".git/HEAD"), "first\n").unwrap();
+    let below = path.strip_prefix(&root).unwrap().display().to_string();
+    let (above, name) = below.rsplit_once('/').unwrap();
+    let line = format!(
+        "cat a; cd {above}; cd {name}/.git && cat HEAD && echo x > config; echo x > commondir; \
+            mkdir hooks; ls"
+    );
+    let finished = sandbox.shell(line).run().await.unwrap();
+    assert_eq!(finished.stdout.text, "open\nfirst\nHEAD\n", "{finished:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn read_only_command_reads_nothing_of_bare_workspace() {
+    for (bare, worktree) in [(".", "main"), ("x", "x/main")] {
+        let folder = tempfile::tempdir().unwrap();
+        let up = "../".repeat(worktree.split('/').count());
+        let pointer = format!("gitdir: {up}{bare}/worktrees/w\n");
+        linked_worktree(folder.path(), bare, "../..\n", worktree, &pointer);
+        fs::write(folder.path().join(worktree).join("file"), "open\n").unwrap();
+        for disabled in [&[][..], &["namespaces"]] {
+            let sandbox = Sandbox::builder(Workspace::open(folder.path()).unwrap());
+            let sandbox = disable(sandbox, disabled).build().unwrap();
+            if !sandbox.report().read_only.is_enforced {
+                println!("not tried: {}", sandbox.report().read_only);
+                continue;
+            }
+            let line = format!("cat {worktree}/file; grep -rh first .; cat {bare}/config");
+            let finished = sandbox.shell(line).read_only().run().await.unwrap();
+            assert_eq!(finished.stdout.text, "open\n", "{bare}: {finished:?}");
         }
     }
 }
