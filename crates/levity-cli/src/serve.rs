@@ -41,8 +41,8 @@ pub(crate) struct Serve {
 enum ServeCommand {
     /// Serve runs over HTTP: clients start, follow and control them.
     Http(Box<http::Http>),
-    /// Serve the documents of a folder to MCP clients, over stdin and stdout.
-    Docs(docs::ServeDocs),
+    /// Serve the documents of a folder to MCP clients.
+    Docs(Box<docs::ServeDocs>),
     /// Check that `levity serve http` answers, without a token.
     Health(health::Health),
     /// Serve the tool `query` to MCP clients, over stdin and stdout or over HTTP.
@@ -68,7 +68,7 @@ pub(crate) async fn ui(args: Ui) -> ExitCode {
 pub(crate) async fn serve(args: Serve) -> ExitCode {
     match args.command {
         ServeCommand::Http(args) => http::serve(*args).await,
-        ServeCommand::Docs(args) => docs::serve(args).await,
+        ServeCommand::Docs(args) => docs::serve(*args).await,
         ServeCommand::Health(args) => health::health(&args),
         ServeCommand::Mcp(args) => mcp::serve(*args).await,
         ServeCommand::Token(args) => tokens::tokens(&args),

@@ -25,7 +25,7 @@ use levity::core::RunId;
 use levity::memory::{Conversations, Recall, Scope};
 use levity::prelude::*;
 use levity::serve::mcp::{ClientModel, McpLimits, McpServer};
-use levity::serve::{AgentServer, Listener, RecallLibrary, Runs, TextPrompts};
+use levity::serve::{AgentServer, RecallLibrary, Runs, TextPrompts};
 use levity::test::FunctionModel;
 
 use super::access::TransportArgs;
