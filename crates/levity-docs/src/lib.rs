@@ -25,6 +25,7 @@
 //!
 //! # Features
 //! - `folder`: enables [`FolderUpdate`], which indexes the files of a workspace.
+//! - `chroma`: enables [`ChromaStore`], which stores vectors in a Chroma server.
 //!
 //! # Where to go next
 //! [`DocumentIndex::add`] adds a document, [`search`](DocumentIndex::search) finds passages, and
@@ -34,6 +35,8 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(feature = "chroma")]
+mod chroma;
 mod citations;
 mod diversity;
 mod error;
@@ -44,15 +47,18 @@ mod options;
 mod passage;
 mod rows;
 mod split;
+mod store;
 mod tables;
 mod tools;
 mod vectors;
 
+#[cfg(feature = "chroma")]
+pub use chroma::ChromaStore;
 pub use citations::{Citation, CitationGuard, CitationProblem, citations};
 pub use error::{DocumentError, DocumentErrorKind};
 #[cfg(feature = "folder")]
 pub use folder::{FolderProgress, FolderReport, FolderUpdate, SkippedFile};
 pub use index::DocumentIndex;
-pub use options::{AddReport, IndexStatus, SearchOptions, SearchResult};
+pub use options::{AddReport, IndexStatus, SearchOptions, SearchResult, VectorRepair};
 pub use passage::{Document, DocumentInfo, Passage, PassageId, QuoteCheck};
 pub use split::TextKind;
