@@ -7,9 +7,12 @@
     reason = "a test fails by panicking"
 )]
 
+#[cfg(feature = "chroma")]
+mod chroma;
 mod crash;
 #[cfg(feature = "folder")]
 mod folder;
+mod store;
 mod tools;
 
 use levity_docs::{
