@@ -224,7 +224,7 @@ impl DocumentIndex {
         let available = self
             .store
             .as_ref()
-            .map(|store| store.check_available(&*self.world));
+            .map(|store| store.check_accepts(&*self.world));
         if let Some(Err(error)) = available {
             report.store_error = Some(error);
             return;

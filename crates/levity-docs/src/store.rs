@@ -108,7 +108,7 @@ impl DocumentIndex {
     }
 
     async fn add_to_store(&self, embedder: i64, mut vectors: NewVectors) -> Result<(), Failure> {
-        let Some(client) = &self.store else {
+        let Some(client) = self.store.as_ref().filter(|_| !vectors.is_empty()) else {
             return Ok(());
         };
         let namespace = self.namespace(embedder).await?;

@@ -280,6 +280,53 @@ async fn failed_store_leaves_words_and_is_repaired() {
 }
 
 #[tokio::test]
+async fn vectors_are_not_computed_for_a_store_that_rejects_them() {
+    let (store, embedder) = (InMemoryVectors::new(), embedder());
+    let index = DocumentIndex::in_memory().unwrap();
+    let index = index
+        .with_embedder(embedder.clone())
+        .with_vector_store(store.clone());
+    index
+        .add(Document::new("a.txt", "The vessel is blue."))
+        .await
+        .unwrap();
+    for kind in [VectorStoreErrorKind::Rejected, VectorStoreErrorKind::Auth] {
+        let error = VectorStoreError::new(kind, "no such database");
+        store.fail(error.clone());
+        let calls = embedder.calls().len();
+        for name in ["b.txt", "c.txt", "d.txt"] {
+            let document = Document::new(name, format!("A {kind:?} boat in {name}."));
+            let report = index.add(document).await.unwrap();
+            assert_eq!(report.store_error, Some(error.clone()));
+        }
+        assert_eq!(embedder.calls().len(), calls + 1);
+        store.fail(None);
+        assert_eq!(index.embed_missing().await.unwrap().passages, 3);
+    }
+    check_complete(&index, &store, &store.namespaces()).await;
+}
+
+#[tokio::test]
+async fn store_without_embedder_is_not_used() {
+    let store = InMemoryVectors::new();
+    store.fail(down());
+    let index = DocumentIndex::in_memory()
+        .unwrap()
+        .with_vector_store(store.clone());
+    let report = index
+        .add(Document::new("a.txt", "The vessel is blue."))
+        .await
+        .unwrap();
+    assert_eq!((report.added, report.store_error), (1, None));
+    assert_eq!(
+        found(&index, "vessel", &SearchOptions::new()).await,
+        ["a.txt"]
+    );
+    assert!(index.remove("a.txt").await.unwrap());
+    assert_eq!(index.embed_missing().await.unwrap().store_error, None);
+}
+
+#[tokio::test]
 async fn lost_and_orphaned_vectors_are_repaired() {
     let store = InMemoryVectors::new();
     let embedder = embedder();
