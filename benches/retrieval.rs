@@ -6,6 +6,9 @@
 //! $ LEVITY_RETRIEVAL_DATA=FOLDER LEVITY_TEST_WORDLLAMA=TABLE cargo bench --bench retrieval
 //! ```
 //!
+//! `LEVITY_BENCH_CHROMA` names the address of a Chroma server, in which the vectors of documents are
+//! then stored for a further row, with the share of the best 8 passages that are the same.
+//!
 //! `TABLE` is the folder of a static word table, as for the embedder's tests. The figures do not
 //! depend on the machine, so `--quick` changes nothing.
 
@@ -13,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
 
-use levity_docs::{Document, DocumentIndex, SearchOptions, TextKind};
+use levity_docs::{ChromaStore, Document, DocumentIndex, Passage, SearchOptions, TextKind};
 use levity_llm::StaticEmbedder;
 use levity_memory::{Recall, Scope};
 use serde_json::Value;
@@ -75,6 +78,11 @@ fn main() {
                 "vectors make the search worse"
             );
         }
+        let chroma = std::env::var("LEVITY_BENCH_CHROMA");
+        if let Some((embedder, address)) = embedder.clone().zip(chroma.ok()) {
+            let outside = runtime.block_on(in_chroma(&collection, embedder, &address));
+            print_row(&collection, "documents, vectors in Chroma", &outside);
+        }
     }
 }
 
@@ -113,7 +121,10 @@ async fn facts(collection: &Collection, embedder: Option<StaticEmbedder>) -> Qua
 
 /// Measures the search of documents. A document has the rank of its best passage.
 async fn documents(collection: &Collection, embedder: Option<StaticEmbedder>) -> Quality {
-    let index = index_of(collection, embedder).await;
+    quality_of(collection, &index_of(collection, embedder).await).await
+}
+
+async fn quality_of(collection: &Collection, index: &DocumentIndex) -> Quality {
     let options = SearchOptions::new().limit(10 * RESULTS);
     let mut quality = Quality::default();
     for query in &collection.queries {
@@ -129,15 +140,52 @@ async fn documents(collection: &Collection, embedder: Option<StaticEmbedder>) ->
     quality
 }
 
+/// Measures the search of documents with vectors in Chroma, and compares its passages with those of
+/// vectors in the file.
+async fn in_chroma(collection: &Collection, embedder: StaticEmbedder, address: &str) -> Quality {
+    let outside = DocumentIndex::in_memory()
+        .unwrap()
+        .with_embedder(embedder.clone())
+        .with_vector_store(ChromaStore::new(address));
+    add_all(collection, &outside).await;
+    let inside = index_of(collection, Some(embedder)).await;
+    let (mut all, mut same) = (0, 0);
+    for query in &collection.queries {
+        let [inside, outside] = [&inside, &outside].map(async |index| {
+            let result = index
+                .search(&query.text, &SearchOptions::new())
+                .await
+                .unwrap();
+            assert!(result.store_error.is_none(), "{:?}", result.store_error);
+            let place = |passage: Passage| (passage.document, passage.number);
+            result
+                .passages
+                .into_iter()
+                .map(place)
+                .collect::<HashSet<_>>()
+        });
+        let (inside, outside) = (inside.await, outside.await);
+        all += inside.len();
+        same += inside.intersection(&outside).count();
+    }
+    println!("the same passages: {same} of {all}");
+    quality_of(collection, &outside).await
+}
+
 async fn index_of(collection: &Collection, embedder: Option<StaticEmbedder>) -> DocumentIndex {
     let mut index = DocumentIndex::in_memory().unwrap();
     if let Some(embedder) = embedder {
         index = index.with_embedder(embedder);
     }
+    add_all(collection, &index).await;
+    index
+}
+
+async fn add_all(collection: &Collection, index: &DocumentIndex) {
     let documents = collection.documents.iter();
     let documents = documents.map(|(id, text)| Document::new(id, text).kind(TextKind::Markdown));
-    index.add_all(documents.collect()).await.unwrap();
-    index
+    let report = index.add_all(documents.collect()).await.unwrap();
+    assert!(report.store_error.is_none(), "{:?}", report.store_error);
 }
 
 /// Measures how many relevant documents an agent sees that searches three times, each time with a

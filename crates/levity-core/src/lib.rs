@@ -75,6 +75,7 @@ pub mod text;
 mod tokens;
 mod tool;
 mod values;
+mod vector_store;
 mod world;
 
 pub use any_error::{Error, ErrorKind, Result};
@@ -136,6 +137,10 @@ pub use tool::{
     Tool, ToolCx, ToolOutput, ToolReport, ToolSource, ToolSpec, Toolbox,
 };
 pub use values::Values;
+pub use vector_store::{
+    VectorEntry, VectorFilter, VectorKeys, VectorMatch, VectorStore, VectorStoreError,
+    VectorStoreErrorKind,
+};
 pub use world::{Timestamp, World};
 
 #[doc(hidden)]

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-use levity_core::SharedError;
+use levity_core::{SharedError, VectorStoreError};
 use levity_sqlite::ErrorKind;
 
 /// What a caller can do about an error.
@@ -20,6 +20,9 @@ pub enum DocumentErrorKind {
     Busy,
     /// Reading or writing failed.
     Io,
+    /// The vector store failed. The file is correct, and
+    /// [`embed_missing`](crate::DocumentIndex::embed_missing) completes the store later.
+    VectorStore,
 }
 
 /// The reason why an operation on an index failed.
@@ -67,6 +70,28 @@ impl DocumentError {
         }
     }
 
+    /// Converts an error of the vector store.
+    pub(crate) fn of_store(error: &VectorStoreError) -> Self {
+        Self::in_store(format!("the vector store failed: {error}"), error)
+    }
+
+    /// Creates the error of vectors that could not be removed.
+    pub(crate) fn left_in_store(error: &VectorStoreError) -> Self {
+        let message = format!(
+            "the documents are removed, but their vectors remain in the vector store: {error}; \
+             call `embed_missing` later"
+        );
+        Self::in_store(message, error)
+    }
+
+    fn in_store(message: String, error: &VectorStoreError) -> Self {
+        Self {
+            kind: DocumentErrorKind::VectorStore,
+            message,
+            source: Some(SharedError::new(error.clone())),
+        }
+    }
+
     /// Returns the kind of the error.
     pub fn kind(&self) -> DocumentErrorKind {
         self.kind
@@ -81,7 +106,7 @@ impl fmt::Display for DocumentError {
 
 impl Error for DocumentError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        // The message repeats the error of the file, so its cause comes next.
+        // The message repeats the error of the file or the store, so its cause comes next.
         self.source.as_ref()?.source()
     }
 }

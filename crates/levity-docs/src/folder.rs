@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use levity_context::WorkspaceFiles;
-use levity_core::{ModelError, Timestamp, Usage};
+use levity_core::{ModelError, Timestamp, Usage, VectorStoreError};
 use levity_sandbox::{OpenFile, Workspace};
 use levity_search::add_usage;
 
@@ -103,6 +103,9 @@ pub struct FolderReport {
     pub incomplete: bool,
     /// The reason why some passages have no vector, although there is an embedder.
     pub embedding_error: Option<ModelError>,
+    /// The reason why the vector store does not have all vectors, or still has those of removed
+    /// passages.
+    pub store_error: Option<VectorStoreError>,
     /// The tokens that the embedder used.
     pub usage: Usage,
 }
@@ -210,6 +213,8 @@ impl<'a> FolderUpdate<'a> {
         if !report.incomplete {
             report.removed += self.remove_others(&kept).await?;
             self.remove_records(&files, &records).await?;
+            let cleaned = self.index.clean_store().await?;
+            report.store_error = cleaned.or(report.store_error.take());
         }
         Ok(report)
     }
@@ -224,6 +229,7 @@ impl<'a> FolderUpdate<'a> {
         report.unchanged += added.unchanged;
         report.passages += added.passages;
         report.embedding_error = added.embedding_error.or(report.embedding_error.take());
+        report.store_error = added.store_error.or(report.store_error.take());
         add_usage(&mut report.usage, added.usage);
         Ok(())
     }
@@ -298,7 +304,7 @@ impl<'a> FolderUpdate<'a> {
     async fn remove(&self, names: &[String]) -> Result<usize, DocumentError> {
         let mut removed = 0;
         for names in names.chunks(BATCH_REMOVED) {
-            removed += self.index.remove_all(names.to_vec()).await?;
+            removed += self.index.remove_from_file(names.to_vec()).await?;
         }
         Ok(removed)
     }

@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use levity_core::__private::sha256;
 use levity_core::{Embedder, ModelError, World};
-use levity_search::{Embedding, add_usage, fuse, query_words};
+use levity_search::{Cosines, Embedding, add_usage, fuse, query_words};
 use levity_sqlite::Store;
 use levity_system::SystemWorld;
 use rusqlite::Connection;
 
 use crate::rows::SplitDocument;
-use crate::tables::FORMAT;
+use crate::store::{NewVectors, StoreClient, StoreMatches};
+use crate::tables::{self, FORMAT};
 use crate::vectors::{VectorCache, Vectors};
 use crate::{
     AddReport, Document, DocumentError, DocumentInfo, IndexStatus, Passage, PassageId, QuoteCheck,
@@ -29,7 +30,7 @@ const MAX_PASSAGES: usize = 1_000;
 /// The minimum numbers of passages that are ranked by words and by meaning, even for a smaller
 /// limit.
 const MIN_CANDIDATES_BY_WORDS: usize = 400;
-const MIN_CANDIDATES_BY_MEANING: usize = 50;
+pub(crate) const MIN_CANDIDATES_BY_MEANING: usize = 50;
 /// The number of texts in one call to the embedder.
 const BATCH: usize = 64;
 /// The maximum file size, in bytes, for a rewrite after a removal.
@@ -64,10 +65,12 @@ pub(crate) type File = Store<DocumentError>;
 /// ```
 #[derive(Clone)]
 pub struct DocumentIndex {
-    file: Arc<File>,
-    world: Arc<dyn World>,
+    pub(crate) file: Arc<File>,
+    pub(crate) world: Arc<dyn World>,
     embedding: Option<Embedding>,
     vectors: Arc<VectorCache>,
+    /// The outside store of the vectors; without one, they are in the file.
+    pub(crate) store: Option<StoreClient>,
 }
 
 impl DocumentIndex {
@@ -78,7 +81,9 @@ impl DocumentIndex {
     /// # Errors
     /// If the file cannot be opened or created, and if it is not an index of this version.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, DocumentError> {
-        File::open(path.as_ref(), &FORMAT, DocumentError::of_file).map(Self::with_file)
+        let file = File::open(path.as_ref(), &FORMAT, DocumentError::of_file)?;
+        tables::migrate(&file)?;
+        Ok(Self::with_file(file))
     }
 
     /// Creates an index in memory, which lasts until the last clone is dropped.
@@ -107,6 +112,7 @@ impl DocumentIndex {
             world: Arc::new(SystemWorld),
             embedding: None,
             vectors: Arc::default(),
+            store: None,
         }
     }
 
@@ -163,8 +169,8 @@ impl DocumentIndex {
         self.embed_new(&mut new, &mut report).await;
         let new_documents = new.len();
         let (card, now) = (self.card(), self.world.now());
-        let vectors = self.vectors.clone();
-        let added = self
+        let (vectors, outside) = (self.vectors.clone(), self.store.is_some());
+        let (added, embedder, for_store) = self
             .file
             .run(move |file| {
                 file.write(|change| {
@@ -172,15 +178,23 @@ impl DocumentIndex {
                         Some(card) => rows::insert_embedder(change, &card)?,
                         None => 0,
                     };
-                    let mut added = 0;
-                    for split in &new {
-                        added += usize::from(rows::put(change, split, embedder, now)?);
+                    let (mut added, mut for_store) = (0, NewVectors::new());
+                    for split in &mut new {
+                        let outside = outside.then(|| std::mem::take(&mut split.vectors));
+                        if rows::put(change, split, embedder, now)? {
+                            added += 1;
+                            let vectors = outside.into_iter().flatten();
+                            for_store.extend(rows::keyed(change, split, vectors)?);
+                        }
                     }
-                    Ok(added)
+                    Ok((added, embedder, for_store))
                 })
                 .inspect(|_| vectors.clear())
             })
             .await?;
+        if let Some(error) = self.update_store(embedder, for_store).await? {
+            report.store_error = Some(error);
+        }
         // Another process may have added the same texts in the meantime.
         report.unchanged += new_documents - added;
         report.added = added;
@@ -218,6 +232,15 @@ impl DocumentIndex {
         let Some(embedding) = &self.embedding else {
             return;
         };
+        // Vectors for a store that is unavailable would be computed in vain.
+        let available = self
+            .store
+            .as_ref()
+            .map(|store| store.check_accepts(&*self.world));
+        if let Some(Err(error)) = available {
+            report.store_error = Some(error);
+            return;
+        }
         let texts: Vec<String> = documents.iter().flat_map(SplitDocument::texts).collect();
         let mut vectors = Vec::with_capacity(texts.len());
         for batch in texts.chunks(BATCH) {
@@ -244,10 +267,13 @@ impl DocumentIndex {
         }
     }
 
-    fn card(&self) -> Option<Arc<str>> {
-        self.embedding
-            .as_ref()
-            .map(|embedding| embedding.card().clone())
+    /// Returns the text that identifies the embedder and the place of its vectors in the file.
+    pub(crate) fn card(&self) -> Option<Arc<str>> {
+        let card = self.embedding.as_ref()?.card();
+        Some(match self.store {
+            Some(_) => format!("store {card}").into(),
+            None => card.clone(),
+        })
     }
 
     /// Removes a document, and returns `true` if the index had it. In a file of up to 4 MiB, no
@@ -257,7 +283,9 @@ impl DocumentIndex {
     /// # Errors
     /// If the file cannot be written. [`Busy`](crate::DocumentErrorKind::Busy) also if the document
     /// is removed, but another program still reads the old state of the file; then call
-    /// [`wipe`](Self::wipe) later.
+    /// [`wipe`](Self::wipe) later. [`VectorStore`](crate::DocumentErrorKind::VectorStore) if the
+    /// document is removed, but its vectors remain in the store; then call
+    /// [`embed_missing`](Self::embed_missing) later.
     ///
     /// ```
     /// # use levity_docs::{Document, DocumentIndex};
@@ -279,6 +307,17 @@ impl DocumentIndex {
     /// # Errors
     /// As [`remove`](Self::remove).
     pub async fn remove_all(&self, names: Vec<String>) -> Result<usize, DocumentError> {
+        let removed = self.remove_from_file(names).await?;
+        match self.clean_store().await? {
+            Some(error) => Err(DocumentError::left_in_store(&error)),
+            None => Ok(removed),
+        }
+    }
+
+    pub(crate) async fn remove_from_file(
+        &self,
+        names: Vec<String>,
+    ) -> Result<usize, DocumentError> {
         let vectors = self.vectors.clone();
         let remove = move |file: &File| {
             let removed = file.write(|change| {
@@ -321,16 +360,20 @@ impl DocumentIndex {
             return Ok(result);
         }
         let meaning = self.embed_question(question, &mut result).await;
-        let search = Search {
+        let mut search = Search {
             question: question.to_owned(),
             options: options.clone(),
             limit,
             meaning,
         };
+        let matches = match &self.store {
+            Some(_) => self.search_store(&mut search, &mut result).await?,
+            None => None,
+        };
         let vectors = self.vectors.clone();
         result.passages = self
             .file
-            .run(move |file| file.read(|view| search.run(view, &vectors)))
+            .run(move |file| file.read(|view| search.run(view, &vectors, matches)))
             .await?;
         Ok(result)
     }
@@ -344,7 +387,7 @@ impl DocumentIndex {
         match embedding.embed_query(&*self.world, question).await {
             Ok((vector, usage)) => {
                 result.usage = usage;
-                Some((embedding.card().clone(), vector))
+                Some((self.card()?, vector))
             }
             Err(error) => {
                 result.embedding_error = Some(error);
@@ -463,16 +506,21 @@ impl DocumentIndex {
     ///
     /// A failure of the embedder ends the call; vectors that were already written remain.
     ///
+    /// With a [vector store](Self::with_vector_store), the call first removes vectors of removed
+    /// passages, and finds vectors that the store has lost. A failure of the store ends the call;
+    /// [`AddReport::store_error`] states it.
+    ///
     /// # Errors
     /// If the file cannot be read or written.
     pub async fn embed_missing(&self) -> Result<AddReport, DocumentError> {
         let mut report = AddReport::default();
-        let Some(embedding) = &self.embedding else {
+        let (Some(embedding), Some(card)) = (&self.embedding, self.card()) else {
             return Ok(report);
         };
+        report.store_error = self.check_store().await?;
         let mut after = 0;
-        loop {
-            let card = embedding.card().clone();
+        while report.store_error.is_none() {
+            let card = card.clone();
             let next = move |file: &File| {
                 file.write(|change| {
                     let embedder = rows::insert_embedder(change, &card)?;
@@ -481,7 +529,8 @@ impl DocumentIndex {
             };
             let (embedder, chunks) = self.file.run(next).await?;
             let Some((last, _)) = chunks.last() else {
-                return Ok(report);
+                report.store_error = self.remove_unused(embedder).await?;
+                break;
             };
             after = *last;
             let (keys, texts): (Vec<i64>, Vec<String>) = chunks.into_iter().unzip();
@@ -493,9 +542,18 @@ impl DocumentIndex {
                 }
             };
             add_usage(&mut report.usage, usage);
-            report.passages += vectors.iter().filter(|vector| vector.is_ok()).count();
-            self.save_vectors(embedder, keys, vectors).await?;
+            let embedded = vectors.iter().filter(|vector| vector.is_ok()).count();
+            if self.store.is_some() {
+                let vectors = keys.into_iter().zip(vectors).collect();
+                report.store_error = self.update_store(embedder, vectors).await?;
+            } else {
+                self.save_vectors(embedder, keys, vectors).await?;
+            }
+            if report.store_error.is_none() {
+                report.passages += embedded;
+            }
         }
+        Ok(report)
     }
 
     async fn save_vectors(
@@ -528,32 +586,37 @@ impl fmt::Debug for DocumentIndex {
 }
 
 /// The keys of chunks and their scores, best first.
-type Scores = Vec<(i64, f64)>;
+pub(crate) type Scores = Vec<(i64, f64)>;
 
 /// A search that has all it needs to run on the file.
-struct Search {
+#[derive(Clone)]
+pub(crate) struct Search {
     question: String,
-    options: SearchOptions,
-    limit: usize,
+    pub(crate) options: SearchOptions,
+    pub(crate) limit: usize,
     /// The card of the embedder, and the vector of the question.
-    meaning: Option<(Arc<str>, Vec<f32>)>,
+    pub(crate) meaning: Option<(Arc<str>, Vec<f32>)>,
 }
 
+/// The scores by words, and, for a search by meaning, the cosines and the vectors.
+type Ranking = (Scores, Option<Cosines>, Option<Arc<Vectors>>);
+
 impl Search {
-    fn run(&self, view: &Connection, cache: &VectorCache) -> rusqlite::Result<Vec<Passage>> {
+    fn run(
+        &self,
+        view: &Connection,
+        cache: &VectorCache,
+        matches: Option<StoreMatches>,
+    ) -> rusqlite::Result<Vec<Passage>> {
         let allowed = rows::allowed(view, &self.options)?;
-        let vectors = match &self.meaning {
-            Some((card, _)) => rows::embedder(view, card)?,
-            None => None,
+        let (words, cosines, vectors) = match matches {
+            Some(matches) => {
+                let (words, cosines, vectors) =
+                    matches.confirm(view, allowed.as_ref(), self.limit)?;
+                (words, Some(cosines), Some(Arc::new(vectors)))
+            }
+            None => self.rank(view, cache, allowed.as_ref())?,
         };
-        let vectors = vectors.map(|key| cache.get(view, key)).transpose()?;
-        let (words, cosines) =
-            self.words_and_cosines(view, allowed.as_ref(), vectors.as_deref())?;
-        let cosines = vectors.as_ref().zip(cosines).map(|(vectors, cosines)| {
-            let wanted: HashSet<i64> = words.iter().map(|(key, _)| *key).collect();
-            let limit = self.limit.max(MIN_CANDIDATES_BY_MEANING);
-            vectors.nearest(&cosines, allowed.as_ref(), &wanted, limit)
-        });
         let mut best = fuse(&words, cosines.as_ref());
         if let Some(vectors) = vectors.filter(|_| self.options.diversity > 0.0) {
             best = diversity::spread(best, &vectors, self.options.diversity, self.limit);
@@ -565,6 +628,37 @@ impl Search {
         Ok(passages)
     }
 
+    /// Ranks the passages by words and by the vectors in the file.
+    fn rank(
+        &self,
+        view: &Connection,
+        cache: &VectorCache,
+        allowed: Option<&HashSet<i64>>,
+    ) -> rusqlite::Result<Ranking> {
+        let vectors = match &self.meaning {
+            Some((card, _)) => rows::embedder(view, card)?,
+            None => None,
+        };
+        let vectors = vectors.map(|key| cache.get(view, key)).transpose()?;
+        let (words, cosines) = self.words_and_cosines(view, allowed, vectors.as_deref())?;
+        let cosines = vectors.as_ref().zip(cosines).map(|(vectors, cosines)| {
+            let wanted: HashSet<i64> = words.iter().map(|(key, _)| *key).collect();
+            let limit = self.limit.max(MIN_CANDIDATES_BY_MEANING);
+            vectors.nearest(&cosines, allowed, &wanted, limit)
+        });
+        Ok((words, cosines, vectors))
+    }
+
+    /// Returns the scores by words.
+    pub(crate) fn by_words(
+        &self,
+        view: &Connection,
+        allowed: Option<&HashSet<i64>>,
+    ) -> rusqlite::Result<Scores> {
+        let candidates = self.limit.max(MIN_CANDIDATES_BY_WORDS);
+        rows::by_words(view, &self.question, allowed, candidates)
+    }
+
     /// Returns the scores by words and the cosines of all vectors. With many vectors, both are
     /// computed at the same time.
     fn words_and_cosines(
@@ -573,10 +667,7 @@ impl Search {
         allowed: Option<&HashSet<i64>>,
         vectors: Option<&Vectors>,
     ) -> rusqlite::Result<(Scores, Option<Vec<f32>>)> {
-        let by_words = || {
-            let candidates = self.limit.max(MIN_CANDIDATES_BY_WORDS);
-            rows::by_words(view, &self.question, allowed, candidates)
-        };
+        let by_words = || self.by_words(view, allowed);
         let Some((vectors, (_, query))) = vectors.zip(self.meaning.as_ref()) else {
             return Ok((by_words()?, None));
         };

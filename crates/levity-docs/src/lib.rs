@@ -28,6 +28,7 @@
 //!   [`FolderWatch`], which keeps the index up to date.
 //! - `formats`: enables [`FormatReader`], which reads PDF, Office, EPUB and e-mail files, and
 //!   archives, in processes of their own.
+//! - `chroma`: enables [`ChromaStore`], which stores vectors in a Chroma server.
 //!
 //! # Where to go next
 //! [`DocumentIndex::add`] adds a document, [`search`](DocumentIndex::search) finds passages, and
@@ -37,6 +38,8 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(feature = "chroma")]
+mod chroma;
 mod citations;
 mod diversity;
 mod error;
@@ -51,18 +54,21 @@ mod passage;
 mod reader;
 mod rows;
 mod split;
+mod store;
 mod tables;
 mod tools;
 mod vectors;
 #[cfg(feature = "folder")]
 mod watch;
 
+#[cfg(feature = "chroma")]
+pub use chroma::ChromaStore;
 pub use citations::{Citation, CitationGuard, CitationProblem, citations};
 pub use error::{DocumentError, DocumentErrorKind};
 #[cfg(feature = "folder")]
 pub use folder::{FolderProgress, FolderReport, FolderUpdate, SkippedFile};
 pub use index::DocumentIndex;
-pub use options::{AddReport, IndexStatus, SearchOptions, SearchResult};
+pub use options::{AddReport, IndexStatus, SearchOptions, SearchResult, VectorRepair};
 pub use passage::{Document, DocumentInfo, Passage, PassageId, QuoteCheck};
 #[cfg(feature = "formats")]
 pub use reader::{FormatReader, FormatReaderBuilder};

@@ -1,6 +1,6 @@
 //! What a search looks for, and what it finds.
 
-use levity_core::{ModelError, Timestamp, Usage};
+use levity_core::{ModelError, Timestamp, Usage, VectorStoreError};
 
 use crate::{Passage, TextKind};
 
@@ -94,6 +94,8 @@ pub struct SearchResult {
     pub passages: Vec<Passage>,
     /// The reason why the search used words only, although there is an embedder.
     pub embedding_error: Option<ModelError>,
+    /// The reason why the search used words only, although there is a vector store.
+    pub store_error: Option<VectorStoreError>,
     /// The tokens that the embedder used.
     pub usage: Usage,
 }
@@ -110,8 +112,21 @@ pub struct AddReport {
     pub passages: usize,
     /// The reason why some passages have no vector, although there is an embedder.
     pub embedding_error: Option<ModelError>,
+    /// The reason why the vector store does not have all vectors, or still has those of removed
+    /// passages.
+    pub store_error: Option<VectorStoreError>,
     /// The tokens that the embedder used.
     pub usage: Usage,
+}
+
+/// The result of a [repair](crate::DocumentIndex::repair_vectors) of a vector store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct VectorRepair {
+    /// The number of vectors that were removed, because their passages no longer exist.
+    pub removed: usize,
+    /// The number of passages whose vectors are missing.
+    pub missing: usize,
 }
 
 /// The size of an index.

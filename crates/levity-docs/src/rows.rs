@@ -10,6 +10,7 @@ use levity_search::{Presence, WordScores, quantize, query_words, spaced};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::split::{Chunk, split};
+use crate::store::{NewVectors, note_removed};
 use crate::{Document, DocumentInfo, Passage, PassageId, SearchOptions, TextKind};
 
 /// The maximum number of words of a question that count.
@@ -97,6 +98,25 @@ pub(crate) fn put(
         }
     }
     Ok(true)
+}
+
+/// Returns the vectors of a document that was just added, with the keys of their chunks. Chunks
+/// without a vector are left out.
+pub(crate) fn keyed(
+    change: &Connection,
+    split: &SplitDocument,
+    vectors: impl Iterator<Item = Option<Vec<f32>>>,
+) -> rusqlite::Result<NewVectors> {
+    let mut keys = change.prepare_cached(
+        "SELECT chunks.key FROM chunks JOIN documents ON documents.key = document \
+            WHERE name = ?1 ORDER BY number",
+    )?;
+    let keys = keys.query_map([&split.document.name], |row| row.get(0))?;
+    let keys = keys.collect::<rusqlite::Result<Vec<i64>>>()?;
+    let vectors = keys.into_iter().zip(vectors);
+    Ok(vectors
+        .filter_map(|(key, vector)| Some((key, Ok(vector?))))
+        .collect())
 }
 
 fn put_chunk(
@@ -216,6 +236,7 @@ pub(crate) fn remove(change: &Connection, name: &str) -> rusqlite::Result<bool> 
         drop_words.execute(params![chunk, spaced(&context), spaced(&text)])?;
         drop_vector.execute([chunk])?;
     }
+    note_removed(change, key)?;
     change.execute("DELETE FROM chunks WHERE document = ?1", [key])?;
     change.execute("DELETE FROM documents WHERE key = ?1", [key])?;
     Ok(true)
@@ -429,7 +450,7 @@ pub(crate) fn totals(view: &Connection, embedder: i64) -> rusqlite::Result<[u64;
         count("SELECT count(*) FROM chunks")?,
         count("SELECT coalesce(sum(bytes), 0) FROM documents")?,
         count(&format!(
-            "SELECT count(*) FROM vectors WHERE embedder = {embedder}"
+            "SELECT count(*) FROM chunks WHERE embedder = {embedder} AND embedder > 0"
         ))?,
     ])
 }

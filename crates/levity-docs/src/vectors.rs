@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use levity_search::{Cosines, Nearest, QueryVector};
+use levity_search::{Cosines, Nearest, QueryVector, quantize};
 use rusqlite::Connection;
 
 /// The vectors of one embedder.
@@ -75,6 +75,25 @@ impl Vectors {
             }
         }
         Ok(vectors)
+    }
+
+    /// Collects vectors of one size, in any order and with any keys.
+    pub(crate) fn from_list(mut list: Vec<(i64, Vec<f32>)>) -> Self {
+        list.sort_by_key(|(chunk, _)| *chunk);
+        list.dedup_by_key(|(chunk, _)| *chunk);
+        let mut vectors = Self {
+            size: list.first().map_or(0, |(_, vector)| vector.len()),
+            ..Self::default()
+        };
+        for (chunk, vector) in list {
+            if vector.len() == vectors.size {
+                let (scale, data) = quantize(&vector);
+                vectors.chunks.push(chunk);
+                vectors.scales.push(scale);
+                vectors.data.extend_from_slice(&data);
+            }
+        }
+        vectors
     }
 
     /// Returns the cosine of each vector. This takes most of the time of a search by meaning.

@@ -31,6 +31,7 @@ mod runs;
 mod samples;
 mod tool;
 mod tool_source;
+mod vector_store;
 mod world;
 
 pub(crate) use check::panic_message;
@@ -47,4 +48,5 @@ pub use model::model;
 pub use runnable::{recorded, runnable};
 pub use tool::tool;
 pub use tool_source::tool_source;
+pub use vector_store::vector_store;
 pub use world::world;

@@ -19,7 +19,8 @@
 //!
 //! - [`ScriptedModel`] and [`FunctionModel`] replace a model, [`ManualWorld`] replaces clock and
 //!   randomness.
-//! - [`WordEmbedder`] makes vectors of words, and fails on request.
+//! - [`WordEmbedder`] makes vectors of words, and fails on request; [`InMemoryVectors`] stores
+//!   vectors.
 //! - [`FaultyJournal`] and [`FaultyTool`] fail on request; [`RecordingTool`] remembers its calls.
 //! - [`ManualHost`] drives a run by hand, in any order of outcomes, without an async runtime.
 //! - [`crash`] stops a scenario after every record in turn, resumes it and compares the results.
@@ -78,6 +79,7 @@ mod manual;
 mod script;
 mod story;
 mod tools;
+mod vectors;
 
 pub use embed::WordEmbedder;
 pub use function::FunctionModel;
@@ -87,6 +89,7 @@ pub use manual::ManualWorld;
 pub use script::{ScriptError, ScriptedModel, Turn};
 pub use story::story;
 pub use tools::{FaultyTool, RecordedCall, RecordingTool};
+pub use vectors::InMemoryVectors;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -64,8 +64,8 @@
 //! - `profile`: profiles of files, in `levity::tools::profile`. `dag` enables it.
 //! - `dag`: plans as graphs of steps; `levity::agents` has predefined agents for them,
 //!   `levity::observe` has views and session files of their runs.
-//! - `docs`: documents in one SQLite file, with search and citations.
-//! - `docs-formats`: PDF, Office, EPUB and e-mail files, and archives, as documents.
+//! - `docs`: documents in one SQLite file, with search and citations; `docs-chroma`: their vectors
+//!   in a Chroma server; `docs-formats`: PDF, Office, EPUB and e-mail files, and archives.
 //! - `swarm`: agents that work together, and `levity::observe` to find the source of an event; with
 //!   `files`, `commands` and `web`, the predefined workers in `levity::agents` have these tools.
 //! - `mcp`: MCP servers as tools, as programs or in this process; `mcp-http`: servers reached by

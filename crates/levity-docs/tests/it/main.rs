@@ -7,11 +7,14 @@
     reason = "a test fails by panicking"
 )]
 
+#[cfg(feature = "chroma")]
+mod chroma;
 mod crash;
 #[cfg(feature = "folder")]
 mod folder;
 #[cfg(all(feature = "formats", target_os = "linux"))]
 mod formats;
+mod store;
 mod tools;
 #[cfg(feature = "folder")]
 mod watch;
