@@ -12,7 +12,7 @@ use levity_sqlite::Store;
 use levity_system::SystemWorld;
 use rusqlite::Connection;
 
-use crate::rows::SplitDocument;
+use crate::rows::{Allowed, Scores, SplitDocument};
 use crate::tables::FORMAT;
 use crate::vectors::{VectorCache, Vectors};
 use crate::{
@@ -505,9 +505,6 @@ impl fmt::Debug for DocumentIndex {
     }
 }
 
-/// The keys of chunks and their scores, best first.
-type Scores = Vec<(i64, f64)>;
-
 /// A search that has all it needs to run on the file.
 struct Search {
     question: String,
@@ -548,7 +545,7 @@ impl Search {
     fn words_and_cosines(
         &self,
         view: &Connection,
-        allowed: Option<&HashSet<i64>>,
+        allowed: Option<&Allowed>,
         vectors: Option<&Vectors>,
     ) -> rusqlite::Result<(Scores, Option<Vec<f32>>)> {
         let by_words = || {

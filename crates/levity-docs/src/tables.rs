@@ -3,7 +3,8 @@
 use levity_sqlite::Format;
 
 /// The schema; `docs/documents.md` describes the columns. Keys of chunks are never reused, so that
-/// a citation of a removed chunk finds nothing instead of another text.
+/// a citation of a removed chunk finds nothing instead of another text. The chunks of a document
+/// have consecutive keys from `first_chunk`.
 ///
 /// The index of words has no copy of the texts, so a removal must pass the exact text again.
 const TABLES: &str = "
@@ -15,7 +16,9 @@ CREATE TABLE documents (
     bytes INTEGER NOT NULL,
     changed INTEGER NOT NULL,
     is_file INTEGER NOT NULL,
-    indexed INTEGER NOT NULL
+    indexed INTEGER NOT NULL,
+    first_chunk INTEGER NOT NULL,
+    chunks INTEGER NOT NULL
 );
 CREATE TABLE chunks (
     key INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -52,7 +55,8 @@ pub(crate) static FORMAT: Format = Format {
     tables: TABLES,
     earlier: &[],
     columns: &[
-        "SELECT key, name, kind, hash, bytes, changed, is_file, indexed FROM documents",
+        "SELECT key, name, kind, hash, bytes, changed, is_file, indexed, first_chunk, chunks \
+            FROM documents",
         "SELECT key, document, number, context, text, page, first_line, last_line, embedder \
             FROM chunks",
         "SELECT key, card FROM embedders",
