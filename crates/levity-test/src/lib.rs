@@ -20,6 +20,7 @@
 //! - [`ScriptedModel`] and [`FunctionModel`] replace a model, [`ManualWorld`] replaces clock and
 //!   randomness.
 //! - [`WordEmbedder`] makes vectors of words, and fails on request.
+//! - [`WordReranker`] scores texts by the words of a query, and fails on request.
 //! - [`FaultyJournal`] and [`FaultyTool`] fail on request; [`RecordingTool`] remembers its calls.
 //! - [`ManualHost`] drives a run by hand, in any order of outcomes, without an async runtime.
 //! - [`crash`] stops a scenario after every record in turn, resumes it and compares the results.
@@ -75,6 +76,7 @@ mod function;
 mod host;
 mod journal;
 mod manual;
+mod rerank;
 mod script;
 mod story;
 mod tools;
@@ -84,6 +86,7 @@ pub use function::FunctionModel;
 pub use host::ManualHost;
 pub use journal::FaultyJournal;
 pub use manual::ManualWorld;
+pub use rerank::WordReranker;
 pub use script::{ScriptError, ScriptedModel, Turn};
 pub use story::story;
 pub use tools::{FaultyTool, RecordedCall, RecordingTool};
