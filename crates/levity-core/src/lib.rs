@@ -30,6 +30,7 @@
 //! | check or rewrite messages | [`Guard`], [`Secrets`] |
 //! | decide about calls | [`Approver`], [`Permit`], [`Decision`] |
 //! | write your own kind of run | [`Machine`], [`Executor`], [`Program`] |
+//! | search with other models | [`Embedder`], [`Reranker`] |
 //! | bound the cost of a run | [`Limits`], [`Price`], [`CostBound`] |
 //!
 //! Programs usually depend on the facade `levity`, which re-exports these names. Libraries that
@@ -66,6 +67,7 @@ mod model;
 mod money;
 mod program;
 mod request;
+mod rerank;
 mod response;
 mod run_result;
 mod runs;
@@ -126,6 +128,7 @@ pub use model::{Capabilities, Model, ModelCard};
 pub use money::{Fees, LongPrice, Money, Price};
 pub use program::Program;
 pub use request::{Options, OutputSchema, Request, ThinkingMode, ToolChoice};
+pub use rerank::{Reranker, RerankerCard, Reranking};
 pub use response::{Delta, Deltas, Finish, Fold, Response, Usage};
 pub use run_result::{Partial, RunOutput, StoppedRun};
 pub use runs::{RunQuery, RunRequest, RunState, RunSummary, Waiting};

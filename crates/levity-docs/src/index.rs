@@ -12,9 +12,9 @@ use levity_sqlite::Store;
 use levity_system::SystemWorld;
 use rusqlite::Connection;
 
-use crate::rows::SplitDocument;
+use crate::rows::{Allowed, Scores, SplitDocument};
 use crate::store::{NewVectors, StoreClient, StoreMatches};
-use crate::tables::{self, FORMAT};
+use crate::tables::FORMAT;
 use crate::vectors::{VectorCache, Vectors};
 use crate::{
     AddReport, Document, DocumentError, DocumentInfo, IndexStatus, Passage, PassageId, QuoteCheck,
@@ -81,9 +81,7 @@ impl DocumentIndex {
     /// # Errors
     /// If the file cannot be opened or created, and if it is not an index of this version.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, DocumentError> {
-        let file = File::open(path.as_ref(), &FORMAT, DocumentError::of_file)?;
-        tables::migrate(&file)?;
-        Ok(Self::with_file(file))
+        File::open(path.as_ref(), &FORMAT, DocumentError::of_file).map(Self::with_file)
     }
 
     /// Creates an index in memory, which lasts until the last clone is dropped.
@@ -585,9 +583,6 @@ impl fmt::Debug for DocumentIndex {
     }
 }
 
-/// The keys of chunks and their scores, best first.
-pub(crate) type Scores = Vec<(i64, f64)>;
-
 /// A search that has all it needs to run on the file.
 #[derive(Clone)]
 pub(crate) struct Search {
@@ -664,7 +659,7 @@ impl Search {
     fn words_and_cosines(
         &self,
         view: &Connection,
-        allowed: Option<&HashSet<i64>>,
+        allowed: Option<&Allowed>,
         vectors: Option<&Vectors>,
     ) -> rusqlite::Result<(Scores, Option<Vec<f32>>)> {
         let by_words = || self.by_words(view, allowed);

@@ -3,7 +3,6 @@
 //! Every function works within a transaction of its caller.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 
 use levity_core::Timestamp;
 use levity_search::{Presence, WordScores, quantize, query_words, spaced};
@@ -15,6 +14,13 @@ use crate::{Document, DocumentInfo, Passage, PassageId, SearchOptions, TextKind}
 
 /// The maximum number of words of a question that count.
 const MAX_QUERY_WORDS: usize = 256;
+/// The maximum number of ranges of chunks that are searched one by one.
+const MAX_RANGES: usize = 64;
+/// A range of keys that contains every chunk.
+const EVERY_CHUNK: (i64, i64) = (i64::MIN, i64::MAX);
+
+/// The keys of chunks and their scores, best first.
+pub(crate) type Scores = Vec<(i64, f64)>;
 
 /// A document that is split, with the vectors of its chunks.
 pub(crate) struct SplitDocument {
@@ -76,8 +82,9 @@ pub(crate) fn put(
     }
     remove(change, &document.name)?;
     let mut insert = change.prepare_cached(
-        "INSERT INTO documents (name, kind, hash, bytes, changed, file, indexed) \
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        "INSERT INTO documents \
+            (name, kind, hash, bytes, changed, file, indexed, first_chunk, chunks) \
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0)",
     )?;
     insert.execute(params![
         document.name,
@@ -91,12 +98,18 @@ pub(crate) fn put(
     let key = change.last_insert_rowid();
     let vectors = split.vectors.iter().map(Option::as_deref);
     let vectors = vectors.chain(std::iter::repeat(None));
+    let mut first = None;
     for ((number, chunk), vector) in (0_i64..).zip(&split.chunks).zip(vectors) {
         let chunk_key = put_chunk(change, (key, number), &document.text, chunk)?;
+        first.get_or_insert(chunk_key);
         if let Some(vector) = vector {
             put_vector(change, chunk_key, embedder, Some(vector))?;
         }
     }
+    let chunks = i64::try_from(split.chunks.len()).unwrap_or(i64::MAX);
+    change
+        .prepare_cached("UPDATE documents SET first_chunk = ?2, chunks = ?3 WHERE key = ?1")?
+        .execute([key, first.unwrap_or(0), chunks])?;
     Ok(true)
 }
 
@@ -242,25 +255,55 @@ pub(crate) fn remove(change: &Connection, name: &str) -> rusqlite::Result<bool> 
     Ok(true)
 }
 
-/// Returns the keys of the documents that a filter allows, or `None` if it allows all.
+/// The chunks of the documents that a filter allows, as ranges of their keys in increasing order.
+#[derive(Debug, Default)]
+pub(crate) struct Allowed(Vec<(i64, i64)>);
+
+impl Allowed {
+    /// Joins ranges of a first and a last key where one follows another.
+    fn new(mut ranges: Vec<(i64, i64)>) -> Self {
+        ranges.sort_unstable();
+        let mut joined: Vec<(i64, i64)> = Vec::new();
+        for (first, last) in ranges {
+            match joined.last_mut() {
+                Some((_, end)) if end.saturating_add(1) >= first => *end = last.max(*end),
+                _ => joined.push((first, last)),
+            }
+        }
+        Self(joined)
+    }
+
+    /// Returns `true` if the filter allows this chunk.
+    pub(crate) fn contains(&self, chunk: i64) -> bool {
+        let after = self.0.partition_point(|(first, _)| *first <= chunk);
+        let range = after.checked_sub(1).and_then(|at| self.0.get(at));
+        range.is_some_and(|(_, last)| chunk <= *last)
+    }
+}
+
+/// Returns the chunks that a filter allows, or `None` if it allows all.
 pub(crate) fn allowed(
     view: &Connection,
     options: &SearchOptions,
-) -> rusqlite::Result<Option<HashSet<i64>>> {
+) -> rusqlite::Result<Option<Allowed>> {
     if options.path.is_none() && options.kind.is_none() && options.changed_after.is_none() {
         return Ok(None);
     }
     let mut find = view.prepare_cached(
-        "SELECT key FROM documents WHERE (?1 IS NULL OR name GLOB ?1) \
-            AND (?2 IS NULL OR kind = ?2) AND (?3 IS NULL OR changed > ?3)",
+        "SELECT first_chunk, chunks FROM documents WHERE chunks > 0 \
+            AND (?1 IS NULL OR name GLOB ?1) AND (?2 IS NULL OR kind = ?2) \
+            AND (?3 IS NULL OR changed > ?3)",
     )?;
     let (kind, after) = (
         options.kind.map(TextKind::name),
         options.changed_after.map(millis),
     );
-    find.query_map(params![options.path, kind, after], |row| row.get(0))?
-        .collect::<rusqlite::Result<_>>()
-        .map(Some)
+    let ranges = find.query_map(params![options.path, kind, after], |row| {
+        let (first, chunks): (i64, i64) = (row.get(0)?, row.get(1)?);
+        Ok((first, first.saturating_add(chunks - 1)))
+    })?;
+    let ranges = ranges.collect::<rusqlite::Result<_>>()?;
+    Ok(Some(Allowed::new(ranges)))
 }
 
 /// Returns the chunks that contain some of the question's words and their scores, best first by
@@ -268,69 +311,122 @@ pub(crate) fn allowed(
 pub(crate) fn by_words(
     view: &Connection,
     question: &str,
-    allowed: Option<&HashSet<i64>>,
+    allowed: Option<&Allowed>,
     limit: usize,
-) -> rusqlite::Result<Vec<(i64, f64)>> {
+) -> rusqlite::Result<Scores> {
     let words = query_words(question, MAX_QUERY_WORDS);
-    let (mut presence, mut weights) = presence(view, &words, true)?;
-    if !presence.has_rare_word() {
-        (presence, weights) = self::presence(view, &words, false)?;
-    }
-    let weights = words.into_iter().zip(weights);
-    let mut text =
-        view.prepare_cached("SELECT document, context, text FROM chunks WHERE key = ?1")?;
-    let mut scores = WordScores::new(weights);
-    let candidates = match allowed {
-        // Any of the matches may be in an allowed document.
-        Some(_) => presence.best(usize::MAX),
-        None => presence.best(limit),
-    };
-    let mut added = 0;
+    let (candidates, weights) = candidates(view, &words, allowed, limit)?;
+    let mut text = view.prepare_cached("SELECT context, text FROM chunks WHERE key = ?1")?;
+    let mut scores = WordScores::new(words.into_iter().zip(weights));
     for (key, sum) in candidates {
         let mut rows = text.query([key])?;
-        let Some(row) = rows.next()?.filter(|_| added < limit) else {
-            continue;
-        };
-        if allowed.is_none_or(|allowed| row.get(0).is_ok_and(|key: i64| allowed.contains(&key))) {
-            let (context, text) = (row.get_ref(1)?.as_str()?, row.get_ref(2)?.as_str()?);
+        if let Some(row) = rows.next()? {
+            let (context, text) = (row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?);
             scores.add(key, sum, &with_context(context, text));
-            added += 1;
         }
     }
     Ok(scores.finish())
 }
 
-/// Returns the chunks that contain each of the words, and the weights of the words.
-///
-/// With `rare_only`, the list of a frequent word ends early. Its length is then estimated from the
-/// keys: the list is in their order.
-fn presence(
+/// Returns the best chunks by the weights of the words that they contain, and the weights.
+fn candidates(
     view: &Connection,
     words: &[String],
-    rare_only: bool,
-) -> rusqlite::Result<(Presence, Vec<f64>)> {
-    let mut size = view.prepare_cached("SELECT count(*), coalesce(max(key), 0) FROM chunks")?;
-    let (chunks, last) =
-        size.query_row([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
-    let mut presence = Presence::new(usize::try_from(chunks).unwrap_or(0));
-    let mut matching = view.prepare_cached("SELECT rowid FROM words WHERE words MATCH ?1")?;
-    let mut weights = Vec::with_capacity(words.len());
-    for word in words {
-        let limit = match rare_only {
-            true => presence.frequent() + 1,
-            false => usize::MAX,
-        };
-        let found = matching.query_map([word], |row| row.get(0))?.take(limit);
-        let found: Vec<i64> = found.collect::<rusqlite::Result<_>>()?;
-        let number = match found.last() {
-            Some(reached) if found.len() == limit => {
-                (found.len() as f64 * last as f64 / (*reached).max(1) as f64) as usize
-            }
-            _ => found.len(),
-        };
-        weights.push(presence.add(found, number));
+    allowed: Option<&Allowed>,
+    limit: usize,
+) -> rusqlite::Result<(Scores, Vec<f64>)> {
+    let allows = |key| allowed.is_none_or(|allowed| allowed.contains(key));
+    let mut matches = Matches::of_rare_words(view, words)?;
+    if !matches.presence.has_rare_word(allows) {
+        matches = matches.with_frequent_words(view, words, allowed)?;
     }
-    Ok((presence, weights))
+    Ok((matches.presence.best_of(limit, allows), matches.weights))
+}
+
+/// The chunks that contain each word of a question.
+struct Matches {
+    presence: Presence,
+    weights: Vec<f64>,
+    /// The number of chunks with each word.
+    numbers: Vec<usize>,
+}
+
+impl Matches {
+    fn new(chunks: usize) -> Self {
+        Self {
+            presence: Presence::new(chunks),
+            weights: Vec::new(),
+            numbers: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, found: Vec<i64>, number: usize) {
+        self.weights.push(self.presence.add(found, number));
+        self.numbers.push(number);
+    }
+
+    /// The list of a frequent word ends early. Its length is then estimated from the keys: the list
+    /// is in their order.
+    fn of_rare_words(view: &Connection, words: &[String]) -> rusqlite::Result<Self> {
+        let mut size = view.prepare_cached("SELECT count(*), coalesce(max(key), 0) FROM chunks")?;
+        let (chunks, last) =
+            size.query_row([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
+        let mut matches = Self::new(usize::try_from(chunks).unwrap_or(0));
+        let limit = matches.presence.frequent() + 1;
+        for word in words {
+            let found = matching(view, word, EVERY_CHUNK, limit)?;
+            let number = match found.last() {
+                Some(reached) if found.len() == limit => {
+                    (found.len() as f64 * last as f64 / (*reached).max(1) as f64) as usize
+                }
+                _ => found.len(),
+            };
+            matches.add(found, number);
+        }
+        Ok(matches)
+    }
+
+    /// Reads the complete lists, or those of a filter if it allows few ranges of chunks.
+    fn with_frequent_words(
+        self,
+        view: &Connection,
+        words: &[String],
+        allowed: Option<&Allowed>,
+    ) -> rusqlite::Result<Self> {
+        let ranges = match allowed {
+            Some(Allowed(ranges)) if ranges.len() <= MAX_RANGES => ranges,
+            _ => &vec![EVERY_CHUNK],
+        };
+        let mut matches = Self::new(self.presence.texts());
+        for (word, number) in words.iter().zip(self.numbers) {
+            let mut found = Vec::new();
+            for range in ranges {
+                found.extend(matching(view, word, *range, usize::MAX)?);
+            }
+            let number = match **ranges {
+                [EVERY_CHUNK] => found.len(),
+                _ => number,
+            };
+            matches.add(found, number);
+        }
+        Ok(matches)
+    }
+}
+
+/// Returns the first chunks that contain a word, within a range of their keys.
+fn matching(
+    view: &Connection,
+    word: &str,
+    (first, last): (i64, i64),
+    limit: usize,
+) -> rusqlite::Result<Vec<i64>> {
+    let mut matching = view.prepare_cached(
+        "SELECT rowid FROM words WHERE words MATCH ?1 AND rowid BETWEEN ?2 AND ?3",
+    )?;
+    matching
+        .query_map(params![word, first, last], |row| row.get(0))?
+        .take(limit)
+        .collect()
 }
 
 /// Returns a chunk with its document.
@@ -400,8 +496,8 @@ fn to_passage(row: &Row<'_>, score: f32) -> rusqlite::Result<Passage> {
 /// The columns of a document, for [`info`].
 macro_rules! document_columns {
     () => {
-        "SELECT name, kind, hash, bytes, changed, file, indexed, \
-            (SELECT count(*) FROM chunks WHERE document = documents.key) FROM documents"
+        "SELECT name, kind, hash, bytes, changed, file, indexed, chunks \
+            FROM documents"
     };
 }
 

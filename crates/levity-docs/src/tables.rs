@@ -2,16 +2,14 @@
 
 use levity_sqlite::Format;
 
-use crate::DocumentError;
-use crate::index::File;
-
 /// The schema; `docs/documents.md` describes the columns. Keys of chunks are never reused, so that
-/// a citation of a removed chunk finds nothing instead of another text.
+/// a citation of a removed chunk finds nothing instead of another text. The chunks of a document
+/// have consecutive keys from `first_chunk`.
 ///
 /// The index of words has no copy of the texts, so a removal must pass the exact text again.
-macro_rules! tables {
-    () => {
-        "
+/// `namespaces` and `removed` belong to an outside store of vectors: its namespaces, and the vectors to
+/// remove from it.
+const TABLES: &str = "
 CREATE TABLE documents (
     key INTEGER PRIMARY KEY,
     name TEXT NOT NULL UNIQUE,
@@ -20,7 +18,9 @@ CREATE TABLE documents (
     bytes INTEGER NOT NULL,
     changed INTEGER NOT NULL,
     file TEXT,
-    indexed INTEGER NOT NULL
+    indexed INTEGER NOT NULL,
+    first_chunk INTEGER NOT NULL,
+    chunks INTEGER NOT NULL
 );
 CREATE INDEX documents_file ON documents (file);
 CREATE TABLE files (
@@ -53,53 +53,33 @@ CREATE VIRTUAL TABLE words USING fts5(
     context, text, content = '', tokenize = 'porter unicode61 remove_diacritics 2'
 );
 INSERT INTO words (words, rank) VALUES ('secure-delete', 1);
-"
-    };
-}
-
-/// The namespaces of vectors in an outside store, and the vectors to remove from it.
-macro_rules! store_tables {
-    () => {
-        "
-CREATE TABLE IF NOT EXISTS namespaces (embedder INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
-CREATE TABLE IF NOT EXISTS removed (
+CREATE TABLE namespaces (embedder INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE removed (
     namespace TEXT NOT NULL,
     chunk INTEGER NOT NULL,
     PRIMARY KEY (namespace, chunk)
 ) WITHOUT ROWID;
-"
-    };
-}
-
-/// The tables of earlier files, which [`migrate`] changes.
-const WITHOUT_STORE: &str = tables!();
+";
 
 pub(crate) static FORMAT: Format = Format {
     what: "documents",
     // `lvtd`
     application: 0x6c76_7464,
     version: 1,
-    tables: concat!(tables!(), store_tables!()),
-    earlier: &[WITHOUT_STORE],
+    tables: TABLES,
+    earlier: &[],
     columns: &[
-        "SELECT key, name, kind, hash, bytes, changed, file, indexed FROM documents",
+        "SELECT key, name, kind, hash, bytes, changed, file, indexed, first_chunk, chunks \
+            FROM documents",
         "SELECT name, hash, reason FROM files",
         "SELECT key, document, number, context, text, page, first_line, last_line, embedder \
             FROM chunks",
         "SELECT key, card FROM embedders",
         "SELECT chunk, document, embedder, scale, data FROM vectors",
         "SELECT context, text FROM words",
+        "SELECT embedder, name FROM namespaces",
+        "SELECT namespace, chunk FROM removed",
     ],
     log_pages: 4_000,
     overwrites: true,
 };
-
-/// Adds the tables for an outside store to a file of a version that had none.
-pub(crate) fn migrate(file: &File) -> Result<(), DocumentError> {
-    let known = "SELECT count(*) FROM sqlite_schema WHERE name IN ('namespaces', 'removed')";
-    let known: i64 = file.read(|view| view.query_row(known, [], |row| row.get(0)))?;
-    if known == 2 {
-        return Ok(());
-    }
-    file.write(|change| Ok(change.execute_batch(store_tables!())?))
-}

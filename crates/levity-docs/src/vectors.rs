@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use levity_search::{Cosines, Nearest, QueryVector, quantize};
 use rusqlite::Connection;
 
+use crate::rows::Allowed;
+
 /// The vectors of one embedder.
 #[derive(Debug, Default)]
 pub(crate) struct Vectors {
@@ -18,7 +20,6 @@ pub(crate) struct Vectors {
     size: usize,
     /// The keys of the chunks, in increasing order.
     chunks: Vec<i64>,
-    documents: Vec<i64>,
     scales: Vec<f32>,
     data: Vec<u8>,
 }
@@ -57,20 +58,19 @@ impl Vectors {
             ..Self::default()
         };
         let mut all = view.prepare_cached(
-            "SELECT chunk, document, scale, data FROM vectors WHERE embedder = ?1 \
+            "SELECT chunk, scale, data FROM vectors WHERE embedder = ?1 \
                 ORDER BY chunk",
         )?;
         let mut rows = all.query([embedder])?;
         while let Some(row) = rows.next()? {
-            let data = row.get_ref(3)?.as_blob().unwrap_or_default();
+            let data = row.get_ref(2)?.as_blob().unwrap_or_default();
             if vectors.size == 0 {
                 vectors.size = data.len();
             }
             // Vectors of another size cannot be compared.
             if data.len() == vectors.size && vectors.size > 0 {
                 vectors.chunks.push(row.get(0)?);
-                vectors.documents.push(row.get(1)?);
-                vectors.scales.push(row.get(2)?);
+                vectors.scales.push(row.get(1)?);
                 vectors.data.extend_from_slice(data);
             }
         }
@@ -109,14 +109,14 @@ impl Vectors {
     pub(crate) fn nearest(
         &self,
         cosines: &[f32],
-        allowed: Option<&HashSet<i64>>,
+        allowed: Option<&Allowed>,
         wanted: &HashSet<i64>,
         limit: usize,
     ) -> Cosines {
         let none = HashSet::new();
         let mut nearest = Nearest::new(&none, limit, 0.0);
-        for ((chunk, document), cosine) in self.chunks.iter().zip(&self.documents).zip(cosines) {
-            if allowed.is_none_or(|allowed| allowed.contains(document)) {
+        for (chunk, cosine) in self.chunks.iter().zip(cosines) {
+            if allowed.is_none_or(|allowed| allowed.contains(*chunk)) {
                 nearest.add(*chunk, *cosine);
             }
         }

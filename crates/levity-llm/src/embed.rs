@@ -120,28 +120,16 @@ impl<E: EmbeddingWire> Remote<E> {
             purpose,
             dimensions: card.dimensions,
         });
-        let headers = self.wire.headers();
-        let sent = endpoint.send(&self.wire.path(card), &headers, body).await;
-        let target = ErrorTarget::new(&card.provider, &card.id, endpoint);
-        let explain = |error| target.sent(self.wire.explain(error, card, endpoint));
-        let mut reply = sent.map_err(explain)?;
-        if !(200..300).contains(&reply.status()) {
-            return Err(explain(
-                error_from_reply(&mut reply, endpoint, &headers).await,
-            ));
-        }
-        let body = reply.rest(MAX_REPLY_BYTES + 1).await.map_err(explain)?;
-        if body.len() > MAX_REPLY_BYTES {
-            return Err(explain(malformed(format!(
-                "the reply is larger than {MAX_REPLY_BYTES} bytes"
-            ))));
-        }
-        if let Some(error) = unexpected_body_error(&reply, &body) {
-            return Err(explain(scrub_error(error, endpoint, &headers)));
-        }
-        self.wire
-            .read(&body)
-            .map_err(|error| explain(scrub_error(error, endpoint, &headers)))
+        let call = Exchange {
+            endpoint,
+            provider: &card.provider,
+            id: &card.id,
+            path: self.wire.path(card),
+            headers: self.wire.headers(),
+        };
+        let explain = |error| self.wire.explain(error, card, endpoint);
+        call.send(body, explain, |reply| self.wire.read(reply))
+            .await
     }
 
     /// Returns the vectors of texts that are not empty.
@@ -205,8 +193,56 @@ impl<E: EmbeddingWire> Embedder for Remote<E> {
     }
 }
 
+/// A request with one reply, which is read as a whole.
+pub(crate) struct Exchange<'a> {
+    pub(crate) endpoint: &'a Endpoint,
+    /// The name of the provider, for errors.
+    pub(crate) provider: &'a str,
+    /// The name of the model, for errors.
+    pub(crate) id: &'a str,
+    /// The path, relative to the server's address.
+    pub(crate) path: String,
+    /// The headers with secrets, which are removed from errors.
+    pub(crate) headers: Vec<(&'static str, Secret)>,
+}
+
+impl Exchange<'_> {
+    /// Sends a body, and returns the result of `read` for the body of the reply.
+    ///
+    /// # Errors
+    /// Returns the provider's error, `Malformed` for a reply of more than 64 MiB, and the errors of
+    /// `read` and of the [`Endpoint`]. Secrets of the request are removed; `explain` may add
+    /// details.
+    pub(crate) async fn send<T>(
+        &self,
+        body: Vec<u8>,
+        explain: impl Fn(ModelError) -> ModelError,
+        read: impl FnOnce(&[u8]) -> Result<T, ModelError>,
+    ) -> Result<T, ModelError> {
+        let (endpoint, headers) = (self.endpoint, &self.headers);
+        let sent = endpoint.send(&self.path, headers, body).await;
+        let target = ErrorTarget::new(self.provider, self.id, endpoint);
+        let explain = |error| target.sent(explain(error));
+        let mut reply = sent.map_err(explain)?;
+        if !(200..300).contains(&reply.status()) {
+            let error = error_from_reply(&mut reply, endpoint, headers).await;
+            return Err(explain(error));
+        }
+        let body = reply.rest(MAX_REPLY_BYTES + 1).await.map_err(explain)?;
+        if body.len() > MAX_REPLY_BYTES {
+            return Err(explain(malformed(format!(
+                "the reply is larger than {MAX_REPLY_BYTES} bytes"
+            ))));
+        }
+        if let Some(error) = unexpected_body_error(&reply, &body) {
+            return Err(explain(scrub_error(error, endpoint, headers)));
+        }
+        read(&body).map_err(|error| explain(scrub_error(error, endpoint, headers)))
+    }
+}
+
 /// Returns `true` if a text has a character other than white space.
-fn has_text(text: &str) -> bool {
+pub(crate) fn has_text(text: &str) -> bool {
     !text.trim().is_empty()
 }
 
@@ -223,7 +259,10 @@ fn prefixed<'a>(prefix: &str, text: &'a str) -> Cow<'a, str> {
 ///
 /// A batch ends before the text that would exceed the bytes, or after `max_texts` texts. A limit of
 /// zero counts as one.
-fn batches<'a>(mut texts: &'a [Cow<'a, str>], max_texts: usize) -> Vec<&'a [Cow<'a, str>]> {
+pub(crate) fn batches<'a>(
+    mut texts: &'a [Cow<'a, str>],
+    max_texts: usize,
+) -> Vec<&'a [Cow<'a, str>]> {
     let mut batches = Vec::new();
     while !texts.is_empty() {
         let mut bytes = 0_usize;
@@ -251,13 +290,17 @@ pub(crate) fn malformed(message: impl Into<String>) -> ModelError {
 }
 
 /// Returns the error for an unexpected reply: an error of the provider in another form, or an
-/// unknown format.
-pub(crate) fn unexpected_reply(reply: &[u8], error: &serde_json::Error) -> ModelError {
+/// unknown format without the expected content.
+pub(crate) fn unexpected_reply(
+    reply: &[u8],
+    error: &serde_json::Error,
+    expected: &str,
+) -> ModelError {
     let value: Option<Value> = serde_json::from_slice(reply).ok();
     match value.as_ref().and_then(find_failure) {
         Some(failure) => failure.into_error(None),
         // The content may include a key, so the error states only its position.
-        None => malformed("the reply contains no vectors").with_source(format!(
+        None => malformed(format!("the reply contains no {expected}")).with_source(format!(
             "line {}, column {}",
             error.line(),
             error.column()

@@ -101,6 +101,12 @@ pub enum Error {
         /// The name of the provider.
         provider: String,
     },
+    /// The provider has models but no rerankers.
+    #[error("`{provider}` has no rerankers; use `compatible` or a server of the model list")]
+    NoRerankers {
+        /// The name of the provider.
+        provider: String,
+    },
     /// A setting that the provider needs is missing.
     #[error("`{provider}` needs {setting}; set {variables}")]
     MissingSetting {
@@ -235,7 +241,8 @@ impl Error {
             | Self::InvalidAddress { .. }
             | Self::UnknownProvider { .. }
             | Self::UnknownProfile { .. }
-            | Self::NoEmbedders { .. } => ErrorKind::Name,
+            | Self::NoEmbedders { .. }
+            | Self::NoRerankers { .. } => ErrorKind::Name,
             Self::MissingSetting { .. } | Self::NoModel { .. } | Self::Model(_) => {
                 ErrorKind::Missing
             }

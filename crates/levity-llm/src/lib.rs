@@ -26,6 +26,7 @@
 //! |---|---|
 //! | `model`, `model_from_env`, `Models` | create models by name, with keys from the environment |
 //! | `embedder` | creates embedders by name, for recall |
+//! | `reranker` | creates rerankers by name, for documents |
 //! | `GeminiModel`, `OpenAiModel`, `ChatModel`, `AnthropicModel`, `OllamaModel` | one per API |
 //! | [`ModelExt`], [`layers`] | retry, rate limit, fallback, cache, recording, tools as text |
 //! | [`json`] | parses and repairs the JSON that a model wrote |
@@ -110,6 +111,7 @@ mod ollama;
 mod omitted_media;
 #[cfg(feature = "http")]
 mod origin;
+mod rerank;
 #[cfg(feature = "openai")]
 mod responses;
 #[cfg(feature = "http")]
@@ -136,9 +138,14 @@ pub use gemini::{AccessToken, AccessTokens, GeminiEmbedder, GeminiModel};
 pub use http::{Endpoint, Secret, TimeLimits};
 pub use layers::ext::ModelExt;
 #[cfg(feature = "http")]
-pub use models::{ChosenModel, ModelList, Models, ToolModes, embedder, model, model_from_env};
+pub use models::{
+    ChosenModel, ModelList, Models, ToolModes, embedder, model, model_from_env, reranker,
+};
 #[cfg(feature = "ollama")]
 pub use ollama::{OllamaEmbedder, OllamaEntry, OllamaModel};
+#[cfg(feature = "compatible")]
+pub use rerank::HttpReranker;
+pub use rerank::ModelReranker;
 #[cfg(feature = "openai")]
 pub use responses::OpenAiModel;
 #[cfg(feature = "static-embedder")]

@@ -26,11 +26,13 @@ mod embedders;
 mod list;
 mod location;
 mod profile;
+mod rerankers;
 mod variables;
 
 pub use embedders::embedder;
 pub use list::ModelList;
 use location::UntrustedFile;
+pub use rerankers::reranker;
 use variables::Variables;
 
 /// Creates a model by its name, with keys from the environment.

@@ -24,7 +24,7 @@ pub fn word_weight(all: f64, matching: f64) -> f64 {
 /// The texts that contain some words, and the sums of the weights of these words.
 ///
 /// A word is frequent if more than an eighth of the texts contain it. It finds no text alone,
-/// unless all words are frequent.
+/// unless the other words find none.
 ///
 /// ```
 /// use levity_search::Presence;
@@ -64,11 +64,15 @@ impl Presence {
         weight
     }
 
-    /// Returns `true` if some word that was added is not frequent, and in some text.
-    pub fn has_rare_word(&self) -> bool {
-        self.words
-            .iter()
-            .any(|(matching, _)| self.is_rare(matching))
+    /// Returns the number of texts in the collection.
+    pub fn texts(&self) -> usize {
+        self.texts
+    }
+
+    /// Returns `true` if a text that a filter allows contains a word that is not frequent.
+    pub fn has_rare_word(&self, allows: impl Fn(i64) -> bool) -> bool {
+        let mut rare = self.words.iter().filter(|(ids, _)| self.is_rare(ids));
+        rare.any(|(ids, _)| ids.iter().any(|id| allows(*id)))
     }
 
     fn is_rare(&self, matching: &[i64]) -> bool {
@@ -77,17 +81,23 @@ impl Presence {
 
     /// Returns the texts with the highest sums, highest first; among equal sums, the newest.
     pub fn best(&self, limit: usize) -> Vec<(i64, f64)> {
-        let some_rare = self.has_rare_word();
-        let mut sums: HashMap<i64, f64, Mix> = HashMap::default();
-        for (matching, weight) in &self.words {
-            if some_rare && !self.is_rare(matching) {
-                continue;
-            }
-            for id in matching {
-                *sums.entry(*id).or_default() += weight;
-            }
+        self.best_of(limit, |_| true)
+    }
+
+    /// Returns the best texts among those that a filter allows, as [`best`](Self::best).
+    ///
+    /// ```
+    /// use levity_search::Presence;
+    ///
+    /// let mut presence = Presence::new(80);
+    /// presence.add(vec![7, 9], 2);
+    /// assert_eq!(presence.best_of(5, |id| id < 8)[0].0, 7);
+    /// ```
+    pub fn best_of(&self, limit: usize, allows: impl Fn(i64) -> bool) -> Vec<(i64, f64)> {
+        let mut best = self.sums(&allows, true);
+        if best.is_empty() {
+            best = self.sums(&allows, false);
         }
-        let mut best: Vec<_> = sums.into_iter().collect();
         let order = |a: &(i64, f64), b: &(i64, f64)| b.1.total_cmp(&a.1).then(b.0.cmp(&a.0));
         if best.len() > limit && limit > 0 {
             best.select_nth_unstable_by(limit - 1, order);
@@ -95,6 +105,20 @@ impl Presence {
         best.truncate(limit);
         best.sort_unstable_by(order);
         best
+    }
+
+    /// Returns the allowed texts with the sums of their words.
+    fn sums(&self, allows: &impl Fn(i64) -> bool, rare_only: bool) -> Vec<(i64, f64)> {
+        let mut sums: HashMap<i64, f64, Mix> = HashMap::default();
+        for (matching, weight) in &self.words {
+            if rare_only && !self.is_rare(matching) {
+                continue;
+            }
+            for id in matching.iter().filter(|id| allows(**id)) {
+                *sums.entry(*id).or_default() += weight;
+            }
+        }
+        sums.into_iter().collect()
     }
 }
 
@@ -326,5 +350,11 @@ mod tests {
         assert_eq!(presence.best(100).len(), 50);
         presence.add(vec![7, 70], 2);
         assert_eq!(presence.best(100).len(), 2);
+        // A filter excludes all texts of the rare word.
+        assert_eq!(presence.best_of(100, |id| id < 5).len(), 5);
+        assert_eq!(
+            presence.best_of(100, |id| id > 60),
+            [(70, word_weight(100.0, 2.0))]
+        );
     }
 }

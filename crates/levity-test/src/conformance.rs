@@ -25,6 +25,7 @@ mod journal;
 mod machine;
 mod memory_store;
 mod model;
+mod reranker;
 #[cfg(feature = "runtime")]
 mod runnable;
 mod runs;
@@ -44,6 +45,7 @@ pub use journal::journal;
 pub use machine::{machine, machine_damaged, machine_restored, machine_restored_along};
 pub use memory_store::memory_store;
 pub use model::model;
+pub use reranker::reranker;
 #[cfg(feature = "runtime")]
 pub use runnable::{recorded, runnable};
 pub use tool::tool;

@@ -21,6 +21,7 @@
 //!   randomness.
 //! - [`WordEmbedder`] makes vectors of words, and fails on request; [`InMemoryVectors`] stores
 //!   vectors.
+//! - [`WordReranker`] scores texts by the words of a query, and fails on request.
 //! - [`FaultyJournal`] and [`FaultyTool`] fail on request; [`RecordingTool`] remembers its calls.
 //! - [`ManualHost`] drives a run by hand, in any order of outcomes, without an async runtime.
 //! - [`crash`] stops a scenario after every record in turn, resumes it and compares the results.
@@ -76,6 +77,7 @@ mod function;
 mod host;
 mod journal;
 mod manual;
+mod rerank;
 mod script;
 mod story;
 mod tools;
@@ -86,6 +88,7 @@ pub use function::FunctionModel;
 pub use host::ManualHost;
 pub use journal::FaultyJournal;
 pub use manual::ManualWorld;
+pub use rerank::WordReranker;
 pub use script::{ScriptError, ScriptedModel, Turn};
 pub use story::story;
 pub use tools::{FaultyTool, RecordedCall, RecordingTool};

@@ -149,6 +149,64 @@ async fn filters_limit_documents() {
 }
 
 #[tokio::test]
+async fn filter_finds_frequent_words_if_rare_ones_are_elsewhere() {
+    let index = DocumentIndex::in_memory().unwrap();
+    for n in 0..40 {
+        let text = if n == 3 {
+            "A zebra at low tide."
+        } else {
+            "The low tide."
+        };
+        index
+            .add(Document::new(format!("{n}.txt"), text))
+            .await
+            .unwrap();
+    }
+    // A replaced document has new chunks after those of the others.
+    index
+        .add(Document::new("5.txt", "The low tide of May."))
+        .await
+        .unwrap();
+    index.add(Document::new("empty.txt", "")).await.unwrap();
+    index.remove("6.txt").await.unwrap();
+    let options = SearchOptions::new().limit(40);
+    for (path, expected) in [
+        ("3.txt", &["3.txt"][..]),
+        ("5.txt", &["5.txt"]),
+        ("[567].txt", &["7.txt", "5.txt"]),
+        ("6.txt", &[]),
+        ("empty.txt", &[]),
+    ] {
+        let options = options.clone().path(path);
+        assert_eq!(
+            found(&index, "zebra tide", &options).await,
+            expected,
+            "{path}"
+        );
+    }
+    let all = options.clone().path("*");
+    assert_eq!(found(&index, "low tide", &all).await.len(), 39);
+    // More ranges of chunks than are searched one by one.
+    for n in 40..240 {
+        index
+            .add(Document::new(format!("{n}.txt"), "The low tide."))
+            .await
+            .unwrap();
+    }
+    let even = options.path("*[02468].txt").limit(1_000);
+    let names = found(&index, "zebra tide", &even).await;
+    assert_eq!(names.len(), 119);
+    let documents = index.documents("", 1_000).await.unwrap();
+    assert_eq!(
+        documents
+            .iter()
+            .map(|document| document.passages)
+            .sum::<u64>(),
+        239
+    );
+}
+
+#[tokio::test]
 async fn search_by_meaning_finds_other_words_and_its_failure_leaves_words() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("documents.db");

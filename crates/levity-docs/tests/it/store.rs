@@ -464,35 +464,6 @@ async fn copy_of_a_file_gets_its_own_namespace() {
     check_complete(&original, &store, &first).await;
 }
 
-#[tokio::test]
-async fn earlier_file_is_migrated() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("documents.db");
-    let index = DocumentIndex::open(&path).unwrap();
-    index
-        .add(Document::new("a.txt", "The vessel is blue."))
-        .await
-        .unwrap();
-    drop(index);
-    let file = rusqlite::Connection::open(&path).unwrap();
-    file.execute_batch("DROP TABLE namespaces; DROP TABLE removed;")
-        .unwrap();
-    drop(file);
-    let store = InMemoryVectors::new();
-    let index = DocumentIndex::open(&path)
-        .unwrap()
-        .with_embedder(embedder());
-    let index = index.with_vector_store(store.clone());
-    index.embed_missing().await.unwrap();
-    assert_eq!(
-        found(&index, "ship", &SearchOptions::new()).await,
-        ["a.txt"]
-    );
-    drop(index);
-    let again = DocumentIndex::open(&path).unwrap();
-    assert_eq!(again.status().await.unwrap().documents, 1);
-}
-
 #[cfg(feature = "folder")]
 #[tokio::test]
 async fn folder_update_reports_a_failed_store() {

@@ -111,8 +111,8 @@ impl EmbeddingWire for Wire {
     }
 
     fn read(&self, reply: &[u8]) -> Result<(Vec<Vec<f32>>, Option<u64>), ModelError> {
-        let reply: Reply =
-            serde_json::from_slice(reply).map_err(|error| unexpected_reply(reply, &error))?;
+        let reply: Reply = serde_json::from_slice(reply)
+            .map_err(|error| unexpected_reply(reply, &error, "vectors"))?;
         Ok((reply.embeddings, reply.prompt_eval_count))
     }
 

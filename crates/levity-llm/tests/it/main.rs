@@ -72,6 +72,8 @@ mod ollama;
     feature = "openai"
 ))]
 mod provider_errors;
+#[cfg(feature = "compatible")]
+mod rerank;
 #[cfg(feature = "openai")]
 mod responses;
 #[cfg(feature = "http")]

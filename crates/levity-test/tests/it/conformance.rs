@@ -8,6 +8,7 @@ mod journal;
 mod machine;
 mod memory_store;
 mod model;
+mod reranker;
 mod tool;
 mod tool_source;
 mod world;
