@@ -628,7 +628,7 @@ impl Search {
         &self,
         view: &Connection,
         cache: &VectorCache,
-        allowed: Option<&HashSet<i64>>,
+        allowed: Option<&Allowed>,
     ) -> rusqlite::Result<Ranking> {
         let vectors = match &self.meaning {
             Some((card, _)) => rows::embedder(view, card)?,
@@ -648,7 +648,7 @@ impl Search {
     pub(crate) fn by_words(
         &self,
         view: &Connection,
-        allowed: Option<&HashSet<i64>>,
+        allowed: Option<&Allowed>,
     ) -> rusqlite::Result<Scores> {
         let candidates = self.limit.max(MIN_CANDIDATES_BY_WORDS);
         rows::by_words(view, &self.question, allowed, candidates)

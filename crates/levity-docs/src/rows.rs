@@ -273,12 +273,63 @@ impl Allowed {
         Self(joined)
     }
 
+    /// Returns `true` if the filter allows nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Returns `true` if the filter allows this chunk.
     pub(crate) fn contains(&self, chunk: i64) -> bool {
         let after = self.0.partition_point(|(first, _)| *first <= chunk);
         let range = after.checked_sub(1).and_then(|at| self.0.get(at));
         range.is_some_and(|(_, last)| chunk <= *last)
     }
+}
+
+/// The condition for documents that a filter allows.
+macro_rules! filtered {
+    () => {
+        "chunks > 0 AND (?1 IS NULL OR name GLOB ?1) AND (?2 IS NULL OR kind = ?2) \
+            AND (?3 IS NULL OR changed > ?3)"
+    };
+}
+
+fn filter_values(options: &SearchOptions) -> (Option<&'static str>, Option<i64>) {
+    (
+        options.kind.map(TextKind::name),
+        options.changed_after.map(millis),
+    )
+}
+
+/// Returns the names of the first documents that a filter allows.
+pub(crate) fn allowed_names(
+    view: &Connection,
+    options: &SearchOptions,
+    limit: usize,
+) -> rusqlite::Result<Vec<String>> {
+    let mut find = view.prepare_cached(concat!(
+        "SELECT name FROM documents WHERE ",
+        filtered!(),
+        " LIMIT ?4"
+    ))?;
+    let (kind, after) = filter_values(options);
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    find.query_map(params![options.path, kind, after, limit], |row| row.get(0))?
+        .collect()
+}
+
+/// Returns the number of documents that a filter allows.
+pub(crate) fn allowed_documents(
+    view: &Connection,
+    options: &SearchOptions,
+) -> rusqlite::Result<usize> {
+    let mut count = view.prepare_cached(concat!(
+        "SELECT count(*) FROM documents WHERE ",
+        filtered!()
+    ))?;
+    let (kind, after) = filter_values(options);
+    let number: i64 = count.query_row(params![options.path, kind, after], |row| row.get(0))?;
+    Ok(usize::try_from(number).unwrap_or(0))
 }
 
 /// Returns the chunks that a filter allows, or `None` if it allows all.
@@ -289,15 +340,11 @@ pub(crate) fn allowed(
     if options.path.is_none() && options.kind.is_none() && options.changed_after.is_none() {
         return Ok(None);
     }
-    let mut find = view.prepare_cached(
-        "SELECT first_chunk, chunks FROM documents WHERE chunks > 0 \
-            AND (?1 IS NULL OR name GLOB ?1) AND (?2 IS NULL OR kind = ?2) \
-            AND (?3 IS NULL OR changed > ?3)",
-    )?;
-    let (kind, after) = (
-        options.kind.map(TextKind::name),
-        options.changed_after.map(millis),
-    );
+    let mut find = view.prepare_cached(concat!(
+        "SELECT first_chunk, chunks FROM documents WHERE ",
+        filtered!()
+    ))?;
+    let (kind, after) = filter_values(options);
     let ranges = find.query_map(params![options.path, kind, after], |row| {
         let (first, chunks): (i64, i64) = (row.get(0)?, row.get(1)?);
         Ok((first, first.saturating_add(chunks - 1)))

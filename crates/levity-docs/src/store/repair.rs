@@ -162,7 +162,7 @@ impl DocumentIndex {
             file.write(|change| {
                 let mut unknown = Vec::new();
                 for key in keys {
-                    if rows::document(change, key)?.is_none() {
+                    if !rows::has_chunk(change, key)? {
                         unknown.push(key);
                     }
                 }

@@ -152,17 +152,10 @@ pub(super) fn unmark(change: &Connection, embedder: i64, keys: &[i64]) -> rusqli
     Ok(())
 }
 
-/// Returns the document of a passage.
-pub(super) fn document(view: &Connection, chunk: i64) -> rusqlite::Result<Option<i64>> {
-    view.prepare_cached("SELECT document FROM chunks WHERE key = ?1")?
-        .query_row([chunk], |row| row.get(0))
-        .optional()
-}
-
-/// Returns the name of a document.
-pub(super) fn name(view: &Connection, document: i64) -> rusqlite::Result<String> {
-    view.prepare_cached("SELECT name FROM documents WHERE key = ?1")?
-        .query_row([document], |row| row.get(0))
+/// Returns `true` if the file has this chunk.
+pub(super) fn has_chunk(view: &Connection, chunk: i64) -> rusqlite::Result<bool> {
+    view.prepare_cached("SELECT 1 FROM chunks WHERE key = ?1")?
+        .exists([chunk])
 }
 
 /// Returns the number of documents.

@@ -13,7 +13,8 @@ use levity_search::Cosines;
 use rusqlite::Connection;
 
 use super::{StoreClient, rows};
-use crate::index::{MIN_CANDIDATES_BY_MEANING, Scores, Search};
+use crate::index::{MIN_CANDIDATES_BY_MEANING, Search};
+use crate::rows::{Allowed, Scores};
 use crate::vectors::Vectors;
 use crate::{DocumentError, DocumentIndex, SearchOptions, SearchResult, TextKind};
 
@@ -84,12 +85,12 @@ impl Plan {
             None => None,
         };
         let allowed = crate::rows::allowed(view, &search.options)?;
-        let nothing = allowed.as_ref().is_some_and(HashSet::is_empty);
+        let nothing = allowed.as_ref().is_some_and(Allowed::is_empty);
         let Some(namespace) = namespace.filter(|_| !nothing) else {
             return Ok(None);
         };
         let words = search.by_words(view, allowed.as_ref())?;
-        let (filter, share) = filter(view, &search.options, allowed.as_ref())?;
+        let (filter, share) = filter(view, &search.options)?;
         let limit = search.limit.max(MIN_CANDIDATES_BY_MEANING);
         Ok(Some(Self {
             namespace,
@@ -138,22 +139,19 @@ impl Plan {
 /// Returns a filter for the store, and how many times more vectors to request, because the store
 /// cannot compare patterns: a few documents are listed by their names, and many are checked
 /// afterwards.
-fn filter(
-    view: &Connection,
-    options: &SearchOptions,
-    allowed: Option<&HashSet<i64>>,
-) -> rusqlite::Result<(VectorFilter, usize)> {
+fn filter(view: &Connection, options: &SearchOptions) -> rusqlite::Result<(VectorFilter, usize)> {
     let mut filter = VectorFilter::new();
     filter.kind = options.kind.map(|kind| TextKind::name(kind).to_owned());
     filter.changed_after = options.changed_after;
-    let Some(allowed) = allowed.filter(|_| options.path.is_some()) else {
+    if options.path.is_none() {
         return Ok((filter, 1));
-    };
-    if allowed.len() <= MAX_LISTED {
-        let names = allowed.iter().map(|key| rows::name(view, *key));
-        return Ok((filter.documents(names.collect::<Result<Vec<_>, _>>()?), 1));
     }
-    Ok((filter, rows::documents(view)?.div_ceil(allowed.len())))
+    let names = crate::rows::allowed_names(view, options, MAX_LISTED + 1)?;
+    if names.len() <= MAX_LISTED {
+        return Ok((filter.documents(names), 1));
+    }
+    let allowed = crate::rows::allowed_documents(view, options)?;
+    Ok((filter, rows::documents(view)?.div_ceil(allowed.max(1))))
 }
 
 impl StoreMatches {
@@ -162,13 +160,12 @@ impl StoreMatches {
     pub(crate) fn confirm(
         self,
         view: &Connection,
-        allowed: Option<&HashSet<i64>>,
+        allowed: Option<&Allowed>,
         limit: usize,
     ) -> rusqlite::Result<(Scores, Cosines, Vectors)> {
         let is_allowed = |key: i64| {
-            let document = rows::document(view, key)?;
-            let fits = |document| allowed.is_none_or(|allowed| allowed.contains(&document));
-            Ok::<_, rusqlite::Error>(document.is_some_and(fits))
+            let fits = allowed.is_none_or(|allowed| allowed.contains(key));
+            Ok::<_, rusqlite::Error>(fits && rows::has_chunk(view, key)?)
         };
         let mut known: HashMap<i64, f32> = HashMap::new();
         let mut found = Vec::new();
