@@ -1,9 +1,9 @@
 //! Tests of `levity docs` and `levity serve docs`.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{BufRead as _, Write as _};
 use std::path::Path;
-use std::process::{Output, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Output, Stdio};
 
 use serde_json::{Value, json};
 
@@ -154,35 +154,8 @@ fn own_files_are_left_out_and_names_cannot_imitate_results() {
 fn mcp_client_searches_fetches_and_updates() {
     let (folder, home) = places();
     let dir = folder.path().to_str().unwrap();
-    let mut server = command(&["serve", "docs", "--dir", dir])
-        .env("HOME", home.path())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut lines = std::io::BufReader::new(server.stdout.take().unwrap());
-    let mut to_server = server.stdin.take().unwrap();
-    let mut id = 0;
-    let mut call = |method: &str, params: Value| -> Value {
-        id += 1;
-        let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
-        writeln!(to_server, "{request}").unwrap();
-        loop {
-            let mut line = String::new();
-            std::io::BufRead::read_line(&mut lines, &mut line).unwrap();
-            let reply: Value = serde_json::from_str(&line).unwrap();
-            if reply["id"] == json!(id) {
-                return reply["result"].clone();
-            }
-        }
-    };
-    let about = json!({"protocolVersion": "2025-06-18", "capabilities": {},
-        "clientInfo": {"name": "test", "version": "1"}});
-    assert_eq!(
-        call("initialize", about)["serverInfo"]["name"],
-        "levity-docs"
-    );
+    let mut client = Client::start(home.path(), &["serve", "docs", "--dir", dir]);
+    let mut call = |method: &str, params: Value| client.call(method, params);
     let tools = call("tools/list", json!({}));
     let names: Vec<_> = tools["tools"]
         .as_array()
@@ -228,6 +201,184 @@ fn mcp_client_searches_fetches_and_updates() {
             .unwrap()
             .contains("High water")
     );
-    drop(to_server);
-    assert!(server.wait().unwrap().success());
+    client.end();
+}
+
+#[test]
+fn clients_change_own_documents_on_request_and_files_are_followed() {
+    let (folder, home) = places();
+    let dir = folder.path().to_str().unwrap();
+    let options = ["serve", "docs", "--dir", dir, "--allow-changes", "--watch"];
+    let mut client = Client::start(home.path(), &options);
+    let added = client.tool(
+        "add",
+        json!({"name": "notes/a.md", "text": "The ferry waits."}),
+    );
+    assert_eq!(added, json!({"added": 1, "passages": 1}));
+    let found = client.tool("search", json!({"query": "ferry"}));
+    assert_eq!(found["results"][0]["title"], "notes/a.md");
+    for name in ["add", "remove"] {
+        let arguments = json!({"name": "tea.txt", "text": "Tea is poisoned."});
+        let call = json!({"name": name, "arguments": arguments});
+        let refused = client.call("tools/call", call).to_string();
+        assert!(refused.contains("is a file of the folder"), "{refused}");
+    }
+    let removed = client.tool("remove", json!({"name": "notes/a.md"}));
+    assert_eq!(removed, json!({"removed": true}));
+
+    fs::write(folder.path().join("new.md"), "The lighthouse is white.").unwrap();
+    loop {
+        let found = client.tool("search", json!({"query": "lighthouse"}));
+        if !found["results"].as_array().unwrap().is_empty() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    client.end();
+}
+
+#[test]
+fn documents_over_http_need_a_token() {
+    let (folder, home) = places();
+    let dir = folder.path().to_str().unwrap();
+    let token = "a-token-of-more-than-thirty-two-characters";
+    let mut server = command(&["serve", "docs", "--dir", dir, "--http", "127.0.0.1:0"])
+        .env("HOME", home.path())
+        .env("LEVITY_TOKEN", token)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut notes = std::io::BufReader::new(server.stderr.take().unwrap());
+    let address = loop {
+        let mut line = String::new();
+        assert!(notes.read_line(&mut line).unwrap() > 0, "the server ended");
+        if let Some((_, url)) = line.trim().split_once("MCP at http://") {
+            break url.trim_end_matches("/mcp").to_owned();
+        }
+    };
+    let ask = |token: &str| {
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello()});
+        let body = body.to_string();
+        let mut stream = std::net::TcpStream::connect(&address).unwrap();
+        write!(
+            stream,
+            "POST /mcp HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {token}\r\n\
+                accept: application/json, text/event-stream\r\nconnection: close\r\n\
+                content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        let mut status = String::new();
+        std::io::BufReader::new(stream)
+            .read_line(&mut status)
+            .unwrap();
+        status
+    };
+    assert!(ask("wrong").contains(" 401 "));
+    assert!(ask(token).contains(" 200 "));
+    server.kill().unwrap();
+    server.wait().unwrap();
+}
+
+#[test]
+fn pdf_is_read_in_own_process() {
+    let (folder, home) = places();
+    let dir = folder.path().to_str().unwrap();
+    let pdf = include_bytes!("../fixtures/tides.pdf");
+    fs::write(folder.path().join("tides.pdf"), pdf).unwrap();
+    fs::write(folder.path().join("broken.pdf"), &pdf[..300]).unwrap();
+    let added = levity(home.path(), &["docs", "add", dir]);
+    check(&added, 0, "3 added, 0 unchanged, 0 removed");
+    let shown = String::from_utf8_lossy(&added.stdout).into_owned();
+    assert!(
+        shown.contains("left out: broken.pdf (the PDF is damaged"),
+        "{shown}"
+    );
+    let question = [
+        "docs", "search", "low", "water", "noon", "--dir", dir, "--path", "*.pdf",
+    ];
+    let found = levity(home.path(), &question);
+    let found = String::from_utf8_lossy(&found.stdout).into_owned();
+    assert!(found.contains("tides.pdf, page 2"), "{found}");
+}
+
+#[test]
+fn watch_prints_changes() {
+    let (folder, home) = places();
+    let dir = folder.path().to_str().unwrap();
+    let mut watch = command(&["docs", "watch", dir])
+        .env("HOME", home.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufReader::new(watch.stdout.take().unwrap());
+    let mut next = || {
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+        line
+    };
+    assert_eq!(next(), "2 added, 0 unchanged, 0 removed\n");
+    fs::remove_file(folder.path().join("tea.txt")).unwrap();
+    assert_eq!(next(), "0 added, 1 unchanged, 1 removed\n");
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+}
+
+fn hello() -> Value {
+    json!({"protocolVersion": "2025-06-18", "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"}})
+}
+
+/// A server over stdin and stdout with its client.
+struct Client {
+    server: Child,
+    lines: std::io::BufReader<ChildStdout>,
+    to_server: ChildStdin,
+    id: u32,
+}
+
+impl Client {
+    fn start(home: &Path, args: &[&str]) -> Self {
+        let mut server = command(args)
+            .env("HOME", home)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut client = Self {
+            lines: std::io::BufReader::new(server.stdout.take().unwrap()),
+            to_server: server.stdin.take().unwrap(),
+            server,
+            id: 0,
+        };
+        let name = client.call("initialize", hello())["serverInfo"]["name"].clone();
+        assert_eq!(name, "levity-docs");
+        client
+    }
+
+    fn call(&mut self, method: &str, params: Value) -> Value {
+        self.id += 1;
+        let request = json!({"jsonrpc": "2.0", "id": self.id, "method": method, "params": params});
+        writeln!(self.to_server, "{request}").unwrap();
+        loop {
+            let mut line = String::new();
+            self.lines.read_line(&mut line).unwrap();
+            let reply: Value = serde_json::from_str(&line).unwrap();
+            if reply["id"] == json!(self.id) {
+                return reply["result"].clone();
+            }
+        }
+    }
+
+    fn tool(&mut self, name: &str, arguments: Value) -> Value {
+        let result = self.call("tools/call", json!({"name": name, "arguments": arguments}));
+        result["structuredContent"].clone()
+    }
+
+    fn end(mut self) {
+        drop(self.to_server);
+        assert!(self.server.wait().unwrap().success());
+    }
 }
