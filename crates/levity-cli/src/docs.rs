@@ -240,6 +240,25 @@ impl Place {
     }
 }
 
+/// Opens the index of a folder for agents that work in it; none if the user has created none.
+///
+/// Agents can work without it, so an index that cannot be opened is only reported.
+pub(crate) fn index_of(folder: &Path, report: impl Fn(&str)) -> Option<DocumentIndex> {
+    let place = Place {
+        dir: folder.to_owned(),
+        index: None,
+    };
+    let file = place.file().ok().filter(|file| file.exists())?;
+    let opened = DocumentIndex::open(file);
+    let warn = |error| {
+        report(&format!(
+            "agents cannot search documents: {}",
+            chain(&error)
+        ))
+    };
+    opened.map_err(warn).ok()
+}
+
 /// Opens the file of an index, and prints warnings about it, for instance that other users can read
 /// it.
 ///

@@ -96,6 +96,8 @@ struct ToolSet {
     folder: Option<Arc<dyn ToolSource>>,
     context: Option<ContextFiles>,
     /// The tools that Python code may call.
+    /// The index of the workspace's documents, if the user has created one.
+    documents: Option<levity::docs::DocumentIndex>,
     #[cfg(feature = "python")]
     for_python: Vec<ToolSpec>,
 }
@@ -139,6 +141,9 @@ impl ToolArgs {
         if let Some(workspace) = mcp_servers.workspace.take() {
             agent = agent.tools(FileTools::new(workspace));
         }
+        if let Some(documents) = mcp_servers.documents {
+            agent = agent.tools(documents);
+        }
         if let Some(folder) = mcp_servers.folder {
             agent = agent.source(folder);
         }
@@ -171,6 +176,9 @@ impl ToolArgs {
                 parts = parts.tool(WriteArtifact::new(workspace));
             }
         }
+        if let Some(documents) = mcp_servers.documents {
+            parts = parts.tools(documents);
+        }
         if let Some(folder) = mcp_servers.folder {
             parts = parts.tools(folder.tools());
         }
@@ -200,6 +208,7 @@ impl ToolArgs {
             search,
             folder,
             context,
+            documents,
             #[cfg(feature = "python")]
             for_python,
         } = self.collect_tools(quiet, report)?;
@@ -215,6 +224,9 @@ impl ToolArgs {
         }
         if let Some(search) = search {
             ready = ready.web_search(search);
+        }
+        if let Some(documents) = documents {
+            ready = ready.tools(documents);
         }
         if let Some(folder) = folder {
             ready = ready.source(folder);
@@ -288,11 +300,13 @@ impl ToolArgs {
             search: self.search()?,
             folder: None,
             context: None,
+            documents: None,
             #[cfg(feature = "python")]
             for_python: Vec::new(),
         };
         if let Some(folder) = &self.workspace {
             let workspace = self.open(folder)?;
+            set.documents = crate::docs::index_of(folder, &report);
             set.context = (!self.no_context).then(|| context(&workspace, quiet));
             set.command = self.command(&workspace, &report)?;
             #[cfg(feature = "python")]

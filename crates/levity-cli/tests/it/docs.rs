@@ -303,6 +303,38 @@ fn pdf_is_read_in_own_process() {
 }
 
 #[test]
+fn agents_search_the_index_of_their_workspace() {
+    let (folder, home) = places();
+    let dir = folder.path().to_str().unwrap();
+    let script = home.path().join("script.json");
+    let calls = json!([
+        {"calls": [{"name": "search_documents", "args": {"query": "high water"}}]},
+        {"text": "At six."},
+    ]);
+    fs::write(&script, calls.to_string()).unwrap();
+    let script = script.to_str().unwrap();
+    let run = || {
+        let args = [
+            "run",
+            "When?",
+            "--script",
+            script,
+            "--workspace",
+            dir,
+            "--json",
+        ];
+        let ended = levity(home.path(), &args);
+        String::from_utf8_lossy(&ended.stdout).into_owned()
+    };
+    let place = "guide/tides.md, lines 1 to 3";
+    let without = run();
+    assert!(!without.contains(place), "{without}");
+    check(&levity(home.path(), &["docs", "add", dir]), 0, "2 added");
+    let with = run();
+    assert!(with.contains(place), "{with}");
+}
+
+#[test]
 fn watch_prints_changes() {
     let (folder, home) = places();
     let dir = folder.path().to_str().unwrap();
