@@ -6,8 +6,8 @@
 //! $ LEVITY_RETRIEVAL_DATA=FOLDER LEVITY_TEST_WORDLLAMA=TABLE cargo bench --bench retrieval
 //! ```
 //!
-//! `LEVITY_BENCH_CHROMA` names the address of a Chroma server, in which the vectors of documents are
-//! then stored for a further row, with the share of the best 8 passages that are the same.
+//! `LEVITY_BENCH_CHROMA` names the address of a Chroma server, in which the vectors of documents
+//! are then stored for a further row, with the share of the best 8 passages that are the same.
 //!
 //! `TABLE` is the folder of a static word table, as for the embedder's tests. The figures do not
 //! depend on the machine, so `--quick` changes nothing.

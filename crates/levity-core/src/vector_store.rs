@@ -278,7 +278,7 @@ pub struct VectorMatch {
 }
 
 impl VectorMatch {
-    /// Creates a match.
+    /// Creates a match of this vector.
     pub fn new(key: i64, cosine: f32) -> Self {
         Self { key, cosine }
     }

@@ -74,21 +74,44 @@ impl ChromaStore {
         }
     }
 
-    /// Sets the tenant, which must exist.
+    /// Sets the tenant, which must exist; `default_tenant` by default.
+    ///
+    /// ```
+    /// use levity_docs::ChromaStore;
+    ///
+    /// let store = ChromaStore::new("http://127.0.0.1:8000").tenant("harbour");
+    /// assert!(format!("{store:?}").contains("harbour"));
+    /// ```
     #[must_use]
     pub fn tenant(mut self, tenant: impl Into<String>) -> Self {
         self.tenant = tenant.into();
         self
     }
 
-    /// Sets the database, which must exist.
+    /// Sets the database, which must exist; `default_database` by default.
+    ///
+    /// ```
+    /// use levity_docs::ChromaStore;
+    ///
+    /// let store = ChromaStore::new("http://127.0.0.1:8000").database("documents");
+    /// assert!(format!("{store:?}").contains("documents"));
+    /// ```
     #[must_use]
     pub fn database(mut self, database: impl Into<String>) -> Self {
         self.database = database.into();
         self
     }
 
-    /// Sends this token in the header `x-chroma-token`.
+    /// Sends this token in the header `x-chroma-token`, as Chroma Cloud expects it.
+    ///
+    /// The token is never shown: it is removed from errors, even if the server repeats it.
+    ///
+    /// ```
+    /// use levity_docs::ChromaStore;
+    ///
+    /// let store = ChromaStore::new("http://127.0.0.1:8000").token("ck-123456");
+    /// assert!(!format!("{store:?}").contains("ck-123456"));
+    /// ```
     #[must_use]
     pub fn token(self, token: impl AsRef<str>) -> Self {
         self.header("x-chroma-token", token)
@@ -96,6 +119,22 @@ impl ChromaStore {
 
     /// Sends this header with every request, for example for a proxy. Its value is treated as a
     /// secret.
+    ///
+    /// A header of the same name is replaced. Calls fail as
+    /// [`Rejected`](VectorStoreErrorKind::Rejected) if the name or the value has characters that
+    /// HTTP does not allow.
+    ///
+    /// ```
+    /// use levity_core::{VectorStore, VectorStoreErrorKind};
+    /// use levity_docs::ChromaStore;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let store = ChromaStore::new("http://127.0.0.1:8000").header("authorization", "a\nb");
+    /// let error = store.count("guide").await.unwrap_err();
+    /// assert_eq!(error.kind(), VectorStoreErrorKind::Rejected);
+    /// # }
+    /// ```
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl AsRef<str>) -> Self {
         self.server.add_header(name.into(), value.as_ref().trim());
@@ -103,6 +142,22 @@ impl ChromaStore {
     }
 
     /// Sets the time limit of a request, which also includes its reply; 30 seconds by default.
+    ///
+    /// An index waits at most 10 seconds for all requests of a search.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use levity_core::VectorStore;
+    /// use levity_docs::ChromaStore;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let store = ChromaStore::new("http://127.0.0.1:1").timeout(Duration::from_secs(5));
+    /// let error = store.count("guide").await.unwrap_err();
+    /// assert!(error.is_retryable() && error.to_string().contains("is it running"));
+    /// # }
+    /// ```
     #[must_use]
     pub fn timeout(mut self, time: Duration) -> Self {
         self.server.set_timeout(time);
@@ -176,6 +231,7 @@ impl ChromaStore {
         Ok(id)
     }
 
+    /// Returns the ids of collections that were found, which another program may have deleted.
     fn known(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<str>>> {
         self.collections
             .lock()
@@ -271,12 +327,14 @@ impl fmt::Debug for ChromaStore {
     }
 }
 
+/// The description of a collection.
 #[derive(Deserialize)]
 struct Collection {
     id: String,
     configuration_json: Option<Map<String, Value>>,
 }
 
+/// The limits of the server.
 #[derive(Deserialize)]
 struct Checks {
     max_batch_size: Option<usize>,
@@ -289,6 +347,7 @@ struct Found {
     distances: Option<Vec<Vec<Option<f64>>>>,
 }
 
+/// The reply to a request for records. Without vectors, only the ids are present.
 #[derive(Deserialize)]
 struct Records {
     ids: Vec<String>,

@@ -312,6 +312,7 @@ impl DocumentIndex {
         }
     }
 
+    /// Removes documents from the file, and notes their vectors for removal from the store.
     pub(crate) async fn remove_from_file(
         &self,
         names: Vec<String>,

@@ -32,7 +32,9 @@ pub(crate) type NewVectors = Vec<(i64, Result<Vec<f32>, ModelError>)>;
 
 /// The reason why a change is incomplete.
 pub(crate) enum Failure {
+    /// The file cannot be read or written.
     File(DocumentError),
+    /// The store failed; the file is correct.
     Store(VectorStoreError),
 }
 
@@ -107,6 +109,7 @@ impl DocumentIndex {
         reported(updated)
     }
 
+    /// Adds vectors in batches: entries from the file, the call, and then the marks.
     async fn add_to_store(&self, embedder: i64, mut vectors: NewVectors) -> Result<(), Failure> {
         let Some(client) = self.store.as_ref().filter(|_| !vectors.is_empty()) else {
             return Ok(());

@@ -30,6 +30,7 @@ pub(super) struct Server {
     connection: OnceLock<Result<Connection, VectorStoreError>>,
 }
 
+/// What every request needs, checked once.
 struct Connection {
     client: Client,
     base: Url,
@@ -59,6 +60,7 @@ struct Problem {
 }
 
 impl Server {
+    /// Remembers the address, and the secrets in it.
     pub(super) fn new(address: &str) -> Self {
         let address = address.trim().trim_end_matches('/').to_owned();
         let mut secrets = Secrets::new();
@@ -75,6 +77,7 @@ impl Server {
         }
     }
 
+    /// Adds a header, or replaces the one with its name. Its value is a secret.
     pub(super) fn add_header(&mut self, name: String, value: &str) {
         self.headers
             .retain(|(known, _)| !known.eq_ignore_ascii_case(&name));
@@ -87,6 +90,7 @@ impl Server {
         self.connection = OnceLock::new();
     }
 
+    /// Sets the time limit of a request with its reply.
     pub(super) fn set_timeout(&mut self, time: Duration) {
         self.timeout = time;
         self.connection = OnceLock::new();

@@ -39,6 +39,7 @@ impl fmt::Debug for StoreClient {
 }
 
 impl StoreClient {
+    /// Wraps a store that has not failed yet.
     pub(crate) fn new(store: impl VectorStore + 'static) -> Self {
         Self {
             store: Arc::new(store),
@@ -131,6 +132,7 @@ fn check(failed: &Failed, now: Timestamp) -> Result<(), VectorStoreError> {
     }
 }
 
+/// Remembers a failure, or forgets it.
 fn set(failed: &Failed, failure: Option<(Timestamp, VectorStoreError)>) {
     *failed.lock().unwrap_or_else(PoisonError::into_inner) = failure;
 }

@@ -60,6 +60,23 @@ impl DocumentIndex {
     ///
     /// # Errors
     /// If the file cannot be written.
+    ///
+    /// ```
+    /// # use levity_docs::{Document, DocumentIndex};
+    /// # use levity_test::{InMemoryVectors, WordEmbedder};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_docs::DocumentError> {
+    /// let store = InMemoryVectors::new();
+    /// let index = DocumentIndex::in_memory()?
+    ///     .with_embedder(WordEmbedder::new())
+    ///     .with_vector_store(store.clone());
+    /// index.add(Document::new("tea.md", "Tea is served at four.")).await?;
+    /// index.reset_vectors().await?;
+    /// assert_eq!(index.embed_missing().await?.passages, 1);
+    /// assert_eq!(store.namespaces().len(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn reset_vectors(&self) -> Result<(), DocumentError> {
         let forget = |file: &File| file.write(|change| Ok(rows::forget_store(change)?));
         self.file.run(forget).await
@@ -92,6 +109,7 @@ impl DocumentIndex {
         Ok(found.map(|(embedder, namespace)| (client, embedder, namespace)))
     }
 
+    /// Compares all keys if the numbers of marks and of vectors differ.
     async fn compare_counts(
         &self,
         client: &StoreClient,
@@ -111,11 +129,14 @@ impl DocumentIndex {
             .await
     }
 
+    /// Returns the passages whose vectors should be in the store.
     async fn marked(&self, embedder: i64) -> Result<HashSet<i64>, DocumentError> {
         let read = move |file: &File| file.read(|view| rows::marked(view, embedder));
         self.file.run(read).await
     }
 
+    /// Compares all keys: it removes vectors without a passage, and the marks of passages without a
+    /// vector.
     async fn compare_keys(
         &self,
         client: &StoreClient,
@@ -221,6 +242,7 @@ impl DocumentIndex {
     }
 }
 
+/// Creates the error of a list that has no end.
 fn endless_list() -> VectorStoreError {
     let message = "the vector store lists many more keys than it has vectors";
     VectorStoreError::new(VectorStoreErrorKind::Malformed, message)

@@ -67,6 +67,7 @@ pub(super) fn noted(view: &Connection) -> rusqlite::Result<Option<(String, Vec<i
     Ok(Some((namespace, keys)))
 }
 
+/// Forgets noted keys, after the store has removed their vectors.
 pub(super) fn forget_notes(
     change: &Connection,
     namespace: &str,
@@ -173,6 +174,7 @@ pub(super) fn unused_namespaces(view: &Connection, embedder: i64) -> rusqlite::R
     names.query_map([embedder], |row| row.get(0))?.collect()
 }
 
+/// Forgets a namespace whose vectors were removed.
 pub(super) fn forget_namespace(change: &Connection, name: &str) -> rusqlite::Result<()> {
     change.execute("DELETE FROM removed WHERE namespace = ?1", [name])?;
     change.execute("DELETE FROM namespaces WHERE name = ?1", [name])?;

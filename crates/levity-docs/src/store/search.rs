@@ -29,17 +29,25 @@ const SLACK: f32 = 1e-2;
 
 /// What the store returned for a question.
 pub(crate) struct StoreMatches {
+    /// The scores by words, from the file.
     words: Scores,
+    /// The vector of the question.
     question: Vec<f32>,
+    /// The vectors with the highest cosines.
     nearest: Vec<VectorMatch>,
+    /// The vectors nearest to the opposite of the question.
     farthest: Vec<VectorMatch>,
+    /// The vectors of passages that the words found, and, for diversity, of the nearest ones.
     vectors: Vec<(i64, Vec<f32>)>,
 }
 
 /// What a search needs to know before it calls the store.
 struct Plan {
+    /// The namespace of the vectors of this embedder.
     namespace: String,
+    /// The scores by words, which decide whose vectors are requested.
     words: Scores,
+    /// The documents to search, as far as the store can tell.
     filter: VectorFilter,
     /// The number of nearest vectors.
     limit: usize,
@@ -100,6 +108,7 @@ impl Plan {
         }))
     }
 
+    /// Calls the store. The replies are cut to the sizes that were requested.
     async fn ask(
         self,
         client: &StoreClient,

@@ -170,6 +170,18 @@ async fn store_gives_the_same_passages_as_the_file() {
     );
     let overlap = overlap(&file, &outside).await;
     assert!(overlap > 0.98, "{overlap}");
+    // No word of the question is in a text, so the scale of the cosines alone decides.
+    for options in [SearchOptions::new(), SearchOptions::new().path("docs/*")] {
+        let expected = file.search("ship", &options).await.unwrap().passages;
+        let found = outside.search("ship", &options).await.unwrap().passages;
+        for (found, expected) in found.iter().zip(&expected) {
+            let (found, expected) = (found.score, expected.score);
+            assert!(
+                (found - expected).abs() < 0.01,
+                "{found} instead of {expected}"
+            );
+        }
+    }
     assert_eq!(
         found(&outside, "ship", &SearchOptions::new()).await.len(),
         8
