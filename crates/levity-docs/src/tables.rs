@@ -6,7 +6,8 @@ use levity_sqlite::Format;
 /// a citation of a removed chunk finds nothing instead of another text. The chunks of a document
 /// have consecutive keys from `first_chunk`.
 ///
-/// The index of words has no copy of the texts, so a removal must pass the exact text again.
+/// The indexes of words and of parts of words have no copy of the texts, so a removal must pass the
+/// exact text again. `parts` contains the trigrams of code, without their positions.
 const TABLES: &str = "
 CREATE TABLE documents (
     key INTEGER PRIMARY KEY,
@@ -45,6 +46,10 @@ CREATE VIRTUAL TABLE words USING fts5(
     context, text, content = '', tokenize = 'porter unicode61 remove_diacritics 2'
 );
 INSERT INTO words (words, rank) VALUES ('secure-delete', 1);
+CREATE VIRTUAL TABLE parts USING fts5(
+    text, content = '', tokenize = 'trigram', detail = none
+);
+INSERT INTO parts (parts, rank) VALUES ('secure-delete', 1);
 ";
 
 pub(crate) static FORMAT: Format = Format {
@@ -62,6 +67,7 @@ pub(crate) static FORMAT: Format = Format {
         "SELECT key, card FROM embedders",
         "SELECT chunk, document, embedder, scale, data FROM vectors",
         "SELECT context, text FROM words",
+        "SELECT text FROM parts",
     ],
     log_pages: 4_000,
     overwrites: true,

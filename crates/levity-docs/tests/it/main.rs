@@ -7,9 +7,11 @@
     reason = "a test fails by panicking"
 )]
 
+mod code;
 mod crash;
 #[cfg(feature = "folder")]
 mod folder;
+mod ranking;
 mod tools;
 
 use levity_docs::{
