@@ -11,6 +11,8 @@ use rusqlite::Connection;
 const LENGTHS: std::ops::RangeInclusive<usize> = 4..=64;
 /// The maximum number of words of a question that are looked for as parts.
 const MAX_WORDS: usize = 32;
+/// The number of chunks with a word from which on its parts are not needed to find enough chunks.
+const ENOUGH: usize = 400;
 /// The weight of a part, relative to that of a word that occurs as often.
 const SHARE: f64 = 0.5;
 
@@ -22,17 +24,21 @@ pub(crate) struct Part {
     pub(crate) weight: f64,
 }
 
-/// Returns the parts that are in few of the `texts` chunks. A frequent part says little.
+/// Returns the parts that are in few of the `texts` chunks. A frequent part says little, and so does
+/// a part that is a word of many chunks; `numbers` has their number for each word.
 pub(crate) fn find(
     view: &Connection,
     question: &str,
     words: &[String],
+    numbers: &[usize],
     texts: usize,
 ) -> rusqlite::Result<Vec<Part>> {
     let frequent = texts.div_ceil(8);
     let mut matching = view.prepare_cached("SELECT rowid FROM parts WHERE parts MATCH ?1")?;
     let mut parts = Vec::new();
-    let words = words.iter().map(|word| word.trim_matches('"').to_owned());
+    let words = words.iter().zip(numbers);
+    let words = words.filter(|(_, number)| **number < ENOUGH);
+    let words = words.map(|(word, _)| word.trim_matches('"').to_owned());
     let usable = |word: &String| word.is_ascii() && LENGTHS.contains(&word.len());
     for word in identifiers(question)
         .chain(words)

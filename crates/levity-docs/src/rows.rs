@@ -348,7 +348,8 @@ impl Matches {
         if !matches.presence.has_rare_word(allows) {
             matches = matches.with_frequent_words(view, words, allowed)?;
         }
-        matches.parts = parts::find(view, question, words, matches.presence.texts())?;
+        let (numbers, texts) = (&matches.numbers, matches.presence.texts());
+        matches.parts = parts::find(view, question, words, numbers, texts)?;
         for part in &matches.parts {
             matches.presence.add_part(part.chunks.clone(), part.weight);
         }
