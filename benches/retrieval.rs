@@ -16,7 +16,9 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
 
-use levity_docs::{ChromaStore, Document, DocumentIndex, Passage, SearchOptions, TextKind};
+use levity_docs::{
+    ChromaStore, Document, DocumentIndex, Passage, SearchOptions, SearchResult, TextKind,
+};
 use levity_llm::StaticEmbedder;
 use levity_memory::{Recall, Scope};
 use serde_json::Value;
@@ -60,9 +62,10 @@ fn main() {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     println!("{:<12} {:<28} nDCG@10  R@10   R@20", "collection", "search");
     for collection in collections(Path::new(&folder)) {
-        for kind in ["facts", "documents", "three searches"] {
+        for kind in ["facts", "documents", "merged queries", "three searches"] {
             let measure = |embedder| match kind {
                 "facts" => runtime.block_on(facts(&collection, embedder)),
+                "merged queries" => runtime.block_on(merged_queries(&collection, embedder)),
                 "three searches" => runtime.block_on(three_searches(&collection, embedder)),
                 _ => runtime.block_on(documents(&collection, embedder)),
             };
@@ -129,13 +132,7 @@ async fn quality_of(collection: &Collection, index: &DocumentIndex) -> Quality {
     let mut quality = Quality::default();
     for query in &collection.queries {
         let result = index.search(&query.text, &options).await.unwrap();
-        let mut found: Vec<&str> = Vec::new();
-        for passage in &result.passages {
-            if !found.contains(&&*passage.document) {
-                found.push(&passage.document);
-            }
-        }
-        quality.add(collection, query, &found);
+        quality.add(collection, query, &documents_of(&result));
     }
     quality
 }
@@ -172,6 +169,37 @@ async fn in_chroma(collection: &Collection, embedder: StaticEmbedder, address: &
     quality_of(collection, &outside).await
 }
 
+/// Measures one search with several queries: the three thirds of a query.
+async fn merged_queries(collection: &Collection, embedder: Option<StaticEmbedder>) -> Quality {
+    let index = index_of(collection, embedder).await;
+    let options = SearchOptions::new().limit(10 * RESULTS);
+    let mut quality = Quality::default();
+    for query in &collection.queries {
+        let thirds = thirds(&query.text);
+        let thirds: Vec<&str> = thirds.iter().map(String::as_str).collect();
+        let result = index.search_many(&thirds, &options).await.unwrap();
+        quality.add(collection, query, &documents_of(&result));
+    }
+    quality
+}
+
+/// Returns the documents of the passages, in the order of their best passages.
+fn documents_of(result: &SearchResult) -> Vec<&str> {
+    let mut found: Vec<&str> = Vec::new();
+    for passage in &result.passages {
+        if !found.contains(&&*passage.document) {
+            found.push(&passage.document);
+        }
+    }
+    found
+}
+
+fn thirds(query: &str) -> Vec<String> {
+    let sentences: Vec<&str> = query.split_inclusive(['.', '!', '?']).collect();
+    let thirds = sentences.chunks(sentences.len().div_ceil(3));
+    thirds.map(<[&str]>::concat).collect()
+}
+
 async fn index_of(collection: &Collection, embedder: Option<StaticEmbedder>) -> DocumentIndex {
     let mut index = DocumentIndex::in_memory().unwrap();
     if let Some(embedder) = embedder {
@@ -195,10 +223,9 @@ async fn three_searches(collection: &Collection, embedder: Option<StaticEmbedder
     let options = SearchOptions::new().limit(10 * RESULTS);
     let mut quality = Quality::default();
     for query in &collection.queries {
-        let sentences: Vec<&str> = query.text.split_inclusive(['.', '!', '?']).collect();
         let mut found: Vec<String> = Vec::new();
-        for part in sentences.chunks(sentences.len().div_ceil(3)) {
-            let result = index.search(&part.concat(), &options).await.unwrap();
+        for part in thirds(&query.text) {
+            let result = index.search(&part, &options).await.unwrap();
             let mut own: Vec<String> = Vec::new();
             for passage in result.passages {
                 if !own.contains(&passage.document) && own.len() < RESULTS {

@@ -6,19 +6,20 @@ use std::path::Path;
 use std::sync::Arc;
 
 use levity_core::__private::sha256;
-use levity_core::{Embedder, ModelError, World};
-use levity_search::{Cosines, Embedding, add_usage, fuse, query_words};
+use levity_core::{Embedder, ModelError, Reranker, World};
+use levity_search::{Embedding, fuse, merge, query_words, truncate_question};
 use levity_sqlite::Store;
 use levity_system::SystemWorld;
 use rusqlite::Connection;
 
+use crate::rerank::{OptionalReranker, OptionalRewriter};
 use crate::rows::{Allowed, Scores, SplitDocument};
 use crate::store::{NewVectors, StoreClient, StoreMatches};
 use crate::tables::FORMAT;
 use crate::vectors::{VectorCache, Vectors};
 use crate::{
-    AddReport, Document, DocumentError, DocumentInfo, IndexStatus, Passage, PassageId, QuoteCheck,
-    SearchOptions, SearchResult, diversity, rows,
+    AddReport, Document, DocumentError, DocumentInfo, IndexStatus, Passage, PassageId,
+    QueryRewriter, QuoteCheck, SearchOptions, SearchResult, diversity, rerank, rows,
 };
 
 /// The maximum size of the name of a document, in bytes.
@@ -27,6 +28,10 @@ const MAX_NAME_BYTES: usize = 1 << 10;
 const MAX_TEXT_BYTES: usize = 64 << 20;
 /// The maximum number of passages that one call returns.
 const MAX_PASSAGES: usize = 1_000;
+/// The maximum number of questions of one search.
+const MAX_QUESTIONS: usize = 9;
+/// The maximum number of passages that a reranker orders.
+const MAX_RERANKED: usize = 200;
 /// The minimum numbers of passages that are ranked by words and by meaning, even for a smaller
 /// limit.
 const MIN_CANDIDATES_BY_WORDS: usize = 400;
@@ -68,6 +73,8 @@ pub struct DocumentIndex {
     pub(crate) file: Arc<File>,
     pub(crate) world: Arc<dyn World>,
     embedding: Option<Embedding>,
+    reranker: Option<OptionalReranker>,
+    rewriter: Option<OptionalRewriter>,
     vectors: Arc<VectorCache>,
     /// The outside store of the vectors; without one, they are in the file.
     pub(crate) store: Option<StoreClient>,
@@ -109,6 +116,8 @@ impl DocumentIndex {
             file: Arc::new(file),
             world: Arc::new(SystemWorld),
             embedding: None,
+            reranker: None,
+            rewriter: None,
             vectors: Arc::default(),
             store: None,
         }
@@ -134,6 +143,60 @@ impl DocumentIndex {
     #[must_use]
     pub fn with_embedder(mut self, embedder: impl Embedder + 'static) -> Self {
         self.embedding = Some(Embedding::new(Arc::new(embedder)));
+        self
+    }
+
+    /// Orders the best passages of each search again with a reranker: 30 of them, or the number in
+    /// [`SearchOptions::reranked`].
+    ///
+    /// A failure of the reranker does not fail a search: the passages then have the order of the
+    /// search, and [`SearchResult::reranking_error`] states the reason. A call has 30 seconds, and
+    /// after a failure, none is made for 30 seconds.
+    ///
+    /// ```
+    /// use levity_docs::{Document, DocumentIndex, SearchOptions};
+    /// use levity_test::WordReranker;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_docs::DocumentError> {
+    /// let index = DocumentIndex::in_memory()?.with_reranker(WordReranker::new());
+    /// index.add(Document::new("tides.md", "High water is at six.")).await?;
+    /// let found = index.search("high water", &SearchOptions::new()).await?;
+    /// assert!(found.reranking_error.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_reranker(mut self, reranker: impl Reranker + 'static) -> Self {
+        self.reranker = Some(OptionalReranker::new(Arc::new(reranker)));
+        self
+    }
+
+    /// Searches with the queries that a model writes for each question, in addition to the
+    /// question.
+    ///
+    /// A failure of the model does not fail a search: the question is then searched alone, and
+    /// [`SearchResult::rewriting_error`] states the reason. A call has 30 seconds, and after a
+    /// failure, none is made for 30 seconds.
+    ///
+    /// ```
+    /// use levity_docs::{Document, DocumentIndex, QueryRewriter, SearchOptions};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_docs::DocumentError> {
+    /// let model = ScriptedModel::new().reply(r#"{"queries": ["high water"]}"#);
+    /// let index = DocumentIndex::in_memory()?.with_rewriter(QueryRewriter::new(model));
+    /// index.add(Document::new("tides.md", "High water is at six.")).await?;
+    /// let found = index.search("When is the flood?", &SearchOptions::new()).await?;
+    /// assert_eq!(found.passages.len(), 1);
+    /// assert_eq!(found.added_queries, ["high water"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_rewriter(mut self, rewriter: QueryRewriter) -> Self {
+        self.rewriter = Some(OptionalRewriter::new(rewriter));
         self
     }
 
@@ -244,7 +307,7 @@ impl DocumentIndex {
         for batch in texts.chunks(BATCH) {
             match embedding.embed_documents(&*self.world, batch).await {
                 Ok((batch, usage)) => {
-                    add_usage(&mut report.usage, usage);
+                    report.usage += usage;
                     for vector in batch {
                         vectors.push(
                             vector
@@ -354,39 +417,162 @@ impl DocumentIndex {
         options: &SearchOptions,
     ) -> Result<SearchResult, DocumentError> {
         let mut result = SearchResult::default();
-        let limit = options.limit.min(MAX_PASSAGES);
-        if limit == 0 || query_words(question, 1).is_empty() {
-            return Ok(result);
+        if options.limit > 0 {
+            self.add_queries(question, &mut result).await;
         }
-        let meaning = self.embed_question(question, &mut result).await;
-        let mut search = Search {
-            question: question.to_owned(),
-            options: options.clone(),
-            limit,
-            meaning,
-        };
-        let matches = match &self.store {
-            Some(_) => self.search_store(&mut search, &mut result).await?,
-            None => None,
-        };
-        let vectors = self.vectors.clone();
-        result.passages = self
-            .file
-            .run(move |file| file.read(|view| search.run(view, &vectors, matches)))
+        let added = std::mem::take(&mut result.added_queries);
+        let questions = std::iter::once(question).chain(added.iter().map(String::as_str));
+        self.find(questions, options, &mut result).await?;
+        result.added_queries = added;
+        Ok(result)
+    }
+
+    /// Returns the passages that match several questions, such as the same one in other words. The
+    /// score of a passage is the mean of its scores for the questions. A reranker orders the
+    /// passages by the first question.
+    ///
+    /// Only the first nine questions count. A [rewriter](Self::with_rewriter) adds none.
+    ///
+    /// # Errors
+    /// As [`search`](Self::search).
+    ///
+    /// ```
+    /// use levity_docs::{Document, DocumentIndex, SearchOptions};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_docs::DocumentError> {
+    /// let index = DocumentIndex::in_memory()?;
+    /// index.add(Document::new("tides.md", "High water is at six.")).await?;
+    /// index.add(Document::new("ferry.md", "The ferry leaves at high tide.")).await?;
+    ///
+    /// let questions = ["time of the flood", "high water", "high tide"];
+    /// let found = index.search_many(&questions, &SearchOptions::new()).await?;
+    /// assert_eq!(found.passages.len(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn search_many(
+        &self,
+        questions: &[&str],
+        options: &SearchOptions,
+    ) -> Result<SearchResult, DocumentError> {
+        let mut result = SearchResult::default();
+        self.find(questions.iter().copied(), options, &mut result)
             .await?;
         Ok(result)
     }
 
-    async fn embed_question(
+    /// Asks the rewriter for queries.
+    async fn add_queries(&self, question: &str, result: &mut SearchResult) {
+        let Some(rewriter) = &self.rewriter else {
+            return;
+        };
+        match rewriter.rewrite(&*self.world, question).await {
+            Ok((queries, usage)) => {
+                result.usage += usage;
+                result.added_queries = queries;
+            }
+            Err(error) => result.rewriting_error = Some(error),
+        }
+    }
+
+    async fn find(
         &self,
-        question: &str,
+        questions: impl Iterator<Item = &str> + Send,
+        options: &SearchOptions,
         result: &mut SearchResult,
-    ) -> Option<(Arc<str>, Vec<f32>)> {
+    ) -> Result<(), DocumentError> {
+        let limit = options.limit.min(MAX_PASSAGES);
+        let mut distinct: Vec<String> = Vec::new();
+        for question in questions {
+            let question = truncate_question(question);
+            let is_new = !distinct.iter().any(|known| known == question);
+            if is_new && distinct.len() < MAX_QUESTIONS && !query_words(question, 1).is_empty() {
+                distinct.push(question.to_owned());
+            }
+        }
+        if limit == 0 || distinct.is_empty() {
+            return Ok(());
+        }
+        let reranked = match &self.reranker {
+            Some(_) => options.reranked.min(MAX_RERANKED),
+            None => 0,
+        };
+        let mut search = Search {
+            meaning: self.embed_questions(&distinct, result).await,
+            questions: distinct,
+            options: options.clone(),
+            limit,
+            candidates: limit.max(reranked),
+        };
+        let matches = match &self.store {
+            Some(_) => self.search_store(&mut search, result).await?,
+            None => Vec::new(),
+        };
+        let search = Arc::new(search);
+        let reading = search.clone();
+        result.passages = if reranked > 0 {
+            let ranked = self.rerank(&search, matches, reranked, result).await?;
+            let read = move |view: &Connection| reading.passages(view, ranked);
+            self.file.run(move |file| file.read(read)).await?
+        } else {
+            let vectors = self.vectors.clone();
+            let read = move |view: &Connection| {
+                let ranked = reading.best(view, &vectors, matches)?;
+                reading.passages(view, ranked)
+            };
+            self.file.run(move |file| file.read(read)).await?
+        };
+        Ok(())
+    }
+
+    /// Returns the best chunks, the first ones in the order of the reranker.
+    async fn rerank(
+        &self,
+        search: &Arc<Search>,
+        matches: Vec<Option<StoreMatches>>,
+        reranked: usize,
+        result: &mut SearchResult,
+    ) -> Result<Ranked, DocumentError> {
+        let (vectors, searching) = (self.vectors.clone(), search.clone());
+        let read = move |view: &Connection| {
+            let ranked = searching.best(view, &vectors, matches)?;
+            let mut texts = Vec::new();
+            for (key, _) in ranked.best.iter().take(reranked) {
+                texts.extend(rows::text(view, *key)?.map(|text| (*key, text)));
+            }
+            Ok((ranked, texts))
+        };
+        let (mut ranked, texts) = self.file.run(move |file| file.read(read)).await?;
+        let (keys, texts): (Vec<i64>, Vec<String>) = texts.into_iter().unzip();
+        let Some(reranker) = self.reranker.as_ref().filter(|_| !keys.is_empty()) else {
+            return Ok(ranked);
+        };
+        match reranker
+            .rerank(&*self.world, &search.questions[0], &texts)
+            .await
+        {
+            Ok(found) => {
+                result.usage += found.usage;
+                let scores: Vec<(i64, f32)> = keys.into_iter().zip(found.scores).collect();
+                rerank::reorder(&mut ranked.best, &scores);
+            }
+            Err(error) => result.reranking_error = Some(error),
+        }
+        Ok(ranked)
+    }
+
+    async fn embed_questions(
+        &self,
+        questions: &[String],
+        result: &mut SearchResult,
+    ) -> Option<(Arc<str>, Vec<Vec<f32>>)> {
         let embedding = self.embedding.as_ref()?;
-        match embedding.embed_query(&*self.world, question).await {
-            Ok((vector, usage)) => {
-                result.usage = usage;
-                Some((self.card()?, vector))
+        let questions: Vec<&str> = questions.iter().map(String::as_str).collect();
+        match embedding.embed_queries(&*self.world, &questions).await {
+            Ok((vectors, usage)) => {
+                result.usage += usage;
+                Some((self.card()?, vectors))
             }
             Err(error) => {
                 result.embedding_error = Some(error);
@@ -540,7 +726,7 @@ impl DocumentIndex {
                     return Ok(report);
                 }
             };
-            add_usage(&mut report.usage, usage);
+            report.usage += usage;
             let embedded = vectors.iter().filter(|vector| vector.is_ok()).count();
             if self.store.is_some() {
                 let vectors = keys.into_iter().zip(vectors).collect();
@@ -580,6 +766,8 @@ impl fmt::Debug for DocumentIndex {
         f.debug_struct("DocumentIndex")
             .field("file", &self.file)
             .field("embedder", &self.embedding)
+            .field("reranker", &self.reranker)
+            .field("rewriter", &self.rewriter)
             .finish_non_exhaustive()
     }
 }
@@ -587,34 +775,110 @@ impl fmt::Debug for DocumentIndex {
 /// A search that has all it needs to run on the file.
 #[derive(Clone)]
 pub(crate) struct Search {
-    question: String,
+    /// The questions, at least one.
+    pub(crate) questions: Vec<String>,
     pub(crate) options: SearchOptions,
-    pub(crate) limit: usize,
-    /// The card of the embedder, and the vector of the question.
-    pub(crate) meaning: Option<(Arc<str>, Vec<f32>)>,
+    limit: usize,
+    /// The number of chunks that are wanted before a reranker and diversity.
+    pub(crate) candidates: usize,
+    /// The card of the embedder, and the vectors of the questions.
+    pub(crate) meaning: Option<(Arc<str>, Vec<Vec<f32>>)>,
 }
 
-/// The scores by words, and, for a search by meaning, the cosines and the vectors.
-type Ranking = (Scores, Option<Cosines>, Option<Arc<Vectors>>);
+/// The chunks that a search found.
+struct Ranked {
+    /// The keys and the scores, best first.
+    best: Vec<(i64, f32)>,
+    /// The vectors of the chunks, for diversity.
+    vectors: Option<Arc<Vectors>>,
+}
 
 impl Search {
-    fn run(
+    /// Returns the best chunks with their scores. `matches` are what a store returned for each
+    /// question; without a store, there are none.
+    fn best(
         &self,
         view: &Connection,
         cache: &VectorCache,
-        matches: Option<StoreMatches>,
-    ) -> rusqlite::Result<Vec<Passage>> {
+        matches: Vec<Option<StoreMatches>>,
+    ) -> rusqlite::Result<Ranked> {
         let allowed = rows::allowed(view, &self.options)?;
-        let (words, cosines, vectors) = match matches {
-            Some(matches) => {
-                let (words, cosines, vectors) =
-                    matches.confirm(view, allowed.as_ref(), self.limit)?;
-                (words, Some(cosines), Some(Arc::new(vectors)))
-            }
-            None => self.rank(view, cache, allowed.as_ref())?,
+        if !matches.is_empty() {
+            return self.best_of_store(view, allowed.as_ref(), matches);
+        }
+        let vectors = self.vectors(view, cache)?;
+        let mut results = Vec::with_capacity(self.questions.len());
+        for at in 0..self.questions.len() {
+            results.push(self.best_of(at, view, allowed.as_ref(), vectors.as_deref())?);
+        }
+        Ok(Ranked {
+            best: merge(results),
+            vectors,
+        })
+    }
+
+    /// Returns the best chunks by words and by what a store returned. A question for which the
+    /// store failed is answered by words alone.
+    fn best_of_store(
+        &self,
+        view: &Connection,
+        allowed: Option<&Allowed>,
+        matches: Vec<Option<StoreMatches>>,
+    ) -> rusqlite::Result<Ranked> {
+        let (mut results, mut vectors) = (Vec::with_capacity(matches.len()), Vec::new());
+        for (at, matches) in matches.into_iter().enumerate() {
+            results.push(match matches {
+                Some(matches) => {
+                    let (words, cosines, found) =
+                        matches.confirm(view, allowed, self.candidates)?;
+                    vectors.extend(found);
+                    fuse(&words, Some(&cosines))
+                }
+                None => self.best_of(at, view, allowed, None)?,
+            });
+        }
+        Ok(Ranked {
+            best: merge(results),
+            vectors: Some(Arc::new(Vectors::from_list(vectors))),
+        })
+    }
+
+    /// Returns the vectors in the file.
+    fn vectors(
+        &self,
+        view: &Connection,
+        cache: &VectorCache,
+    ) -> rusqlite::Result<Option<Arc<Vectors>>> {
+        let key = match &self.meaning {
+            Some((card, _)) => rows::embedder(view, card)?,
+            None => None,
         };
-        let mut best = fuse(&words, cosines.as_ref());
-        if let Some(vectors) = vectors.filter(|_| self.options.diversity > 0.0) {
+        key.map(|key| cache.get(view, key)).transpose()
+    }
+
+    /// Returns the best chunks for one of the questions.
+    fn best_of(
+        &self,
+        at: usize,
+        view: &Connection,
+        allowed: Option<&Allowed>,
+        vectors: Option<&Vectors>,
+    ) -> rusqlite::Result<Vec<(i64, f32)>> {
+        let (words, cosines) = self.words_and_cosines(at, view, allowed, vectors)?;
+        let cosines = vectors.zip(cosines).map(|(vectors, cosines)| {
+            let wanted: HashSet<i64> = words.iter().map(|(key, _)| *key).collect();
+            let limit = self.candidates.max(MIN_CANDIDATES_BY_MEANING);
+            vectors.nearest(&cosines, allowed, &wanted, limit)
+        });
+        Ok(fuse(&words, cosines.as_ref()))
+    }
+
+    /// Returns the first passages, after those that say the same moved behind.
+    fn passages(&self, view: &Connection, ranked: Ranked) -> rusqlite::Result<Vec<Passage>> {
+        let mut best = ranked.best;
+        if self.options.diversity > 0.0
+            && let Some(vectors) = ranked.vectors
+        {
             best = diversity::spread(best, &vectors, self.options.diversity, self.limit);
         }
         let mut passages = Vec::new();
@@ -624,47 +888,29 @@ impl Search {
         Ok(passages)
     }
 
-    /// Ranks the passages by words and by the vectors in the file.
-    fn rank(
-        &self,
-        view: &Connection,
-        cache: &VectorCache,
-        allowed: Option<&Allowed>,
-    ) -> rusqlite::Result<Ranking> {
-        let vectors = match &self.meaning {
-            Some((card, _)) => rows::embedder(view, card)?,
-            None => None,
-        };
-        let vectors = vectors.map(|key| cache.get(view, key)).transpose()?;
-        let (words, cosines) = self.words_and_cosines(view, allowed, vectors.as_deref())?;
-        let cosines = vectors.as_ref().zip(cosines).map(|(vectors, cosines)| {
-            let wanted: HashSet<i64> = words.iter().map(|(key, _)| *key).collect();
-            let limit = self.limit.max(MIN_CANDIDATES_BY_MEANING);
-            vectors.nearest(&cosines, allowed, &wanted, limit)
-        });
-        Ok((words, cosines, vectors))
-    }
-
-    /// Returns the scores by words.
+    /// Returns the scores by words for one of the questions.
     pub(crate) fn by_words(
         &self,
+        at: usize,
         view: &Connection,
         allowed: Option<&Allowed>,
     ) -> rusqlite::Result<Scores> {
-        let candidates = self.limit.max(MIN_CANDIDATES_BY_WORDS);
-        rows::by_words(view, &self.question, allowed, candidates)
+        let candidates = self.candidates.max(MIN_CANDIDATES_BY_WORDS);
+        rows::by_words(view, &self.questions[at], allowed, candidates)
     }
 
     /// Returns the scores by words and the cosines of all vectors. With many vectors, both are
     /// computed at the same time.
     fn words_and_cosines(
         &self,
+        at: usize,
         view: &Connection,
         allowed: Option<&Allowed>,
         vectors: Option<&Vectors>,
     ) -> rusqlite::Result<(Scores, Option<Vec<f32>>)> {
-        let by_words = || self.by_words(view, allowed);
-        let Some((vectors, (_, query))) = vectors.zip(self.meaning.as_ref()) else {
+        let by_words = || self.by_words(at, view, allowed);
+        let query = self.meaning.as_ref().and_then(|(_, all)| all.get(at));
+        let Some((vectors, query)) = vectors.zip(query) else {
             return Ok((by_words()?, None));
         };
         if !vectors.are_many() {

@@ -49,9 +49,12 @@ mod files;
 mod folder;
 mod index;
 mod options;
+mod parts;
 mod passage;
 #[cfg(feature = "formats")]
 mod reader;
+mod rerank;
+mod rewrite;
 mod rows;
 mod split;
 mod store;
@@ -72,6 +75,7 @@ pub use options::{AddReport, IndexStatus, SearchOptions, SearchResult, VectorRep
 pub use passage::{Document, DocumentInfo, Passage, PassageId, QuoteCheck};
 #[cfg(feature = "formats")]
 pub use reader::{FormatReader, FormatReaderBuilder};
+pub use rewrite::QueryRewriter;
 pub use split::TextKind;
 #[cfg(feature = "folder")]
 pub use watch::FolderWatch;

@@ -4,6 +4,9 @@ use levity_core::{ModelError, Timestamp, Usage, VectorStoreError};
 
 use crate::{Passage, TextKind};
 
+/// The default number of passages that a reranker orders again.
+const RERANKED: usize = 30;
+
 /// Options of a search. By default, it finds the best eight passages of all documents.
 ///
 /// ```
@@ -26,6 +29,8 @@ pub struct SearchOptions {
     pub changed_after: Option<Timestamp>,
     /// How much the passages should differ from each other, from 0 (the default) to 1.
     pub diversity: f32,
+    /// The number of passages that a reranker orders again.
+    pub reranked: usize,
 }
 
 impl Default for SearchOptions {
@@ -36,6 +41,7 @@ impl Default for SearchOptions {
             kind: None,
             changed_after: None,
             diversity: 0.0,
+            reranked: RERANKED,
         }
     }
 }
@@ -84,6 +90,14 @@ impl SearchOptions {
         self.diversity = diversity;
         self
     }
+
+    /// Sets how many of the best passages a reranker orders again; 30 by default, and at most 200.
+    /// It has no effect without a [reranker](crate::DocumentIndex::with_reranker).
+    #[must_use]
+    pub fn reranked(mut self, passages: usize) -> Self {
+        self.reranked = passages;
+        self
+    }
 }
 
 /// The passages that a search found.
@@ -96,7 +110,13 @@ pub struct SearchResult {
     pub embedding_error: Option<ModelError>,
     /// The reason why the search used words only, although there is a vector store.
     pub store_error: Option<VectorStoreError>,
-    /// The tokens that the embedder used.
+    /// The reason why the passages have the order of the search, although there is a reranker.
+    pub reranking_error: Option<ModelError>,
+    /// The queries that a [rewriter](crate::DocumentIndex::with_rewriter) added to the question.
+    pub added_queries: Vec<String>,
+    /// The reason why there are no added queries, although there is a rewriter.
+    pub rewriting_error: Option<ModelError>,
+    /// The tokens and money that the embedder, the reranker and the rewriter used.
     pub usage: Usage,
 }
 

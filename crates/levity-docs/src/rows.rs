@@ -8,6 +8,7 @@ use levity_core::Timestamp;
 use levity_search::{Presence, WordScores, quantize, query_words, spaced};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use crate::parts::{self, Part};
 use crate::split::{Chunk, split};
 use crate::store::{NewVectors, note_removed};
 use crate::{Document, DocumentInfo, Passage, PassageId, SearchOptions, TextKind};
@@ -16,6 +17,8 @@ use crate::{Document, DocumentInfo, Passage, PassageId, SearchOptions, TextKind}
 const MAX_QUERY_WORDS: usize = 256;
 /// The maximum number of ranges of chunks that are searched one by one.
 const MAX_RANGES: usize = 64;
+/// The minimum sum of weights of a match; less is an error of rounding.
+const MIN_SUM: f64 = 1e-9;
 /// A range of keys that contains every chunk.
 const EVERY_CHUNK: (i64, i64) = (i64::MIN, i64::MAX);
 
@@ -100,7 +103,7 @@ pub(crate) fn put(
     let vectors = vectors.chain(std::iter::repeat(None));
     let mut first = None;
     for ((number, chunk), vector) in (0_i64..).zip(&split.chunks).zip(vectors) {
-        let chunk_key = put_chunk(change, (key, number), &document.text, chunk)?;
+        let chunk_key = put_chunk(change, (key, number), document, chunk)?;
         first.get_or_insert(chunk_key);
         if let Some(vector) = vector {
             put_vector(change, chunk_key, embedder, Some(vector))?;
@@ -135,10 +138,10 @@ pub(crate) fn keyed(
 fn put_chunk(
     change: &Connection,
     (document, number): (i64, i64),
-    text: &str,
+    of: &Document,
     chunk: &Chunk,
 ) -> rusqlite::Result<i64> {
-    let text = &text[chunk.bytes.clone()];
+    let text = &of.text[chunk.bytes.clone()];
     let mut insert = change.prepare_cached(
         "INSERT INTO chunks (document, number, context, text, page, first_line, last_line) \
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
@@ -157,6 +160,11 @@ fn put_chunk(
     let mut words =
         change.prepare_cached("INSERT INTO words (rowid, context, text) VALUES (?1, ?2, ?3)")?;
     words.execute(params![key, spaced(&chunk.context), spaced(text)])?;
+    if of.kind == TextKind::Code {
+        change
+            .prepare_cached("INSERT INTO parts (rowid, text) VALUES (?1, ?2)")?
+            .execute(params![key, text])?;
+    }
     Ok(key)
 }
 
@@ -230,9 +238,11 @@ pub(crate) fn missing(
 
 /// Removes a document with all its chunks, and returns `true` if the index had it.
 pub(crate) fn remove(change: &Connection, name: &str) -> rusqlite::Result<bool> {
-    let mut find = change.prepare_cached("SELECT key FROM documents WHERE name = ?1")?;
-    let Some(key) = find
-        .query_row([name], |row| row.get::<_, i64>(0))
+    let mut find = change.prepare_cached("SELECT key, kind FROM documents WHERE name = ?1")?;
+    let Some((key, kind)) = find
+        .query_row([name], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))
+        })
         .optional()?
     else {
         return Ok(false);
@@ -242,11 +252,16 @@ pub(crate) fn remove(change: &Connection, name: &str) -> rusqlite::Result<bool> 
     let mut drop_words = change.prepare_cached(
         "INSERT INTO words (words, rowid, context, text) VALUES ('delete', ?1, ?2, ?3)",
     )?;
+    let mut drop_parts = change
+        .prepare_cached("INSERT INTO parts (parts, rowid, text) VALUES ('delete', ?1, ?2)")?;
     let mut drop_vector = change.prepare_cached("DELETE FROM vectors WHERE chunk = ?1")?;
     let mut rows = chunks.query([key])?;
     while let Some(row) = rows.next()? {
         let (chunk, context, text): (i64, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
         drop_words.execute(params![chunk, spaced(&context), spaced(&text)])?;
+        if kind == TextKind::Code.name() {
+            drop_parts.execute(params![chunk, text])?;
+        }
         drop_vector.execute([chunk])?;
     }
     note_removed(change, key)?;
@@ -362,48 +377,59 @@ pub(crate) fn by_words(
     limit: usize,
 ) -> rusqlite::Result<Scores> {
     let words = query_words(question, MAX_QUERY_WORDS);
-    let (candidates, weights) = candidates(view, &words, allowed, limit)?;
+    let allows = |key| allowed.is_none_or(|allowed| allowed.contains(key));
+    let matches = Matches::new(view, question, &words, allowed)?;
+    let candidates = matches.presence.best_of(limit, allows);
     let mut text = view.prepare_cached("SELECT context, text FROM chunks WHERE key = ?1")?;
-    let mut scores = WordScores::new(words.into_iter().zip(weights));
+    let mut scores = WordScores::new(words.into_iter().zip(matches.weights.iter().copied()));
     for (key, sum) in candidates {
         let mut rows = text.query([key])?;
         if let Some(row) = rows.next()? {
             let (context, text) = (row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?);
-            scores.add(key, sum, &with_context(context, text));
+            let sum = sum - parts::unconfirmed(&matches.parts, key, text);
+            if sum > MIN_SUM {
+                scores.add(key, sum, &with_context(context, text));
+            }
         }
     }
     Ok(scores.finish())
 }
 
-/// Returns the best chunks by the weights of the words that they contain, and the weights.
-fn candidates(
-    view: &Connection,
-    words: &[String],
-    allowed: Option<&Allowed>,
-    limit: usize,
-) -> rusqlite::Result<(Scores, Vec<f64>)> {
-    let allows = |key| allowed.is_none_or(|allowed| allowed.contains(key));
-    let mut matches = Matches::of_rare_words(view, words)?;
-    if !matches.presence.has_rare_word(allows) {
-        matches = matches.with_frequent_words(view, words, allowed)?;
-    }
-    Ok((matches.presence.best_of(limit, allows), matches.weights))
-}
-
-/// The chunks that contain each word of a question.
+/// The chunks that contain each word of a question, or a part of code.
 struct Matches {
     presence: Presence,
     weights: Vec<f64>,
     /// The number of chunks with each word.
     numbers: Vec<usize>,
+    parts: Vec<Part>,
 }
 
 impl Matches {
-    fn new(chunks: usize) -> Self {
+    fn new(
+        view: &Connection,
+        question: &str,
+        words: &[String],
+        allowed: Option<&Allowed>,
+    ) -> rusqlite::Result<Self> {
+        let allows = |key| allowed.is_none_or(|allowed| allowed.contains(key));
+        let mut matches = Self::of_rare_words(view, words)?;
+        if !matches.presence.has_rare_word(allows) {
+            matches = matches.with_frequent_words(view, words, allowed)?;
+        }
+        let (numbers, texts) = (&matches.numbers, matches.presence.texts());
+        matches.parts = parts::find(view, question, words, numbers, texts)?;
+        for part in &matches.parts {
+            matches.presence.add_part(part.chunks.clone(), part.weight);
+        }
+        Ok(matches)
+    }
+
+    fn empty(chunks: usize) -> Self {
         Self {
             presence: Presence::new(chunks),
             weights: Vec::new(),
             numbers: Vec::new(),
+            parts: Vec::new(),
         }
     }
 
@@ -418,7 +444,7 @@ impl Matches {
         let mut size = view.prepare_cached("SELECT count(*), coalesce(max(key), 0) FROM chunks")?;
         let (chunks, last) =
             size.query_row([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
-        let mut matches = Self::new(usize::try_from(chunks).unwrap_or(0));
+        let mut matches = Self::empty(usize::try_from(chunks).unwrap_or(0));
         let limit = matches.presence.frequent() + 1;
         for word in words {
             let found = matching(view, word, EVERY_CHUNK, limit)?;
@@ -444,7 +470,7 @@ impl Matches {
             Some(Allowed(ranges)) if ranges.len() <= MAX_RANGES => ranges,
             _ => &vec![EVERY_CHUNK],
         };
-        let mut matches = Self::new(self.presence.texts());
+        let mut matches = Self::empty(self.presence.texts());
         for (word, number) in words.iter().zip(self.numbers) {
             let mut found = Vec::new();
             for range in ranges {
@@ -474,6 +500,16 @@ fn matching(
         .query_map(params![word, first, last], |row| row.get(0))?
         .take(limit)
         .collect()
+}
+
+/// Returns the text of a chunk below its context, for a reranker.
+pub(crate) fn text(view: &Connection, key: i64) -> rusqlite::Result<Option<String>> {
+    let mut find = view.prepare_cached("SELECT context, text FROM chunks WHERE key = ?1")?;
+    find.query_row([key], |row| {
+        let (context, text) = (row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?);
+        Ok(with_context(context, text).into_owned())
+    })
+    .optional()
 }
 
 /// Returns a chunk with its document.

@@ -6,9 +6,10 @@ use levity_sqlite::Format;
 /// a citation of a removed chunk finds nothing instead of another text. The chunks of a document
 /// have consecutive keys from `first_chunk`.
 ///
-/// The index of words has no copy of the texts, so a removal must pass the exact text again.
-/// `namespaces` and `removed` belong to an outside store of vectors: its namespaces, and the vectors to
-/// remove from it.
+/// The indexes of words and of parts of words have no copy of the texts, so a removal must pass the
+/// exact text again. `parts` contains the trigrams of code, without their positions.
+/// `namespaces` and `removed` belong to an outside store of vectors: its namespaces, and the vectors
+/// to remove from it.
 const TABLES: &str = "
 CREATE TABLE documents (
     key INTEGER PRIMARY KEY,
@@ -53,6 +54,10 @@ CREATE VIRTUAL TABLE words USING fts5(
     context, text, content = '', tokenize = 'porter unicode61 remove_diacritics 2'
 );
 INSERT INTO words (words, rank) VALUES ('secure-delete', 1);
+CREATE VIRTUAL TABLE parts USING fts5(
+    text, content = '', tokenize = 'trigram', detail = none
+);
+INSERT INTO parts (parts, rank) VALUES ('secure-delete', 1);
 CREATE TABLE namespaces (embedder INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE removed (
     namespace TEXT NOT NULL,
@@ -79,6 +84,7 @@ pub(crate) static FORMAT: Format = Format {
         "SELECT context, text FROM words",
         "SELECT embedder, name FROM namespaces",
         "SELECT namespace, chunk FROM removed",
+        "SELECT text FROM parts",
     ],
     log_pages: 4_000,
     overwrites: true,

@@ -19,7 +19,7 @@ use crate::truncate_question;
 /// The timeout of a call to the embedder.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// The delay after a failure before the embedder is called again.
-const RETRY_DELAY: Duration = Duration::from_secs(30);
+pub(crate) const RETRY_DELAY: Duration = Duration::from_secs(30);
 /// A text that every embedder accepts.
 const PROBE_TEXT: &str = "fact";
 /// The maximum number of components of a vector.
@@ -98,10 +98,24 @@ impl Embedding {
         world: &dyn World,
         text: &str,
     ) -> Result<(Vec<f32>, Usage), ModelError> {
+        let (mut vectors, usage) = self.embed_queries(world, &[text]).await?;
+        Ok((vectors.pop().unwrap_or_default(), usage))
+    }
+
+    /// Embeds the texts of several queries with one call.
+    ///
+    /// # Errors
+    /// As [`embed_query`](Self::embed_query).
+    pub async fn embed_queries(
+        &self,
+        world: &dyn World,
+        texts: &[&str],
+    ) -> Result<(Vec<Vec<f32>>, Usage), ModelError> {
         self.check_available(world.now())?;
-        let text = truncate_question(text).to_owned();
-        let mut embedded = self.embed(world, &[text], Purpose::Query).await?;
-        Ok((embedded.vectors.pop().unwrap_or_default(), embedded.usage))
+        let texts = texts.iter().map(|text| truncate_question(text).to_owned());
+        let texts: Vec<String> = texts.collect();
+        let embedded = self.embed(world, &texts, Purpose::Query).await?;
+        Ok((embedded.vectors, embedded.usage))
     }
 
     /// Embeds texts, with an error for each text that the embedder rejects while it accepts others.
@@ -207,7 +221,7 @@ fn timeout_error() -> ModelError {
 }
 
 /// Returns `true` if a single text among others may have caused the error.
-fn may_concern_one_text(error: &ModelError) -> bool {
+pub(crate) fn may_concern_one_text(error: &ModelError) -> bool {
     matches!(
         error.kind(),
         ModelErrorKind::BadRequest

@@ -88,6 +88,35 @@ pub fn fuse(words: &[(i64, f64)], cosines: Option<&Cosines>) -> Vec<(i64, f32)> 
     fused
 }
 
+/// Merges the results of several queries, each best first with scores from 0 to 1. The score of a
+/// text is the mean of its scores; a result without it counts as 0.
+///
+/// Equal scores keep the order of the queries.
+///
+/// ```
+/// use levity_search::merge;
+///
+/// let merged = merge(vec![vec![(1, 1.0), (2, 0.5)], vec![(2, 1.0)]]);
+/// assert_eq!(merged, [(2, 0.75), (1, 0.5)]);
+/// ```
+pub fn merge(mut results: Vec<Vec<(i64, f32)>>) -> Vec<(i64, f32)> {
+    if results.len() == 1 {
+        return results.pop().unwrap_or_default();
+    }
+    let mut places: HashMap<i64, usize> = HashMap::new();
+    let mut merged: Vec<(i64, f32)> = Vec::new();
+    let share = 1.0 / results.len().max(1) as f32;
+    for (id, score) in results.iter().flatten() {
+        let place = *places.entry(*id).or_insert_with(|| {
+            merged.push((*id, 0.0));
+            merged.len() - 1
+        });
+        merged[place].1 += score * share;
+    }
+    merged.sort_by(|a, b| b.1.total_cmp(&a.1));
+    merged
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,6 +164,20 @@ mod tests {
         // The fusion of ranks would put 2 first: it is second by words and first by meaning.
         let meaning = cosines(&[(2, 0.31), (1, 0.30), (3, 0.0)], (0.0, 0.31));
         check(&[(1, 9.0), (2, 0.3)], Some(&meaning), &[1, 2, 3]);
+    }
+
+    #[test]
+    fn merged_results_have_the_mean_of_their_scores() {
+        assert_eq!(merge(vec![]), []);
+        assert_eq!(merge(vec![vec![(1, 0.7)]]), [(1, 0.7)]);
+        let merged = merge(vec![
+            vec![(1, 1.0), (2, 0.5)],
+            vec![],
+            vec![(3, 1.0), (2, 0.8)],
+        ]);
+        let ids: Vec<_> = merged.iter().map(|(id, _)| *id).collect();
+        assert_eq!(ids, [2, 1, 3], "equal scores keep the order: {merged:?}");
+        assert!(merged.iter().all(|(_, score)| (0.0..=1.0).contains(score)));
     }
 
     #[test]

@@ -24,19 +24,21 @@
 //!
 //! # Where to go next
 //! [`query_words`] and [`spaced`] are for a full-text index, [`Presence`] and [`WordScores`] for
-//! its results, [`quantize`] and [`Nearest`] for vectors, [`Embedding`] for embedders, and [`fuse`]
-//! merges the results.
+//! its results, [`quantize`] and [`Nearest`] for vectors, [`Embedding`] for embedders, and
+//! [`CircuitBreaker`] for other services. [`fuse`] and [`merge`] merge the results.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod breaker;
 mod embedding;
 mod fusion;
 mod scores;
 mod vectors;
 mod words;
 
+pub use breaker::CircuitBreaker;
 pub use embedding::{Embedding, Vector, add_usage};
-pub use fusion::{Cosines, fuse};
+pub use fusion::{Cosines, fuse, merge};
 pub use scores::{Presence, WordScores, word_weight};
 pub use vectors::{Nearest, QueryVector, quantize};
 pub use words::{query_words, spaced, truncate_question};

@@ -40,6 +40,8 @@ pub struct Presence {
     texts: usize,
     /// The texts with each word, and the weight of the word.
     words: Vec<(Vec<i64>, f64)>,
+    /// The texts with each part of a word, and its weight.
+    parts: Vec<(Vec<i64>, f64)>,
 }
 
 impl Presence {
@@ -48,6 +50,7 @@ impl Presence {
         Self {
             texts,
             words: Vec::new(),
+            parts: Vec::new(),
         }
     }
 
@@ -62,6 +65,12 @@ impl Presence {
         let weight = word_weight(self.texts as f64, number as f64);
         self.words.push((matching, weight));
         weight
+    }
+
+    /// Adds the ids of the texts that contain a part of a word, with its weight. A part decides
+    /// neither which words are frequent nor whether they count.
+    pub fn add_part(&mut self, matching: Vec<i64>, weight: f64) {
+        self.parts.push((matching, weight));
     }
 
     /// Returns the number of texts in the collection.
@@ -94,10 +103,7 @@ impl Presence {
     /// assert_eq!(presence.best_of(5, |id| id < 8)[0].0, 7);
     /// ```
     pub fn best_of(&self, limit: usize, allows: impl Fn(i64) -> bool) -> Vec<(i64, f64)> {
-        let mut best = self.sums(&allows, true);
-        if best.is_empty() {
-            best = self.sums(&allows, false);
-        }
+        let mut best = self.sums(&allows, self.has_rare_word(&allows));
         let order = |a: &(i64, f64), b: &(i64, f64)| b.1.total_cmp(&a.1).then(b.0.cmp(&a.0));
         if best.len() > limit && limit > 0 {
             best.select_nth_unstable_by(limit - 1, order);
@@ -110,10 +116,9 @@ impl Presence {
     /// Returns the allowed texts with the sums of their words.
     fn sums(&self, allows: &impl Fn(i64) -> bool, rare_only: bool) -> Vec<(i64, f64)> {
         let mut sums: HashMap<i64, f64, Mix> = HashMap::default();
-        for (matching, weight) in &self.words {
-            if rare_only && !self.is_rare(matching) {
-                continue;
-            }
+        let words = self.words.iter();
+        let words = words.filter(|(ids, _)| !rare_only || self.is_rare(ids));
+        for (matching, weight) in words.chain(&self.parts) {
             for id in matching.iter().filter(|id| allows(**id)) {
                 *sums.entry(*id).or_default() += weight;
             }
@@ -171,6 +176,7 @@ impl Hasher for Mix {
 pub struct WordScores {
     /// The positions of words by their roots.
     roots: HashMap<String, Vec<usize>>,
+    starts: Starts,
     /// The pairs of characters in scripts without spaces, with their positions.
     pairs: Vec<(String, usize)>,
     weights: Vec<f64>,
@@ -202,6 +208,7 @@ impl WordScores {
             weights.push(weight);
         }
         Self {
+            starts: Starts::of(roots.keys()),
             roots,
             pairs,
             weights,
@@ -218,6 +225,9 @@ impl WordScores {
                 continue;
             }
             length += 1.0;
+            if !self.starts.may_match(word) {
+                continue;
+            }
             lower.clear();
             lower.extend(word.chars().flat_map(char::to_lowercase));
             for at in self.roots.get(root(&lower)).into_iter().flatten() {
@@ -260,6 +270,46 @@ impl WordScores {
         }
         // The index knows more forms of a word than `root`. Such a word counts once.
         score + (text.presence - counted).max(0.0) * gain(1.0)
+    }
+}
+
+/// The first two bytes of words to count, so that most other words are left out quickly.
+#[derive(Debug)]
+struct Starts {
+    /// `true` at the place of each start; empty if any word may match.
+    known: Vec<bool>,
+}
+
+impl Starts {
+    fn of<'a>(roots: impl Iterator<Item = &'a String>) -> Self {
+        let mut known = vec![false; 1 << 14];
+        for root in roots {
+            match Self::place(root) {
+                Some(place) => known[place] = true,
+                None => return Self { known: Vec::new() },
+            }
+        }
+        Self { known }
+    }
+
+    /// Returns the place of a word that starts with two ASCII characters.
+    fn place(word: &str) -> Option<usize> {
+        match word.as_bytes() {
+            [first, second, ..] if first.is_ascii() && second.is_ascii() => {
+                let lower = [first, second].map(|byte| usize::from(byte.to_ascii_lowercase()));
+                Some(lower[0] << 7 | lower[1])
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns `false` if the word has none of the roots. A root of at least two bytes has the same
+    /// start as its words.
+    fn may_match(&self, word: &str) -> bool {
+        match Self::place(word) {
+            Some(place) => self.known.get(place).is_none_or(|known| *known),
+            None => true,
+        }
     }
 }
 
@@ -316,6 +366,23 @@ mod tests {
         }
         let question = [("\"東 京\"", 1.0)];
         assert_eq!(order(&question, &["京都", "東京の東京"]), [1, 0]);
+    }
+
+    #[test]
+    fn every_form_of_a_word_is_counted_whatever_its_start() {
+        for (word, text) in [
+            ("tide", "TIDES"),
+            ("ki", "Ki"),
+            ("day", "days"),
+            ("kelvin", "\u{212a}elvin"),
+            ("über", "Über"),
+            ("a", "A"),
+            ("x1", "X1"),
+        ] {
+            let question = [("other", 1.0), (word, 1.0)];
+            assert_eq!(order(&question, &[text, "nothing"]), [0, 1], "{word}");
+            assert_eq!(order(&[(word, 1.0)], &[text, "nothing"]), [0, 1], "{word}");
+        }
     }
 
     #[test]

@@ -117,7 +117,7 @@ pub use levity_core::{Error, ErrorKind, Result};
 pub use levity_loop::{Agent, Answer};
 #[cfg(feature = "macros")]
 pub use levity_macros::tool;
-pub use models::{embedder, model, model_from_env};
+pub use models::{embedder, model, model_from_env, reranker};
 
 pub use {async_trait::async_trait, schemars, serde, serde_json};
 

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use levity_core::{Embedder, Model};
+use levity_core::{Embedder, Model, Reranker};
 use levity_llm::ChosenModel;
 
 use crate::{Error, Result};
@@ -61,4 +61,23 @@ pub fn model_from_env() -> Result<ChosenModel> {
 /// ```
 pub fn embedder(name: &str) -> Result<Arc<dyn Embedder>> {
     levity_llm::embedder(name).map_err(Error::from)
+}
+
+/// Opens a reranker by its name, such as `compatible:bge-reranker@http://127.0.0.1:8080/v1`, with
+/// its key from the environment or a `.env` file; for `DocumentIndex::with_reranker`.
+///
+/// See [`levity_llm::reranker`] for the format of names.
+///
+/// # Errors
+/// Returns the same errors as [`model`].
+///
+/// ```no_run
+/// # fn main() -> levity::Result<()> {
+/// let reranker = levity::reranker("compatible:bge-reranker@http://127.0.0.1:8080/v1")?;
+/// # let _ = reranker;
+/// # Ok(())
+/// # }
+/// ```
+pub fn reranker(name: &str) -> Result<Arc<dyn Reranker>> {
+    levity_llm::reranker(name).map_err(Error::from)
 }

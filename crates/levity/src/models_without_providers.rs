@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use levity_core::{CostBound, Deltas, Embedder, Model, ModelCard, ModelError, Request, Response};
+use levity_core::{
+    CostBound, Deltas, Embedder, Model, ModelCard, ModelError, Request, Reranker, Response,
+};
 
 use crate::{Error, Result};
 
@@ -49,6 +51,15 @@ pub fn model_from_env() -> Result<Chosen> {
 /// # Errors
 /// Always returns an error that names the feature for the embedder.
 pub fn embedder(name: &str) -> Result<Arc<dyn Embedder>> {
+    Err(missing(name))
+}
+
+/// Opens a reranker by its name, such as `compatible:bge-reranker@http://127.0.0.1:8080/v1`. This
+/// build has no provider.
+///
+/// # Errors
+/// Always returns an error that names the feature for the reranker.
+pub fn reranker(name: &str) -> Result<Arc<dyn Reranker>> {
     Err(missing(name))
 }
 
@@ -168,7 +179,11 @@ mod tests {
             ),
             ("", "features `gemini`"),
         ] {
-            let errors = [model(name).err(), embedder(name).err()];
+            let errors = [
+                model(name).err(),
+                embedder(name).err(),
+                reranker(name).err(),
+            ];
             for error in errors
                 .into_iter()
                 .flatten()

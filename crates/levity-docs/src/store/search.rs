@@ -15,7 +15,6 @@ use rusqlite::Connection;
 use super::{StoreClient, rows};
 use crate::index::{MIN_CANDIDATES_BY_MEANING, Search};
 use crate::rows::{Allowed, Scores};
-use crate::vectors::Vectors;
 use crate::{DocumentError, DocumentIndex, SearchOptions, SearchResult, TextKind};
 
 /// The minimum number of passages found by words whose meaning is compared as well.
@@ -26,6 +25,9 @@ const MAX_LISTED: usize = 1_000;
 const FARTHEST: usize = 5;
 /// The tolerance for cosines.
 const SLACK: f32 = 1e-2;
+
+/// A vector with the key of its chunk.
+type KeyedVector = (i64, Vec<f32>);
 
 /// What the store returned for a question.
 pub(crate) struct StoreMatches {
@@ -38,7 +40,7 @@ pub(crate) struct StoreMatches {
     /// The vectors nearest to the opposite of the question.
     farthest: Vec<VectorMatch>,
     /// The vectors of passages that the words found, and, for diversity, of the nearest ones.
-    vectors: Vec<(i64, Vec<f32>)>,
+    vectors: Vec<KeyedVector>,
 }
 
 /// What a search needs to know before it calls the store.
@@ -54,39 +56,50 @@ struct Plan {
 }
 
 impl DocumentIndex {
-    /// Asks the store for vectors near the question. If that is impossible, the search goes on by
-    /// words.
+    /// Asks the store for vectors near each question. A question for which that is impossible is
+    /// answered by words.
     pub(crate) async fn search_store(
         &self,
         search: &mut Search,
         result: &mut SearchResult,
-    ) -> Result<Option<StoreMatches>, DocumentError> {
-        let (Some(client), Some((card, question))) = (&self.store, search.meaning.take()) else {
-            return Ok(None);
+    ) -> Result<Vec<Option<StoreMatches>>, DocumentError> {
+        let (Some(client), Some((card, questions))) = (&self.store, search.meaning.take()) else {
+            return Ok(Vec::new());
         };
         if let Err(error) = client.check_available(&*self.world) {
             result.store_error = Some(error);
-            return Ok(None);
+            return Ok(Vec::new());
         }
-        let planned = search.clone();
-        let plan = move |view: &Connection| Plan::new(view, &planned, &card);
-        let Some(plan) = self.file.run(move |file| file.read(plan)).await? else {
-            return Ok(None);
-        };
-        let asked = plan.ask(client, question, search);
-        match client.search(&*self.world, asked).await {
-            Ok(matches) => Ok(Some(matches)),
-            Err(error) => {
-                result.store_error = Some(error);
-                Ok(None)
+        let mut matches = Vec::with_capacity(questions.len());
+        for (at, question) in questions.into_iter().enumerate() {
+            matches.push(None);
+            // The store has failed, and a further call would take as long.
+            if result.store_error.is_some() {
+                continue;
+            }
+            let (planned, card) = (search.clone(), card.clone());
+            let plan = move |view: &Connection| Plan::new(view, &planned, at, &card);
+            let Some(plan) = self.file.run(move |file| file.read(plan)).await? else {
+                continue;
+            };
+            let asked = plan.ask(client, question, search);
+            match client.search(&*self.world, asked).await {
+                Ok(found) => matches[at] = Some(found),
+                Err(error) => result.store_error = Some(error),
             }
         }
+        Ok(matches)
     }
 }
 
 impl Plan {
     /// Ranks the words and chooses a filter; `None` if there are no vectors to compare.
-    fn new(view: &Connection, search: &Search, card: &str) -> rusqlite::Result<Option<Self>> {
+    fn new(
+        view: &Connection,
+        search: &Search,
+        at: usize,
+        card: &str,
+    ) -> rusqlite::Result<Option<Self>> {
         let embedder = crate::rows::embedder(view, card)?;
         let namespace = match embedder {
             Some(embedder) => rows::namespace(view, embedder)?,
@@ -97,9 +110,9 @@ impl Plan {
         let Some(namespace) = namespace.filter(|_| !nothing) else {
             return Ok(None);
         };
-        let words = search.by_words(view, allowed.as_ref())?;
+        let words = search.by_words(at, view, allowed.as_ref())?;
         let (filter, share) = filter(view, &search.options)?;
-        let limit = search.limit.max(MIN_CANDIDATES_BY_MEANING);
+        let limit = search.candidates.max(MIN_CANDIDATES_BY_MEANING);
         Ok(Some(Self {
             namespace,
             words,
@@ -116,7 +129,7 @@ impl Plan {
         search: &Search,
     ) -> Result<StoreMatches, VectorStoreError> {
         let (store, namespace) = (&client.store, &*self.namespace);
-        let compared = search.limit.max(MIN_COMPARED);
+        let compared = search.candidates.max(MIN_COMPARED);
         let keys = self.words.iter().take(compared).map(|(key, _)| *key);
         let keys: Vec<i64> = keys.collect();
         let opposite: Vec<f32> = question.iter().map(|part| -part).collect();
@@ -171,7 +184,7 @@ impl StoreMatches {
         view: &Connection,
         allowed: Option<&Allowed>,
         limit: usize,
-    ) -> rusqlite::Result<(Scores, Cosines, Vectors)> {
+    ) -> rusqlite::Result<(Scores, Cosines, Vec<KeyedVector>)> {
         let is_allowed = |key: i64| {
             let fits = allowed.is_none_or(|allowed| allowed.contains(key));
             Ok::<_, rusqlite::Error>(fits && rows::has_chunk(view, key)?)
@@ -215,7 +228,7 @@ impl StoreMatches {
         cosines.range = (lowest <= highest).then_some((lowest, highest));
         cosines.found = found.into_iter().map(|(key, _)| key).collect();
         cosines.known = known;
-        Ok((self.words, cosines, Vectors::from_list(vectors)))
+        Ok((self.words, cosines, vectors))
     }
 }
 

@@ -9,11 +9,13 @@
 
 #[cfg(feature = "chroma")]
 mod chroma;
+mod code;
 mod crash;
 #[cfg(feature = "folder")]
 mod folder;
 #[cfg(all(feature = "formats", target_os = "linux"))]
 mod formats;
+mod ranking;
 mod store;
 mod tools;
 #[cfg(feature = "folder")]

@@ -50,6 +50,27 @@ async fn model_searches_and_fetches_with_places() {
 }
 
 #[tokio::test]
+async fn model_searches_with_several_queries_in_one_call() {
+    let tools = tools().await;
+    let queries = json!(["elephant", "served", "four"]);
+    let found = call(&tools[0], json!({"query": "six", "queries": queries})).await;
+    assert_eq!(found["passages"].as_array().unwrap().len(), 2);
+    let one = call(&tools[0], json!({"query": "six", "queries": []})).await;
+    assert_eq!(one["passages"].as_array().unwrap().len(), 1);
+    let none = call(&tools[0], json!({"query": "six", "queries": null})).await;
+    assert_eq!(none, one);
+    for wrong in [json!(["a", "b", "c", "d", "e"]), json!("four"), json!([4])] {
+        let args = json!({"query": "six", "queries": wrong});
+        let error = tools[0].call(args, &ToolCx::detached()).await.unwrap_err();
+        assert_eq!(error.kind(), ToolErrorKind::InvalidArgs);
+        assert!(error.to_string().contains("at most 4"), "{error}");
+    }
+    let long = json!({"query": "six", "queries": ["x ".repeat(3_000)]});
+    let error = tools[0].call(long, &ToolCx::detached()).await.unwrap_err();
+    assert!(error.to_string().contains("shorten it"));
+}
+
+#[tokio::test]
 async fn wrong_ids_and_long_questions_are_reported() {
     let tools = tools().await;
     for id in ["p999", "", "x", "guide/tides.md", "p99999999999999999999"] {
