@@ -272,7 +272,7 @@ fn control_bytes_take_bounded_memory() {
     ] {
         check(
             label,
-            crate::decode(&bytes[..SIZE / 8], Some(label), true).into_owned(),
+            decode(&bytes[..SIZE / 8], Some(label), true).into_owned(),
         );
     }
     let marks: String = bytes
