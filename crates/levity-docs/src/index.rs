@@ -428,8 +428,8 @@ impl DocumentIndex {
     }
 
     /// Returns the passages that match several questions, such as the same one in other words. The
-    /// score of a passage is the mean of its scores for the questions. A reranker orders the
-    /// passages by the first question.
+    /// score of a passage is half its best score and half the mean of its scores for the questions.
+    /// A reranker orders the passages by the first question.
     ///
     /// Only the first nine questions count. A [rewriter](Self::with_rewriter) adds none.
     ///

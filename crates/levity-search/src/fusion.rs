@@ -88,31 +88,39 @@ pub fn fuse(words: &[(i64, f64)], cosines: Option<&Cosines>) -> Vec<(i64, f32)> 
     fused
 }
 
-/// Merges the results of several queries, each best first with scores from 0 to 1. The score of a
-/// text is the mean of its scores; a result without it counts as 0.
+/// Merges the results of several queries, each best first with scores from 0 to 1.
 ///
-/// Equal scores keep the order of the queries.
+/// The score of a text is half its best score and half the mean of its scores, where a result
+/// without the text counts as 0. Texts that many queries find come before others, and the best text
+/// of one query is not lost. Equal scores keep the order of the queries.
 ///
 /// ```
 /// use levity_search::merge;
 ///
 /// let merged = merge(vec![vec![(1, 1.0), (2, 0.5)], vec![(2, 1.0)]]);
-/// assert_eq!(merged, [(2, 0.75), (1, 0.5)]);
+/// assert_eq!(merged, [(2, 0.875), (1, 0.75)]);
 /// ```
 pub fn merge(mut results: Vec<Vec<(i64, f32)>>) -> Vec<(i64, f32)> {
     if results.len() == 1 {
         return results.pop().unwrap_or_default();
     }
-    let mut places: HashMap<i64, usize> = HashMap::new();
-    let mut merged: Vec<(i64, f32)> = Vec::new();
     let share = 1.0 / results.len().max(1) as f32;
+    let mut places: HashMap<i64, usize> = HashMap::new();
+    // The best score and the mean of each text.
+    let mut scores: Vec<(i64, f32, f32)> = Vec::new();
     for (id, score) in results.iter().flatten() {
         let place = *places.entry(*id).or_insert_with(|| {
-            merged.push((*id, 0.0));
-            merged.len() - 1
+            scores.push((*id, 0.0, 0.0));
+            scores.len() - 1
         });
-        merged[place].1 += score * share;
+        let (_, best, mean) = &mut scores[place];
+        *best = best.max(*score);
+        *mean += score * share;
     }
+    let scores = scores.into_iter();
+    let mut merged: Vec<_> = scores
+        .map(|(id, best, mean)| (id, f32::midpoint(best, mean)))
+        .collect();
     merged.sort_by(|a, b| b.1.total_cmp(&a.1));
     merged
 }
@@ -167,17 +175,20 @@ mod tests {
     }
 
     #[test]
-    fn merged_results_have_the_mean_of_their_scores() {
+    fn merged_results_count_the_best_and_the_mean_score() {
         assert_eq!(merge(vec![]), []);
         assert_eq!(merge(vec![vec![(1, 0.7)]]), [(1, 0.7)]);
         let merged = merge(vec![
-            vec![(1, 1.0), (2, 0.5)],
+            vec![(1, 1.0), (2, 0.9)],
             vec![],
             vec![(3, 1.0), (2, 0.8)],
         ]);
         let ids: Vec<_> = merged.iter().map(|(id, _)| *id).collect();
         assert_eq!(ids, [2, 1, 3], "equal scores keep the order: {merged:?}");
-        assert!(merged.iter().all(|(_, score)| (0.0..=1.0).contains(score)));
+        assert!((merged[1].1 - 2.0 / 3.0).abs() < 1e-6, "{merged:?}");
+        // The best text of one query comes before a text that all queries find a little.
+        let merged = merge(vec![vec![(1, 1.0), (2, 0.4)], vec![(3, 1.0), (2, 0.4)]]);
+        assert_eq!(merged[2].0, 2, "{merged:?}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ async fn sources() -> DocumentIndex {
         ("a.rs", "fn tokio_parse_config() {}\n"),
         ("b.ts", "function getUserName() {}\n"),
         ("c.md", "The reconfiguration of the usernames.\n"),
-        ("d.rs", "fn weather() { rain(); }\n"),
+        ("d.rs", "fn xabcax() { cabdx(); }\n"),
     ] {
         index.add(Document::new(name, text)).await.unwrap();
     }
@@ -36,7 +36,7 @@ async fn parts_of_words_find_code() {
         ("rse", &[]),
         ("figuration", &[]),
         // All trigrams are in the text, and the word is not.
-        ("ainrain", &[]),
+        ("abcabd", &[]),
         ("parse nothing\" OR \"conf", &["a.rs"]),
     ] {
         let names = found(&index, question, &options).await;
@@ -85,4 +85,24 @@ async fn words_are_better_matches_than_parts() {
     assert_eq!(names.last().map(String::as_str), Some("b.ts"), "{names:?}");
     let names = found(&index, "the name", &options).await;
     assert_eq!(names, ["f.md", "b.ts"]);
+}
+
+#[tokio::test]
+async fn removed_code_leaves_no_trigrams_in_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("documents.db");
+    let index = DocumentIndex::open(&path).unwrap();
+    let add = async |text: &str| index.add(Document::new("a.rs", text)).await.unwrap();
+    let found = |trigram: &str| {
+        let file = rusqlite::Connection::open(&path).unwrap();
+        let count = "SELECT count(*) FROM parts WHERE parts MATCH ?1";
+        let count = file.query_row(count, [trigram], |row| row.get::<_, i64>(0));
+        count.unwrap()
+    };
+    add("fn quux() {}").await;
+    assert_eq!((found("quu"), found("zyx")), (1, 0));
+    add("fn zyxw() {}").await;
+    assert_eq!((found("quu"), found("zyx")), (0, 1));
+    index.remove("a.rs").await.unwrap();
+    assert_eq!((found("quu"), found("zyx")), (0, 0));
 }
