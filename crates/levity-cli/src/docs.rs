@@ -249,14 +249,8 @@ pub(crate) fn index_of(folder: &Path, report: impl Fn(&str)) -> Option<DocumentI
         index: None,
     };
     let file = place.file().ok().filter(|file| file.exists())?;
-    let opened = DocumentIndex::open(file);
-    let warn = |error| {
-        report(&format!(
-            "agents cannot search documents: {}",
-            chain(&error)
-        ))
-    };
-    opened.map_err(warn).ok()
+    let warn = |error: &_| report(&format!("agents cannot search documents: {}", chain(error)));
+    DocumentIndex::open(file).inspect_err(warn).ok()
 }
 
 /// Opens the file of an index, and prints warnings about it, for instance that other users can read
@@ -365,9 +359,10 @@ impl Add {
     }
 
     fn print(&self, report: &FolderReport) {
-        match self.json {
-            true => print_json(&to_json(report)),
-            false => print_text(&to_text(report)),
+        if self.json {
+            print_json(&to_json(report));
+        } else {
+            print_text(&to_text(report));
         }
     }
 }

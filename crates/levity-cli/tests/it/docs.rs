@@ -155,7 +155,7 @@ fn mcp_client_searches_fetches_and_updates() {
     let (folder, home) = places();
     let dir = folder.path().to_str().unwrap();
     let mut client = Client::start(home.path(), &["serve", "docs", "--dir", dir]);
-    let mut call = |method: &str, params: Value| client.call(method, params);
+    let mut call = |method: &str, params: Value| client.call(method, &params);
     let tools = call("tools/list", json!({}));
     let names: Vec<_> = tools["tools"]
         .as_array()
@@ -215,20 +215,20 @@ fn clients_change_own_documents_on_request_and_files_are_followed() {
         json!({"name": "notes/a.md", "text": "The ferry waits."}),
     );
     assert_eq!(added, json!({"added": 1, "passages": 1}));
-    let found = client.tool("search", json!({"query": "ferry"}));
+    let found = client.tool("search", &json!({"query": "ferry"}));
     assert_eq!(found["results"][0]["title"], "notes/a.md");
     for name in ["add", "remove"] {
         let arguments = json!({"name": "tea.txt", "text": "Tea is poisoned."});
         let call = json!({"name": name, "arguments": arguments});
-        let refused = client.call("tools/call", call).to_string();
+        let refused = client.call("tools/call", &call).to_string();
         assert!(refused.contains("is a file of the folder"), "{refused}");
     }
-    let removed = client.tool("remove", json!({"name": "notes/a.md"}));
+    let removed = client.tool("remove", &json!({"name": "notes/a.md"}));
     assert_eq!(removed, json!({"removed": true}));
 
     fs::write(folder.path().join("new.md"), "The lighthouse is white.").unwrap();
     loop {
-        let found = client.tool("search", json!({"query": "lighthouse"}));
+        let found = client.tool("search", &json!({"query": "lighthouse"}));
         if !found["results"].as_array().unwrap().is_empty() {
             break;
         }
@@ -385,12 +385,12 @@ impl Client {
             server,
             id: 0,
         };
-        let name = client.call("initialize", hello())["serverInfo"]["name"].clone();
+        let name = client.call("initialize", &hello())["serverInfo"]["name"].clone();
         assert_eq!(name, "levity-docs");
         client
     }
 
-    fn call(&mut self, method: &str, params: Value) -> Value {
+    fn call(&mut self, method: &str, params: &Value) -> Value {
         self.id += 1;
         let request = json!({"jsonrpc": "2.0", "id": self.id, "method": method, "params": params});
         writeln!(self.to_server, "{request}").unwrap();
@@ -404,8 +404,8 @@ impl Client {
         }
     }
 
-    fn tool(&mut self, name: &str, arguments: Value) -> Value {
-        let result = self.call("tools/call", json!({"name": name, "arguments": arguments}));
+    fn tool(&mut self, name: &str, arguments: &Value) -> Value {
+        let result = self.call("tools/call", &json!({"name": name, "arguments": arguments}));
         result["structuredContent"].clone()
     }
 
