@@ -249,8 +249,9 @@ pub(crate) fn index_of(folder: &Path, report: impl Fn(&str)) -> Option<DocumentI
         index: None,
     };
     let file = place.file().ok().filter(|file| file.exists())?;
-    let warn = |error: &_| report(&format!("agents cannot search documents: {}", chain(error)));
-    DocumentIndex::open(file).inspect_err(warn).ok()
+    let opened = DocumentIndex::open(file).map_err(|error| chain(&error));
+    let warn = |problem: &String| report(&format!("agents cannot search documents: {problem}"));
+    opened.inspect_err(warn).ok()
 }
 
 /// Opens the file of an index, and prints warnings about it, for instance that other users can read

@@ -212,7 +212,7 @@ fn clients_change_own_documents_on_request_and_files_are_followed() {
     let mut client = Client::start(home.path(), &options);
     let added = client.tool(
         "add",
-        json!({"name": "notes/a.md", "text": "The ferry waits."}),
+        &json!({"name": "notes/a.md", "text": "The ferry waits."}),
     );
     assert_eq!(added, json!({"added": 1, "passages": 1}));
     let found = client.tool("search", &json!({"query": "ferry"}));
