@@ -1,5 +1,11 @@
-//! The files of a folder whose texts a reader of formats extracted. Their bytes, and not their
-//! texts, decide whether they are read again, because reading takes long and can fail.
+//! The files of a folder whose texts a reader of formats extracted.
+//!
+//! Their bytes, and not their texts, decide whether they are read again, because reading takes long
+//! and can fail. A file is recorded after its documents are in the index. An update that is killed
+//! in between therefore reads the file again, and finds its documents unchanged.
+//!
+//! Records of parts name the files of an archive that could not be read. They are removed with the
+//! record of the archive.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +36,7 @@ pub(crate) fn parts<'a>(
 }
 
 impl DocumentIndex {
-    /// Returns all records.
+    /// Returns the records of all files.
     pub(crate) async fn file_records(&self) -> Result<FileRecords, DocumentError> {
         let read = |view: &Connection| {
             let mut files = view.prepare_cached("SELECT name, hash, reason FROM files")?;

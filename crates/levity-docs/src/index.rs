@@ -105,7 +105,7 @@ impl DocumentIndex {
         &self.file
     }
 
-    /// Returns the clock.
+    /// Returns the clock for dates.
     #[cfg(feature = "folder")]
     pub(crate) fn world(&self) -> &Arc<dyn World> {
         &self.world
@@ -625,6 +625,18 @@ impl DocumentIndex {
     ///
     /// # Errors
     /// If the file cannot be read.
+    ///
+    /// ```
+    /// # use levity_docs::{Document, DocumentIndex};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_docs::DocumentError> {
+    /// let index = DocumentIndex::in_memory()?;
+    /// index.add(Document::new("tea.md", "Tea is served at four.")).await?;
+    /// assert_eq!(index.document("tea.md").await?.map(|info| info.passages), Some(1));
+    /// assert_eq!(index.document("coffee.md").await?, None);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn document(&self, name: &str) -> Result<Option<DocumentInfo>, DocumentError> {
         let name = name.to_owned();
         let find = move |view: &Connection| rows::document(view, &name);

@@ -56,7 +56,8 @@ static SERVES: AtomicBool = AtomicBool::new(false);
 /// }
 /// ```
 ///
-/// A file has 20 seconds of CPU time, three times as much time in all, 768 MiB of memory, and [`Limits`](levity_formats::Limits) of its texts.
+/// A file has 20 seconds of CPU time, three times as much time in all, 768 MiB of memory, and the
+/// default limits of the crate `levity-formats` for its texts.
 #[derive(Clone, Debug)]
 pub struct FormatReader {
     settings: Arc<Settings>,
@@ -89,6 +90,19 @@ pub(crate) enum ReadError {
 }
 
 /// Settings of a [`FormatReader`].
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use levity_docs::FormatReader;
+///
+/// # fn main() -> Result<(), levity_docs::DocumentError> {
+/// FormatReader::serve_if_child();
+/// let reader = FormatReader::builder().time_limit(Duration::from_secs(5)).build()?;
+/// println!("{reader:?}");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct FormatReaderBuilder {

@@ -8,8 +8,8 @@ use levity_sqlite::Format;
 ///
 /// The indexes of words and of parts of words have no copy of the texts, so a removal must pass the
 /// exact text again. `parts` contains the trigrams of code, without their positions.
-/// `namespaces` and `removed` belong to an outside store of vectors: its namespaces, and the vectors
-/// to remove from it.
+/// `namespaces` and `removed` belong to an outside store of vectors: its namespaces, and the
+/// vectors to remove from it.
 const TABLES: &str = "
 CREATE TABLE documents (
     key INTEGER PRIMARY KEY,

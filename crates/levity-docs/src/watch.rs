@@ -146,7 +146,7 @@ struct State {
 }
 
 impl Stamps {
-    /// Starts an update.
+    /// Starts an update at this time.
     fn start(&self, now: Timestamp) {
         self.lock().now = Some(now);
     }

@@ -27,7 +27,7 @@ pub(crate) struct Markdown {
 }
 
 impl Markdown {
-    /// Adds a paragraph.
+    /// Adds a paragraph with its role.
     pub(crate) fn paragraph(
         &mut self,
         role: Role,

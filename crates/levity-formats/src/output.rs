@@ -80,7 +80,7 @@ impl Text {
 pub enum TextLayout {
     /// The text is that of the file, so the ending of its name decides.
     ByName,
-    /// Paragraphs.
+    /// Paragraphs without any other structure.
     Prose,
     /// Markdown with headings and tables.
     Markdown,
@@ -94,7 +94,7 @@ pub enum TextLayout {
 pub struct LeftOut {
     /// The name below that of the file.
     pub name: String,
-    /// The reason.
+    /// The reason why it could not be read.
     pub error: FormatError,
 }
 

@@ -1,4 +1,4 @@
-//! PDF files.
+//! PDF files, page by page.
 
 use pdfboss_core::{Document, Error};
 use pdfboss_output::{FontCache, ReadingOrder, extract_text_reporting_cached};

@@ -70,7 +70,7 @@ fn read_xlsx(
     Ok(())
 }
 
-/// Reads whole sheets.
+/// Reads whole sheets, one after the other.
 fn read_ranges<'a, R, E>(
     name: &str,
     workbook: Result<R, E>,

@@ -1,4 +1,4 @@
-//! Word documents (`.docx`).
+//! Documents of Word (`.docx`).
 
 use std::collections::HashMap;
 

@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_a_word_is_counted_whatever_its_start() {
+    fn forms_of_word_are_counted_for_any_start() {
         for (word, text) in [
             ("tide", "TIDES"),
             ("ki", "Ki"),

@@ -103,8 +103,8 @@ impl DocumentServer {
         self
     }
 
-    /// Lets clients add and remove documents by the tools `add` and `remove`. Documents of files are
-    /// not changed.
+    /// Lets clients add and remove documents by the tools `add` and `remove`. Documents of files
+    /// are not changed.
     #[must_use]
     pub fn allow_changes(mut self) -> Self {
         self.allows_changes = true;
@@ -296,7 +296,7 @@ impl DocumentServer {
         Ok(json!({"removed": removed}))
     }
 
-    /// Rejects the name of a document that belongs to a file, so that clients change no file's texts.
+    /// Rejects the name of a document that belongs to a file: clients change no file's texts.
     async fn check_name(&self, name: &str) -> Result<(), ToolError> {
         let document = self.index.document(name).await.map_err(failed)?;
         if document.is_some_and(|info| info.file.is_some()) {

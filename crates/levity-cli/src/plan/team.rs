@@ -220,7 +220,8 @@ fn missing_notes(missing: &[MissingPart]) -> Vec<String> {
 }
 
 /// Returns the note about one missing part, with `{}` for the agents. A part whose absence is usual
-/// has none: the tool for `--file`, and the optional servers of the built-in agents.
+/// has none: the tools for `--file` and for an index of documents, and the optional servers of the
+/// built-in agents.
 fn missing_note(part: &AgentPart, missing: &[MissingPart]) -> Option<String> {
     let is_missing = |tool: &str| {
         let part = AgentPart::Tool(tool.into());
@@ -228,7 +229,7 @@ fn missing_note(part: &AgentPart, missing: &[MissingPart]) -> Option<String> {
     };
     let text = match part {
         AgentPart::Tool(name) => match &**name {
-            ReadGivenFile::NAME => return None,
+            ReadGivenFile::NAME | "search_documents" | "fetch_passage" => return None,
             "write_artifact" if !is_missing("read_file") => {
                 "no files can be written by {}; add `--workspace DIR`, without `--read-only`"
             }

@@ -5,8 +5,8 @@
 //!
 //! Over stdin and stdout, the parent process is trusted and no token exists. Nothing but the
 //! protocol may appear on standard output, so all notes go to standard error. Over HTTP, clients
-//! need a token, as for `levity serve mcp`. No model is called. PDF, Office and other files are read
-//! by processes of this program in a sandbox.
+//! need a token, as for `levity serve mcp`. No model is called. Processes of this program read PDF,
+//! Office and other files in a sandbox.
 //!
 //! A client starts the server with a configuration like this:
 //!

@@ -218,7 +218,10 @@ fn clients_change_own_documents_on_request_and_files_are_followed() {
     let found = client.tool("search", &json!({"query": "ferry"}));
     assert_eq!(found["results"][0]["title"], "notes/a.md");
     for name in ["add", "remove"] {
-        let arguments = json!({"name": "tea.txt", "text": "Tea is poisoned."});
+        let arguments = match name {
+            "add" => json!({"name": "tea.txt", "text": "Tea is poisoned."}),
+            _ => json!({"name": "tea.txt"}),
+        };
         let call = json!({"name": name, "arguments": arguments});
         let refused = client.call("tools/call", &call).to_string();
         assert!(refused.contains("is a file of the folder"), "{refused}");

@@ -51,7 +51,7 @@ async fn parts_of_words_find_code() {
 }
 
 #[tokio::test]
-async fn parts_of_removed_and_changed_code_are_gone() {
+async fn removed_and_changed_code_leaves_no_parts() {
     let index = sources().await;
     let options = SearchOptions::new();
     index

@@ -95,7 +95,7 @@ async fn passages_of_formats_have_pages_and_rows() {
 }
 
 #[tokio::test]
-async fn unchanged_files_are_not_read_again_and_gone_ones_are_removed() {
+async fn update_reads_changed_files_and_removes_missing_ones() {
     let folder = tempfile::tempdir().unwrap();
     copy(folder.path(), &["tides.pdf", "tides.xlsx", "encrypted.pdf"]);
     let index = DocumentIndex::in_memory().unwrap();
@@ -136,7 +136,7 @@ async fn unchanged_files_are_not_read_again_and_gone_ones_are_removed() {
 }
 
 #[tokio::test]
-async fn update_without_reader_says_what_is_missing() {
+async fn update_without_reader_names_the_missing_reader() {
     let folder = tempfile::tempdir().unwrap();
     copy(folder.path(), &["tides.pdf"]);
     let workspace = Workspace::builder(folder.path())
@@ -191,8 +191,8 @@ fn program_name() -> &'static str {
 
 /// A PDF whose page tree contains itself.
 fn cyclic_pdf() -> Vec<u8> {
-    b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj<</Type/Pages/Kids[2 0 R]/Count 1\
-        >>endobj\ntrailer<</Root 1 0 R/Size 3>>\nstartxref\n0\n%%EOF"
+    b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj<</Type/Pages/Kids[2 0 R]\
+        /Count 1>>endobj\ntrailer<</Root 1 0 R/Size 3>>\nstartxref\n0\n%%EOF"
         .to_vec()
 }
 

@@ -18,7 +18,7 @@ const BATCH: usize = 100;
 /// The default size of a text that is sent, in bytes.
 const TEXT_BYTES: usize = 8 << 10;
 
-/// A reranker on a server with the path `/rerank`: llama.cpp, vLLM, Jina, Cohere, Voyage and others.
+/// A reranker on a server with the path `/rerank`, such as llama.cpp, vLLM, Jina, Cohere or Voyage.
 ///
 /// ```
 /// use levity_core::Reranker as _;

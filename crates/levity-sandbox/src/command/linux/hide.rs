@@ -186,7 +186,7 @@ struct Scan<'a> {
     covered_links: &'a HashSet<Identity>,
     /// Paths of such targets, relative to the workspace.
     covered_paths: &'a HashSet<Vec<u8>>,
-    /// Folders called `.git`.
+    /// All folders that are called `.git`.
     git_folders: Vec<Vec<u8>>,
     /// All entries called `.git`.
     git_entries: Vec<Vec<u8>>,
