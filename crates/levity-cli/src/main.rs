@@ -167,8 +167,8 @@ enum Command {
     Trust(settings::TrustArgs),
 }
 
-/// The checks for worker processes come first, before clap and the async runtime: a worker has other
-/// arguments and must stay small.
+/// The checks for worker processes come first, before clap and the async runtime: a worker has
+/// other arguments and must stay small.
 fn main() -> ExitCode {
     // This program also serves as the worker that runs Python in a separate process.
     #[cfg(feature = "python")]

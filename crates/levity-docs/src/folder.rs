@@ -35,7 +35,8 @@ const BATCH_REMOVED: usize = 500;
 /// - Files that `.gitignore` names, that the workspace denies, that are too large or are not text
 ///   are left out, and the report tells why.
 /// - With the feature `formats`, HTML files are read, and a [reader](Self::reader) reads PDF,
-///   Office and other files. Each part of an archive becomes a document, such as `box.zip/tides.md`.
+///   Office and other files. Each part of an archive becomes a document, such as
+///   `box.zip/tides.md`.
 ///
 /// A process that is killed leaves a valid index, which the next update completes.
 ///

@@ -1,8 +1,8 @@
 //! Parts of words in code: `conf` finds `parse_config`.
 //!
 //! The index has the trigrams of code without their positions, which takes much less space. It
-//! therefore finds chunks that contain all trigrams of a word in any order, and a chunk that is read
-//! is checked again.
+//! therefore finds chunks that contain all trigrams of a word in any order, and a chunk that is
+//! read is checked again.
 
 use levity_search::word_weight;
 use rusqlite::Connection;
@@ -24,8 +24,8 @@ pub(crate) struct Part {
     pub(crate) weight: f64,
 }
 
-/// Returns the parts that are in few of the `texts` chunks. A frequent part says little, and so does
-/// a part that is a word of many chunks; `numbers` has their number for each word.
+/// Returns the parts that are in few of the `texts` chunks. A frequent part says little, and so
+/// does a part that is a word of many chunks; `numbers` has their number for each word.
 pub(crate) fn find(
     view: &Connection,
     question: &str,

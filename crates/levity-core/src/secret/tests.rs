@@ -288,8 +288,8 @@ fn find_takes_linear_time_for_any_text() {
             }
             began.elapsed()
         };
-        // The same work at once and in small parts, so that a busy machine slows down both. A search
-        // that rescans the rest takes 16 times as long at once, in each attempt.
+        // The same work at once and in small parts, so that a busy machine slows down both. A
+        // search that rescans the rest takes 16 times as long at once, in each attempt.
         let short = std::time::Duration::from_millis(10);
         let linear = (0..10).any(|_| time(1, 16_000) < time(16, 1_000) * 6 + short);
         assert!(linear, "{piece:?}");

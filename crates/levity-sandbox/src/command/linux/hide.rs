@@ -717,8 +717,8 @@ impl<'a> Scan<'a> {
             let link = link.unwrap_or(&trail.end).display().to_string();
             let link = link.escape_debug();
             return Err(io::Error::other(format!(
-                "git would run programs from everywhere in the workspace, because `{link}` leads to \
-                    its folder; remove this link"
+                "git would run programs from everywhere in the workspace, because `{link}` leads \
+                    to its folder; remove this link"
             )));
         }
         let Some(missing) = &trail.missing else {

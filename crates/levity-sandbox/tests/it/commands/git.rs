@@ -427,7 +427,8 @@ async fn assert_protected(root: &Path, protected: &[String], free: &[String]) {
             };
             let line = format!(
                 "echo x > {at} && echo changed; echo x > n; mv -T n {at} && echo changed; rm -f n; \
-                    rm -rf {at} && test -e {at}/.. && echo changed; ln -sfT ../x {at} && echo changed; \
+                    rm -rf {at} && test -e {at}/.. && echo changed; \
+                    ln -sfT ../x {at} && echo changed; \
                     mv {0} {0}.gone 2> /dev/null && mkdir {0} && echo x > {at} && echo changed",
                 folder.display()
             );
