@@ -412,8 +412,8 @@ fn allows(name: &str) -> &'static str {
         }
         "assume-price" => "limits on money assume this price for models with an unknown price",
         "commander" => "this command runs outside any sandbox, for each task of a client",
-        "allow-plaintext" | "allow-host" | "allow-origin" | "listen" | "http" | "client-model"
-        | "offer" | "tool-routes" | "read-limit" => "servers accept or offer this",
+        "allow-plaintext" | "allow-host" | "allow-origin" | "allow-changes" | "listen" | "http"
+        | "client-model" | "offer" | "tool-routes" | "read-limit" => "servers accept or offer this",
         _ => "levity reads and writes its data here",
     }
 }
