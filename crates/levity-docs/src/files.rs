@@ -13,7 +13,7 @@ use rusqlite::{Connection, params};
 
 use crate::{DocumentError, DocumentIndex};
 
-/// What is known of a file, or of a part of it that could not be read.
+/// The record of a file, or of a part of it that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileRecord {
     /// The hash of the bytes.

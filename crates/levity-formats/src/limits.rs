@@ -1,4 +1,4 @@
-//! Limits of one file, and what is left of them while it is read.
+//! Limits of one file, and their remaining part while it is read.
 
 use std::io::Read;
 
@@ -61,7 +61,7 @@ impl Limits {
     }
 }
 
-/// What is left of the limits.
+/// The remaining part of the limits.
 pub(crate) struct Budget {
     limits: Limits,
     text_left: usize,

@@ -6,7 +6,7 @@ use crate::limits::Budget;
 /// The deepest level of a heading.
 const MAX_LEVEL: usize = 6;
 
-/// What a paragraph is.
+/// The role of a paragraph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Role {
     #[default]

@@ -30,7 +30,7 @@ pub(super) struct Server {
     connection: OnceLock<Result<Connection, VectorStoreError>>,
 }
 
-/// What every request needs, checked once.
+/// The checked settings that every request needs.
 struct Connection {
     client: Client,
     base: Url,

@@ -29,7 +29,7 @@ const SLACK: f32 = 1e-2;
 /// A vector with the key of its chunk.
 type KeyedVector = (i64, Vec<f32>);
 
-/// What the store returned for a question.
+/// The results of the store for one question.
 pub(crate) struct StoreMatches {
     /// The scores by words, from the file.
     words: Scores,
@@ -43,7 +43,7 @@ pub(crate) struct StoreMatches {
     vectors: Vec<KeyedVector>,
 }
 
-/// What a search needs to know before it calls the store.
+/// The parameters of a search in the store.
 struct Plan {
     /// The namespace of the vectors of this embedder.
     namespace: String,
