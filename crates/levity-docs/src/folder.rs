@@ -365,12 +365,17 @@ mod formats {
             let mut new = VecDeque::new();
             for file in packed {
                 let hash = format!("{VERSION}:{}", sha256(&file.bytes));
-                match records.get(&file.path).filter(|record| record.hash == hash) {
-                    Some(record) => {
+                let known = records.get(&file.path).filter(|record| record.hash == hash);
+                match known {
+                    // A program may have removed the documents of a file.
+                    Some(record)
+                        if record.reason.is_some()
+                            || !self.index.documents_of(&file.path).await?.is_empty() =>
+                    {
                         report_known(&file.path, record, records, report);
                         kept.extend(record.reason.is_none().then_some(file.path));
                     }
-                    None => new.push_back((file, hash)),
+                    _ => new.push_back((file, hash)),
                 }
             }
             let Some(reader) = &self.reader else {

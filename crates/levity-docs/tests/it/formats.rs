@@ -115,6 +115,11 @@ async fn update_reads_changed_files_and_removes_missing_ones() {
     assert_eq!((second.added, second.unchanged, second.removed), (0, 2, 0));
     assert_eq!(left_out(&second), [("encrypted.pdf", reason)]);
 
+    // A document that a program has removed comes back, as for plain text.
+    index.remove("tides.pdf").await.unwrap();
+    let restored = update(&index, folder.path(), &reader()).await;
+    assert_eq!((restored.added, restored.unchanged), (1, 1));
+
     // A workbook becomes a text document, and a file with the name of another one.
     fs::write(folder.path().join("tides.xlsx"), file("tides.odt")).unwrap();
     fs::remove_file(folder.path().join("tides.pdf")).unwrap();
