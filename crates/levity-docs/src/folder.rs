@@ -24,6 +24,11 @@ const MAX_FILES: usize = 100_000;
 const BATCH_BYTES: usize = 4 << 20;
 /// The number of files in other formats that are read together.
 const BATCH_FORMATS: usize = 16;
+/// The reason why a file that is not text is left out.
+#[cfg(feature = "formats")]
+const NOT_TEXT: &str = "it is not text in UTF-8";
+#[cfg(not(feature = "formats"))]
+const NOT_TEXT: &str = "it is not text in UTF-8; PDF and other formats need the feature `formats`";
 /// The number of documents that are removed together.
 const BATCH_REMOVED: usize = 500;
 
@@ -644,7 +649,7 @@ fn plain(path: &str, bytes: Vec<u8>, changed: Option<Timestamp>) -> Result<Docum
     let text = String::from_utf8(bytes)
         .ok()
         .filter(|text| !text.contains('\0'));
-    let text = text.ok_or("it is not text in UTF-8")?;
+    let text = text.ok_or(NOT_TEXT)?;
     let mut document = Document::new(path, text);
     check(&document).map_err(|error| error.to_string())?;
     document.file = Some(path.to_owned());

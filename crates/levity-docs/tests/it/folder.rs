@@ -89,8 +89,8 @@ async fn ignored_denied_large_and_binary_files_are_left_out() {
         "it has 2000 bytes, but the limit is 1000"
     );
     assert_eq!(reason(" "), "a document must have a name");
-    assert_eq!(reason("latin.txt"), "it is not text in UTF-8");
-    assert_eq!(reason("picture.png"), "it is not text in UTF-8");
+    assert!(reason("latin.txt").starts_with("it is not text in UTF-8"));
+    assert!(reason("picture.png").starts_with("it is not text in UTF-8"));
 }
 
 #[tokio::test]
